@@ -1,0 +1,1 @@
+"""db: the embedded server, the pool, named statements and migrations."""

@@ -1,0 +1,1 @@
+"""delivery: the queue and its ledger."""

@@ -1,0 +1,221 @@
+"""Every error Postroom raises on purpose.
+
+    PostroomError
+    ├── ConfigurationError          the process cannot start like this
+    │   ├── SettingInvalid          a POSTROOM_* variable has a bad value
+    │   ├── EmbeddedServerError     the embedded PostgreSQL cannot run
+    │   └── TemplateInvalid         a template in the catalog does not parse
+    ├── DatabaseError               the database is not what this version needs
+    │   ├── DatabaseUnreachable
+    │   ├── DatabaseNewer           migrated by a later version
+    │   ├── MigrationChanged        an applied migration was edited
+    │   └── MigrationPending        run `postroom migrate`
+    ├── InputError                  the caller's data is wrong; nothing was stored
+    │   └── BadInput                names every field that is wrong
+    ├── AccessError
+    │   ├── Unauthenticated         no key, or an unknown one
+    │   └── ScopeMissing            the key may not do this
+    ├── ConflictError               the request is well formed but cannot be honoured now
+    │   ├── ClaimLost               another worker holds the delivery
+    │   ├── IdempotencyConflict     the key was used with another body
+    │   └── WrongState              the delivery has moved on
+    └── NotFoundError
+        ├── DeadLetterNotFound
+        ├── DeliveryNotFound
+        ├── InboxMessageNotFound
+        ├── KeyNotFound
+        └── TemplateNotFound
+
+The first line of a class's docstring is its default message. Facts are attributes. `code` is a stable slug for
+programs. A failed send is not here: it is a value (`postroom.transports.Reply`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One wrong field of a request: its path (`to[0]`, `subject`) and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class PostroomError(Exception):
+    """Something Postroom refuses to do."""
+
+    code = "error"
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+class ConfigurationError(PostroomError):
+    """The process cannot start with this configuration."""
+
+    code = "configuration"
+
+
+class SettingInvalid(ConfigurationError):
+    """A setting has a value that cannot be used."""
+
+    code = "setting_invalid"
+
+    def __init__(self, variable: str, problem: str) -> None:
+        super().__init__(f"{variable}: {problem}")
+        self.variable = variable
+        self.problem = problem
+
+
+class EmbeddedServerError(ConfigurationError):
+    """The embedded PostgreSQL server cannot run."""
+
+    code = "embedded_server"
+
+
+class TemplateInvalid(ConfigurationError):
+    """A template in the catalog does not parse."""
+
+    code = "template_invalid"
+
+
+class DatabaseError(PostroomError):
+    """The database is not what this version of Postroom needs."""
+
+    code = "database"
+
+
+class DatabaseUnreachable(DatabaseError):
+    """The database does not answer."""
+
+    code = "database_unreachable"
+
+
+class DatabaseNewer(DatabaseError):
+    """The database was migrated by a later version of Postroom; upgrade this process."""
+
+    code = "database_newer"
+
+
+class MigrationChanged(DatabaseError):
+    """A migration that was already applied has been edited since."""
+
+    code = "migration_changed"
+
+
+class MigrationPending(DatabaseError):
+    """The database lacks migrations; run `postroom migrate`."""
+
+    code = "migration_pending"
+
+
+class InputError(PostroomError):
+    """The request cannot be accepted; nothing was stored."""
+
+    code = "input"
+
+
+class BadInput(InputError):
+    """The request has fields that cannot be accepted; nothing was stored."""
+
+    code = "bad_input"
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
+        self.errors = tuple(errors)
+
+    @classmethod
+    def of(cls, field: str, message: str) -> "BadInput":
+        return cls([FieldError(field, message)])
+
+
+class AccessError(PostroomError):
+    """The caller may not do this."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """A valid API key is required: `Authorization: Bearer pr_…`."""
+
+    code = "unauthenticated"
+
+
+class ScopeMissing(AccessError):
+    """The API key lacks the scope for this."""
+
+    code = "scope_missing"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"The API key lacks the scope {scope!r}.")
+        self.scope = scope
+
+
+class ConflictError(PostroomError):
+    """The request conflicts with what is already true."""
+
+    code = "conflict"
+
+
+class ClaimLost(ConflictError):
+    """Another worker holds this delivery now; nothing was changed."""
+
+    code = "claim_lost"
+
+
+class IdempotencyConflict(ConflictError):
+    """This idempotency key was already used with a different request."""
+
+    code = "idempotency_conflict"
+
+
+class WrongState(ConflictError):
+    """The delivery is in a state that does not allow this."""
+
+    code = "wrong_state"
+
+    def __init__(self, action: str, state: str) -> None:
+        super().__init__(f"A delivery that is {state} cannot be {action}.")
+        self.action = action
+        self.state = state
+
+
+class NotFoundError(PostroomError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class DeadLetterNotFound(NotFoundError):
+    """There is no such dead letter."""
+
+    code = "dead_letter_not_found"
+
+
+class DeliveryNotFound(NotFoundError):
+    """There is no such delivery."""
+
+    code = "delivery_not_found"
+
+
+class InboxMessageNotFound(NotFoundError):
+    """There is no such message in the inbox."""
+
+    code = "inbox_message_not_found"
+
+
+class KeyNotFound(NotFoundError):
+    """There is no such API key."""
+
+    code = "key_not_found"
+
+
+class TemplateNotFound(NotFoundError):
+    """There is no such template in the catalog."""
+
+    code = "template_not_found"

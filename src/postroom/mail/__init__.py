@@ -1,0 +1,1 @@
+"""mail: templates, rendering, and the bytes of a message."""

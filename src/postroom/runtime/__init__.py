@@ -1,0 +1,1 @@
+"""runtime: what every process needs and no capability owns."""

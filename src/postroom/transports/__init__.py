@@ -1,0 +1,15 @@
+"""transports: the ways out.
+
+NAME     transports, one protocol (`Transport`) and its implementations
+OWNS     nothing in the database but the capture inbox (`inbox_messages`)
+         capture  an inbox in the database instead of the internet
+         smtp     one relay, pooled connections, pipelined
+         stub     tries nothing, ends every delivery as suppressed
+         noop     accepts everything and keeps nothing; for measuring the ledger
+CALLED BY  delivery's worker, once per attempt
+FAILURES   a failed attempt is a `Reply`; exceptions are bugs
+"""
+
+from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage, Transport
+
+__all__ = ["Content", "Envelope", "RecipientReply", "Reply", "Stage", "Transport"]
