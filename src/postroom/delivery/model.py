@@ -66,11 +66,9 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
         (State.QUEUED, State.CANCELLED),
         (State.QUEUED, State.SUPPRESSED),
         (State.QUEUED, State.FAILED),
-        (State.QUEUED, State.DEAD_LETTER),
         (State.RENDERED, State.SENDING),
         (State.RENDERED, State.CANCELLED),
         (State.RENDERED, State.SUPPRESSED),
-        (State.RENDERED, State.DEAD_LETTER),
         (State.SENDING, State.QUEUED),
         (State.SENDING, State.RENDERED),
         (State.SENDING, State.SENT),
@@ -178,6 +176,8 @@ class Outgoing:
     lane: Lane
     ladder: str  # which retry schedule applies, a name in `retry.LADDERS`
     attempt_no: int
+    attempt_base: int  # attempts the budget no longer counts: those before a redrive
+    is_expired: bool
     created_at: datetime
     retry_since: datetime  # when this round of attempts began: acceptance, or the last redrive
     expires_at: datetime | None
@@ -189,3 +189,143 @@ class Outgoing:
     html: str | None
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished attempt, as the ledger keeps it."""
+
+    attempt_no: int
+    outcome: str
+    transport: str | None
+    stage: str | None
+    code: int | None
+    enhanced_code: str | None
+    reply_text: str | None
+    remote_host: str | None
+    tls: str | None
+    started_at: datetime
+    finished_at: datetime
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A delivery given up, and why."""
+
+    delivery_id: DeliveryId
+    reason: str
+    created_at: datetime
+    detail: str | None
+    lane: Lane
+    channel: Channel
+    source: str
+    template_id: str | None
+    attempt_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryFilter:
+    """Which deliveries a listing shows; None asks for all."""
+
+    state: State | None = None
+    recipient: str | None = None
+    template_id: str | None = None
+    source: str | None = None
+    custom_data: Mapping[str, Any] | None = None
+    created_from: datetime | None = None
+    created_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters a redrive means; None asks for all."""
+
+    reason: str | None = None
+    source: str | None = None
+    template_id: str | None = None
+    created_before: datetime | None = None
+    delivery_ids: tuple[DeliveryId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySummary:
+    """One line of a listing."""
+
+    id: DeliveryId
+    state: State
+    lane: Lane
+    channel: Channel
+    attempt_count: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+    source: str
+    template_id: str | None
+    reason: str | None
+    subject: str | None
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One delivery, whole: what the operator sees."""
+
+    id: DeliveryId
+    state: State
+    lane: Lane
+    channel: Channel
+    attempt_count: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    expires_at: datetime | None
+    finished_at: datetime | None
+    resend_of: DeliveryId | None
+    ladder: str
+    source: str
+    idempotency_key: str | None
+    template_id: str | None
+    locale: str | None
+    reason: str | None
+    detail: str | None
+    traceparent: str | None
+    tags: Mapping[str, str]
+    custom_data: Mapping[str, Any] | None
+    rendered_at: datetime | None
+    sender: Address | None
+    subject: str | None
+    text: str | None
+    html: str | None
+    variables: Mapping[str, Any]
+    headers: Mapping[str, str]
+    attachments: tuple[Attachment, ...]
+    recipients: tuple[Recipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneDepth:
+    """How much waits in a lane; `waiting` is counted up to a bound."""
+
+    lane: Lane
+    waiting: int
+    oldest_due_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A delivery taken over from a dead worker; ambiguous if it may have reached the wire."""
+
+    id: DeliveryId
+    state: State
+    is_ambiguous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unrendered:
+    """A delivery that waits for its template, held by the transaction that read it."""
+
+    id: DeliveryId
+    lane: Lane
+    template_id: str
+    locale: str | None
+    variables: Mapping[str, Any]

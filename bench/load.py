@@ -1,0 +1,59 @@
+"""Closed-loop load: some clients, each doing the next operation as soon as its last one is done."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+Client = TypeVar("Client")
+
+BATCH = 1_000
+BULK_CLIENTS = 2
+
+
+async def rate_of_singles(
+    clients: Sequence[Client], numbers: range, act: Callable[[Client, int], Awaitable[object]]
+) -> float:
+    """Operations per second when the clients share the numbers, one operation each."""
+    queue = iter(numbers)
+
+    async def work(client: Client) -> None:
+        for number in queue:
+            await act(client, number)
+
+    return await _rate(len(numbers), [work(client) for client in clients])
+
+
+async def rate_of_batches(
+    clients: Sequence[Client], numbers: range, act: Callable[[Client, range], Awaitable[object]]
+) -> float:
+    """Rows per second when the clients share the numbers in batches."""
+    queue = batches(numbers)
+
+    async def work(client: Client) -> None:
+        for batch in queue:
+            await act(client, batch)
+
+    return await _rate(len(numbers), [work(client) for client in clients])
+
+
+def batches(numbers: range, size: int = BATCH) -> Iterator[range]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+async def _rate(count: int, work: Sequence[Awaitable[None]]) -> float:
+    began = time.perf_counter()
+    await asyncio.gather(*work)
+    return count / (time.perf_counter() - began)
+
+
+class Numbers:
+    """Hands out fresh ranges, so that no round repeats another's recipients or idempotency keys."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def take(self, count: int) -> range:
+        start, self._next = self._next, self._next + count
+        return range(start, self._next)

@@ -1,0 +1,45 @@
+"""A PostgreSQL of the benchmark's own: a fresh data directory, default settings, fsync on, gone afterwards."""
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where subjects meet: one server, a database for each, a scratch directory."""
+
+    admin_url: str
+    scratch: Path
+
+    async def create_database(self, name: str) -> str:
+        """A new, empty database; its URL."""
+        connection = await asyncpg.connect(self.admin_url)
+        try:
+            await connection.execute(f'CREATE DATABASE "{name}"')
+        finally:
+            await connection.close()
+        return urlunsplit(urlsplit(self.admin_url)._replace(path=f"/{name}"))
+
+    async def version(self) -> str:
+        connection = await asyncpg.connect(self.admin_url)
+        try:
+            return str(await connection.fetchval("SHOW server_version"))
+        finally:
+            await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def running_server() -> AsyncIterator[Arena]:
+    """An arena for the length of the block."""
+    with tempfile.TemporaryDirectory(prefix="postroom-bench-") as directory:
+        home = Path(directory)
+        async with EmbeddedServer(home / "data", ServerOptions()) as server:
+            yield Arena(server.admin_url, home)

@@ -1,0 +1,22 @@
+"""The contenders. Each module holds one, says which settings it runs with and why those are its fastest.
+
+`all_subjects()` is the order of a round. Each has a database of its own, so that one's dead rows never slow another.
+"""
+
+from bench.harness import Subject
+from bench.subjects.django_post_office import DjangoPostOffice
+from bench.subjects.pgqueuer_subject import PgQueuer
+from bench.subjects.postgresql import BarePostgres
+from bench.subjects.postroom_subject import PostroomSubject
+from bench.subjects.procrastinate_subject import Procrastinate
+
+
+def all_subjects() -> list[Subject]:
+    return [
+        PostroomSubject(),
+        BarePostgres(),
+        PgQueuer(),
+        PgQueuer(batch_size=500),
+        Procrastinate(),
+        DjangoPostOffice(),
+    ]

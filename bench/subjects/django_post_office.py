@@ -1,0 +1,89 @@
+"""django-post-office, the nearest peer: a queue of mail in the application's own database.
+
+Django runs in processes of its own, with persistent connections. Queues with `send` and `send_many`, the bulk call of
+its manual, and renders on delivery, which is cheaper to queue and the same work Postroom's workers do. Sends with
+`send_queued_mail --processes 2`, batches of 1,000 and ten threads per process, its log of deliveries on as it ships.
+The no-op transport is Django's dummy backend.
+"""
+
+import asyncio
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+
+from bench import load
+from bench.harness import Measure, Readings
+from bench.server import Arena
+from bench.sink import start_sink
+from bench.workers import PATIENCE_S, REPOSITORY, Command, drain, environment_for, python_command
+
+APP = "bench.subjects.django_post_office_app"
+
+
+class DjangoPostOffice:
+    name = "django-post-office"
+
+    def __init__(self) -> None:
+        self._numbers = load.Numbers()
+
+    async def open(self, arena: Arena) -> None:
+        self._url = await arena.create_database("bench_django_post_office")
+        await self._ask("migrate")
+
+    async def close(self) -> None:
+        """Nothing outlives a measurement."""
+
+    def measures(self) -> Mapping[str, Measure]:
+        return {
+            "enqueue-1": partial(self._enqueue, row="enqueue-1", kind="singles", clients=1),
+            "enqueue-10": partial(self._enqueue, row="enqueue-10", kind="singles", clients=10),
+            "enqueue-batch": partial(self._enqueue, row="enqueue-batch", kind="batch", clients=load.BULK_CLIENTS),
+            "enqueue-bodies": partial(self._enqueue, row="enqueue-bodies", kind="bodies", clients=load.BULK_CLIENTS),
+            "drain": self._drain,
+            "end-to-end": self._end_to_end,
+        }
+
+    async def _enqueue(self, count: int, *, row: str, kind: str, clients: int) -> Readings:
+        first = self._numbers.take(count).start
+        seconds = float(await self._ask("enqueue", kind, str(first), str(count), str(clients)))
+        return {row: count / seconds}
+
+    async def _fill(self, count: int) -> None:
+        await self._enqueue(count, row="fill", kind="batch", clients=load.BULK_CLIENTS)
+
+    async def _drain(self, count: int) -> Readings:
+        seconds, megabytes = await self._send_queued(count, smtp_port=0)
+        return {"drain": count / seconds, "drain-memory": megabytes}
+
+    async def _end_to_end(self, count: int) -> Readings:
+        with start_sink() as sink:
+            seconds, megabytes = await self._send_queued(count, smtp_port=sink.port)
+            accepted = sink.counts().messages
+        assert accepted == count, f"the sink has {accepted} of {count}"
+        return {"end-to-end": count / seconds, "end-to-end-memory": megabytes}
+
+    async def _send_queued(self, count: int, *, smtp_port: int) -> tuple[float, float]:
+        await self._ask("clear")
+        effort = await drain([self._command("work", "2", smtp_port=smtp_port)], self._fill, count)
+        left = int(await self._ask("unsent"))
+        assert left == 0, f"{left} were not sent"
+        return effort.seconds, effort.peak_megabytes
+
+    def _command(self, *arguments: str, smtp_port: int = 0) -> Command:
+        return python_command(APP, self._url, str(smtp_port), *arguments)
+
+    async def _ask(self, *arguments: str) -> str:
+        command = self._command(*arguments)
+        answered = await asyncio.to_thread(
+            subprocess.run,
+            command.arguments,
+            env=environment_for(command),
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        if answered.returncode:
+            raise RuntimeError(answered.stderr[-2000:])
+        return answered.stdout.strip()

@@ -1,0 +1,3 @@
+class PostroomSubject:
+    name = "postroom"
+    async def open(self, arena): raise NotImplementedError("not there yet")

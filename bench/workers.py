@@ -1,0 +1,116 @@
+"""Worker processes: start them, wait until they have emptied their queue, tell the time and the memory.
+
+Every subject's workers are commands that drain what waits and exit. Starting an interpreter and importing a library
+is not draining, so each drain is preceded by the same commands on an empty queue, and that time is taken off.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LOOK_INTERVAL_S = 0.02
+PATIENCE_S = 600
+
+Fill = Callable[[int], Awaitable[None]]
+"""Puts that many jobs into the queue."""
+
+
+class WorkerFailed(RuntimeError):
+    """A worker process exited with an error."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start and with which additional environment variables."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long the workers took together and the peak resident memory of the largest process among them."""
+
+    seconds: float
+    peak_megabytes: float
+
+
+def python_command(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
+    return Command([sys.executable, "-m", module, *arguments], environment or {})
+
+
+def environment_for(command: Command) -> dict[str, str]:
+    """Ours, with the repository and its `src` importable and the command's own variables on top."""
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "src")])
+    return {**os.environ, "PYTHONPATH": path, **command.environment}
+
+
+async def run_workers(commands: Sequence[Command]) -> Effort:
+    """Run the commands side by side until all have exited."""
+    return await asyncio.to_thread(_run_and_watch, commands)
+
+
+async def drain(commands: Sequence[Command], fill: Fill, count: int) -> Effort:
+    """Empty start, fill, drain: the drain's effort without the time that starting and stopping costs."""
+    idle = await run_workers(commands)
+    await fill(count)
+    busy = await run_workers(commands)
+    return Effort(max(busy.seconds - idle.seconds, 1e-3), busy.peak_megabytes)
+
+
+def start(command: Command, *, errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.arguments,
+        env=environment_for(command),
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+    )
+
+
+def _run_and_watch(commands: Sequence[Command]) -> Effort:
+    with tempfile.TemporaryFile() as errors:
+        began = time.monotonic()
+        processes = [start(command, errors=errors.fileno()) for command in commands]
+        peak = 0.0
+        try:
+            while any(process.poll() is None for process in processes):
+                peak = max([peak, *(peak_of_tree(process.pid) for process in processes)])
+                if time.monotonic() - began > PATIENCE_S:
+                    raise WorkerFailed(f"workers still busy after {PATIENCE_S} s")
+                time.sleep(LOOK_INTERVAL_S)
+        finally:
+            stop(processes)
+        seconds = time.monotonic() - began
+        if any(process.returncode for process in processes):
+            errors.seek(0)
+            raise WorkerFailed(errors.read()[-2000:].decode("utf-8", "replace"))
+        return Effort(seconds, peak)
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask those still running to end, then wait for them."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    for process in processes:
+        process.wait(timeout=30)
+
+
+def peak_of_tree(pid: int) -> float:
+    """Peak resident megabytes of the largest process among this one and its descendants; 0 off Linux."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    except OSError:
+        return 0.0
+    own = next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0.0)
+    return max([own, *(peak_of_tree(int(child)) for child in children)])

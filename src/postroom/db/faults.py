@@ -1,0 +1,32 @@
+"""From what PostgreSQL says to what Postroom raises: one table.
+
+Our own stored functions raise SQLSTATEs of class PR; the standard leaves classes that begin with I–Z to
+implementations. For bad input the field stands in COLUMN.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from postroom.errors import BadInput, IdempotencyConflict, PostroomError
+
+BAD_INPUT = "PR001"
+IDEMPOTENCY_CONFLICT = "PR002"
+
+_FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
+    BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
+    IDEMPOTENCY_CONFLICT: lambda _error: IdempotencyConflict(),
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise our error in place of PostgreSQL's where the table knows it; let every other through."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        translate = _FAULTS.get(error.sqlstate or "")
+        if translate is None:
+            raise
+        raise translate(error) from error

@@ -1,0 +1,140 @@
+"""Forward-only migrations and canonical function files.
+
+Tables change by numbered files, `db/migrations/NNNN_<capability>_<change>.sql`, each applied once in its own
+transaction. Stored functions live one per file in `<capability>/functions/` and are applied again whenever their text
+changes, so a function has one file and a readable history. An advisory lock makes concurrent starts wait for each
+other. A database migrated by a later version is refused, and so is an applied file that was edited since.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import asyncpg
+
+from postroom.db.pool import connect, quote_identifier
+from postroom.db.queries import load
+from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
+
+CAPABILITIES = ("events", "feedback", "delivery", "mail", "transports", "http")
+"""The packages that own stored functions, lowest layer first."""
+
+_QUERIES = load("postroom.db")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFile:
+    """One file of SQL, known by its name and its text."""
+
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def version(self) -> int:
+        return int(self.name.partition("_")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a migration run has to do, or did."""
+
+    migrations: tuple[SqlFile, ...]
+    functions: tuple[SqlFile, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.migrations or self.functions)
+
+
+def migration_files() -> list[SqlFile]:
+    return _sql_files(files("postroom.db").joinpath("migrations"), prefix="", only_numbered=True)
+
+
+def function_files() -> list[SqlFile]:
+    found: list[SqlFile] = []
+    for capability in CAPABILITIES:
+        folder = files("postroom").joinpath(capability, "functions")
+        if folder.is_dir():
+            found += _sql_files(folder, prefix=f"{capability}/")
+    return found
+
+
+async def migrate(url: str, room: str, *, dry_run: bool = False) -> Plan:
+    """Bring the room up to this version. With `dry_run`, only say what would be done."""
+    connection = await connect(url, room)
+    try:
+        await _QUERIES["lock_migrations"].exec(connection, room=room)
+        await _ensure_schema(connection, room, dry_run=dry_run)
+        plan = await _plan(connection, room)
+        if not dry_run:
+            await _apply(connection, plan)
+        return plan
+    finally:
+        await connection.close()
+
+
+async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
+    """Raise `MigrationPending` unless the room is exactly what this version needs."""
+    plan = await _plan(connection, room)
+    if not plan.is_empty:
+        waiting = ", ".join(file.name for file in (*plan.migrations, *plan.functions)[:3])
+        raise MigrationPending(f"The room {room!r} lacks {waiting}; run `postroom migrate`.")
+
+
+async def _ensure_schema(connection: asyncpg.Connection, room: str, *, dry_run: bool) -> None:
+    row = await _QUERIES["find_schema"].maybe(connection, room=room)
+    if row is not None or dry_run:
+        return
+    try:
+        await connection.execute(f"CREATE SCHEMA {quote_identifier(room)}")
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DatabaseError(
+            f"The schema {room!r} does not exist and this role may not create it; "
+            f"ask the database's owner for: CREATE SCHEMA {quote_identifier(room)} AUTHORIZATION <role>"
+        ) from error
+
+
+async def _plan(connection: asyncpg.Connection, room: str) -> Plan:
+    migrations, functions = migration_files(), function_files()
+    exists = await _QUERIES["find_migrations_table"].maybe(connection, room=room)
+    if exists is None:
+        return Plan(tuple(migrations), tuple(functions))
+    applied = {row["name"]: row["checksum"] for row in await _QUERIES["list_applied_files"].many(connection)}
+    known = {file.name for file in migrations}
+    newer = sorted(name for name in applied if "/" not in name and name not in known)
+    if newer:
+        raise DatabaseNewer(f"The room {room!r} has {newer[-1]}, which this version does not know; upgrade Postroom.")
+    for file in migrations:
+        if applied.get(file.name, file.checksum) != file.checksum:
+            raise MigrationChanged(f"{file.name} was edited after it had been applied to {room!r}.")
+    return Plan(
+        tuple(file for file in migrations if file.name not in applied),
+        tuple(file for file in functions if applied.get(file.name) != file.checksum),
+    )
+
+
+async def _apply(connection: asyncpg.Connection, plan: Plan) -> None:
+    if plan.is_empty:
+        return
+    await _QUERIES["create_migrations_table"].exec(connection)
+    for file in plan.migrations:
+        async with connection.transaction():
+            await connection.execute(file.text)
+            await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+    async with connection.transaction():
+        for file in plan.functions:
+            await connection.execute(file.text)
+            await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+
+
+def _sql_files(folder: Traversable, *, prefix: str, only_numbered: bool = False) -> list[SqlFile]:
+    return [
+        SqlFile(prefix + entry.name, entry.read_text("utf-8"))
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".sql") and (not only_numbered or entry.name[:4].isdigit())
+    ]

@@ -1,0 +1,123 @@
+"""Named statements: SQL is written in `queries.sql`, asked for by name.
+
+A statement is a header, a sentence, and the SQL:
+
+    -- name: find_delivery :maybe
+    -- One delivery by its id.
+    SELECT … WHERE id = :id
+
+`:many | :one | :maybe | :exec` is what it returns; calling it any other way is a bug and raises at once. Parameters are
+named and become `$1, $2, …` in the order of their first appearance. `@room.` before a function's name stands for the
+room's schema when the statement runs on somebody else's connection, and for nothing on our own, whose search path is
+the room.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Protocol
+
+import asyncpg
+
+_HEADER = re.compile(r"^-- name: (?P<name>\w+) :(?P<kind>many|one|maybe|exec)$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_COMMENT_LINE = re.compile(r"^\s*--.*$", re.MULTILINE)
+
+
+class Connection(Protocol):
+    """What a statement needs of a connection; asyncpg's connections and pooled connections both have it."""
+
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]: ...
+    async def fetchrow(self, query: str, *args: Any) -> asyncpg.Record | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement, ready to run."""
+
+    name: str
+    kind: str
+    purpose: str
+    sql: str
+    parameters: tuple[str, ...]
+
+    async def many(self, connection: Connection, **values: Any) -> list[asyncpg.Record]:
+        return await connection.fetch(self.sql, *self._arguments("many", values))
+
+    async def one(self, connection: Connection, **values: Any) -> asyncpg.Record:
+        row = await connection.fetchrow(self.sql, *self._arguments("one", values))
+        if row is None:
+            raise LookupError(f"{self.name} returned no row")
+        return row
+
+    async def maybe(self, connection: Connection, **values: Any) -> asyncpg.Record | None:
+        return await connection.fetchrow(self.sql, *self._arguments("maybe", values))
+
+    async def exec(self, connection: Connection, **values: Any) -> int:
+        """Run it and return how many rows it touched."""
+        tag = await connection.execute(self.sql, *self._arguments("exec", values))
+        count = tag.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    def in_room(self, room: str) -> "Statement":
+        """The same statement for a connection whose search path is not ours."""
+        quoted = '"' + room.replace('"', '""') + '".'
+        return Statement(self.name, self.kind, self.purpose, self.sql.replace("@room.", quoted), self.parameters)
+
+    def _arguments(self, kind: str, values: Mapping[str, Any]) -> list[Any]:
+        if kind != self.kind:
+            raise TypeError(f"{self.name} is :{self.kind}, called as :{kind}")
+        if len(values) != len(self.parameters):
+            raise TypeError(f"{self.name} takes {self.parameters}, got {tuple(values)}")
+        return [values[name] for name in self.parameters]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """All statements of one capability: those of our own connections, and templates for others' rooms."""
+
+    package: str
+    _own: Mapping[str, Statement] = field(repr=False)
+    _templates: Mapping[str, Statement] = field(repr=False)
+
+    def __getitem__(self, name: str) -> Statement:
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[Statement]:
+        return iter(self._own.values())
+
+    def in_room(self, name: str, room: str) -> Statement:
+        return self._templates[name].in_room(room)
+
+
+def load(package: str, file: str = "queries.sql") -> Queries:
+    """Read a capability's statements; a duplicate or a malformed block raises at import."""
+    templates: dict[str, Statement] = {}
+    for statement in _parse(files(package).joinpath(file).read_text("utf-8")):
+        if statement.name in templates:
+            raise ValueError(f"{package}: statement {statement.name} is defined twice")
+        templates[statement.name] = statement
+    own = {
+        name: Statement(s.name, s.kind, s.purpose, s.sql.replace("@room.", ""), s.parameters)
+        for name, s in templates.items()
+    }
+    return Queries(package, own, templates)
+
+
+def _parse(text: str) -> Iterator[Statement]:
+    headers = list(_HEADER.finditer(text))
+    for index, header in enumerate(headers):
+        end = headers[index + 1].start() if index + 1 < len(headers) else len(text)
+        block = text[header.end() : end].strip()
+        purpose = " ".join(line[3:] for line in block.splitlines() if line.startswith("-- "))
+        names: list[str] = []
+
+        def number(match: re.Match[str], names: list[str] = names) -> str:
+            if match[1] not in names:
+                names.append(match[1])
+            return f"${names.index(match[1]) + 1}"
+
+        sql = _PARAMETER.sub(number, _COMMENT_LINE.sub("", block)).strip().rstrip(";")
+        yield Statement(header["name"], header["kind"], purpose, sql, tuple(names))

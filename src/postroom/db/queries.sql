@@ -1,0 +1,36 @@
+-- Statements about the room itself: its schema and what has been applied to it.
+
+-- name: create_migrations_table :exec
+-- The list of applied files; the only table no migration makes.
+CREATE TABLE IF NOT EXISTS migrations (
+    name       text        PRIMARY KEY,
+    checksum   text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- name: find_migrations_table :maybe
+-- The table of applied files, if the room has one.
+SELECT 1
+FROM pg_catalog.pg_tables
+WHERE schemaname = :room AND tablename = 'migrations';
+
+-- name: find_schema :maybe
+-- The room's schema, if it exists.
+SELECT 1
+FROM pg_catalog.pg_namespace
+WHERE nspname = :room;
+
+-- name: list_applied_files :many
+-- Every migration and function file applied so far, with the checksum of its text.
+SELECT name, checksum
+FROM migrations;
+
+-- name: lock_migrations :exec
+-- Wait for any other process that is migrating this room; the lock ends with the session.
+SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
+
+-- name: record_applied_file :exec
+-- Remember that a file was applied with this text.
+INSERT INTO migrations (name, checksum)
+VALUES (:name, :checksum)
+ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now();

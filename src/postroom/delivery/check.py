@@ -1,0 +1,149 @@
+"""What a request must be to be accepted: every rule, every field named, nothing stored otherwise."""
+
+import binascii
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from postroom.delivery.header import check_header, check_text
+from postroom.delivery.model import Address, Channel, DeliveryRequest
+from postroom.delivery.retry import LADDERS
+from postroom.errors import BadInput, FieldError
+
+MAX_RECIPIENTS = 100
+MAX_SUBJECT = 998
+MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024
+MAX_TAGS = 50
+
+_TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
+_CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
+_CONTENT_ID = re.compile(r"[!-;=?A-~]{1,200}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+"""PostgreSQL's text holds neither NUL nor half a character."""
+
+Problems = Iterator[tuple[str, str]]
+
+
+def check_batch(requests: Sequence[DeliveryRequest]) -> None:
+    """Raise `BadInput` naming every wrong field; in a batch of several, fields begin with `[3].`."""
+    prefixed = len(requests) > 1
+    errors = [
+        FieldError(f"[{index}].{field}" if prefixed else field, message)
+        for index, request in enumerate(requests)
+        for field, message in problems(request)
+    ]
+    if errors:
+        raise BadInput(errors)
+
+
+def problems(request: DeliveryRequest) -> Problems:
+    """Every rule a request breaks, as field and message."""
+    yield from _recipients(request)
+    yield from _content(request)
+    yield from _headers(request)
+    yield from _attachments(request)
+    yield from _bookkeeping(request)
+
+
+def _recipients(request: DeliveryRequest) -> Problems:
+    receiving = len(request.to) + len(request.cc) + len(request.bcc)
+    if request.channel is Channel.EMAIL and not request.to:
+        yield "to", "at least one recipient is required"
+    if receiving > MAX_RECIPIENTS:
+        yield "to", f"at most {MAX_RECIPIENTS} recipients are allowed, counting cc and bcc"
+    named: tuple[tuple[str, tuple[Address, ...]], ...] = (
+        ("to", request.to),
+        ("cc", request.cc),
+        ("bcc", request.bcc),
+        ("reply_to", request.reply_to),
+        ("from", (request.sender,) if request.sender else ()),
+    )
+    for field, addresses in named:
+        for index, address in enumerate(addresses):
+            if "@" not in address.email or _CONTROL.search(address.email + (address.name or "")):
+                yield (field if field == "from" else f"{field}[{index}]"), "is not an e-mail address"
+
+
+def _content(request: DeliveryRequest) -> Problems:
+    given = [name for name in ("subject", "text", "html") if getattr(request, name) is not None]
+    if request.template is not None:
+        if given:
+            yield given[0], "cannot be given together with a template"
+        if not _TEMPLATE.fullmatch(request.template):
+            yield "template", "is not a template id"
+    elif request.channel is Channel.EMAIL:
+        if not request.subject or not request.subject.strip():
+            yield "subject", "is required without a template"
+        if request.text is None and request.html is None:
+            yield "text", "text or html is required without a template"
+    if request.subject is not None and (len(request.subject) > MAX_SUBJECT or check_text(request.subject)):
+        yield "subject", f"must be one line of at most {MAX_SUBJECT} characters"
+    for name, body in (("text", request.text), ("html", request.html)):
+        if body is not None and _UNSTORABLE.search(body):
+            yield name, "contains a NUL or half a character"
+        elif body is not None and len(body.encode()) > MAX_BODY_BYTES:
+            yield name, f"must be at most {MAX_BODY_BYTES} bytes"
+    if request.locale is not None and not _LOCALE.fullmatch(request.locale):
+        yield "locale", "is not a locale such as fr or fr-FR"
+
+
+def _headers(request: DeliveryRequest) -> Problems:
+    seen: set[str] = set()
+    for name, value in request.headers.items():
+        reason = check_header(name, value)
+        if reason is None and name.lower() in seen:
+            reason = "is given twice"
+        if reason is not None:
+            yield f"headers.{name}", reason
+        seen.add(name.lower())
+
+
+def _attachments(request: DeliveryRequest) -> Problems:
+    total = 0
+    for index, attachment in enumerate(request.attachments):
+        where = f"attachments[{index}]"
+        if not 1 <= len(attachment.filename) <= 255 or _CONTROL.search(attachment.filename):
+            yield f"{where}.filename", "must be 1 to 255 characters without control characters"
+        if not _CONTENT_TYPE.fullmatch(attachment.content_type):
+            yield f"{where}.content_type", "is not a media type such as image/png"
+        if attachment.content_id is not None and not _CONTENT_ID.fullmatch(attachment.content_id):
+            yield f"{where}.content_id", "must be printable ASCII without spaces"
+        try:
+            total += len(binascii.a2b_base64(attachment.content, strict_mode=True))
+        except ValueError:
+            yield f"{where}.content", "is not base64"
+    if total > MAX_ATTACHMENT_BYTES:
+        yield "attachments", f"must be at most {MAX_ATTACHMENT_BYTES} bytes together"
+
+
+def _bookkeeping(request: DeliveryRequest) -> Problems:
+    if not 1 <= len(request.source) <= 100 or _CONTROL.search(request.source):
+        yield "source", "must be 1 to 100 characters"
+    key = request.idempotency_key
+    if key is not None and (not 1 <= len(key) <= 255 or _CONTROL.search(key)):
+        yield "idempotency_key", "must be 1 to 255 characters"
+    if request.ladder is not None and request.ladder not in LADDERS:
+        yield "ladder", f"must be one of {', '.join(sorted(LADDERS))}"
+    for field in ("send_at", "expires_at"):
+        moment = getattr(request, field)
+        if moment is not None and moment.tzinfo is None:
+            yield field, "must have a time zone, such as 2030-01-31T09:00:00Z"
+    if len(request.tags) > MAX_TAGS:
+        yield "tags", f"at most {MAX_TAGS} are allowed"
+    for field in ("variables", "tags", "custom_data"):
+        if _has_unstorable(getattr(request, field)):
+            yield field, "contains a NUL or half a character"
+
+
+def _has_unstorable(value: Any) -> bool:
+    """True if PostgreSQL's jsonb would refuse a string somewhere inside."""
+    if isinstance(value, str):
+        return _UNSTORABLE.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(_has_unstorable(key) or _has_unstorable(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return any(_has_unstorable(item) for item in value)
+    return False

@@ -1,0 +1,180 @@
+"""From an attempt's reply to what is written: the verdict applied to one delivery."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
+from postroom.delivery.retry import GiveUp, age_of, next_step
+from postroom.transports import Reply
+
+NO_TIME = timedelta()
+
+_ENDS = {
+    Verdict.DELIVERED: ("sent", "sent", None),
+    Verdict.REFUSED: ("failed", "failed", "refused"),
+    Verdict.SUPPRESSED: ("suppressed", "suppressed", "stub_transport"),
+}
+"""Verdicts that end a delivery: outcome of the attempt, state of the delivery, reason."""
+
+_RECIPIENT_OUTCOMES = {
+    Verdict.DELIVERED: RecipientOutcome.DELIVERED,
+    Verdict.REFUSED: RecipientOutcome.REFUSED,
+    Verdict.SUPPRESSED: RecipientOutcome.SUPPRESSED,
+    Verdict.DEFERRED: RecipientOutcome.PENDING,
+    Verdict.UNKNOWN: RecipientOutcome.PENDING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an attempt made of a delivery, ready to be written.
+
+    `state` is the new state, or `waiting` for queued or rendered as before the claim.
+    """
+
+    outgoing: Outgoing
+    outcome: str
+    state: str
+    reply: Reply | None = None
+    retry_in: timedelta | None = None
+    reason: str | None = None
+    detail: str | None = None
+    dead_letter_reason: str | None = None
+    elapsed: timedelta = NO_TIME
+    transport: str | None = None
+    recipients: tuple[Recipient, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the attempt itself cannot know: the time, the dice, and the lane's word on ambiguity."""
+
+    now: datetime
+    jitter: float
+    held_lanes: Sequence[str]
+
+
+def decide(
+    outgoing: Outgoing, reply: Reply, outcome: Outcome, policy: Policy, *, elapsed: timedelta, transport: str
+) -> Result:
+    """Everything that follows from one reply, for the delivery and for each recipient."""
+    told = _recipients(outgoing.recipients, outcome.recipients)
+    facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": told}
+    verdict = outcome.verdict
+    if verdict is Verdict.REFUSED and any(r.outcome is RecipientOutcome.DELIVERED for r in outgoing.recipients):
+        verdict = Verdict.DELIVERED  # an earlier attempt reached somebody; only this one address is refused
+    if verdict in _ENDS:
+        written, state, reason = _ENDS[verdict]
+        detail = reply.text[:500] if reason == "refused" else None
+        return Result(outgoing=outgoing, outcome=written, state=state, reason=reason, detail=detail, **facts)
+    written = "ambiguous" if verdict is Verdict.UNKNOWN else "deferred"
+    step = next_step(
+        outcome,
+        ladder=outgoing.ladder,
+        attempts=outgoing.attempt_no - outgoing.attempt_base,
+        age=age_of(outgoing.retry_since, policy.now),
+        jitter=policy.jitter,
+        hold_unknown=outgoing.lane in policy.held_lanes,
+    )
+    detail = reply.text[:500] or f"no answer at {reply.stage}"
+    if isinstance(step, GiveUp):
+        return Result(
+            outgoing=outgoing,
+            outcome=written,
+            state="dead_letter",
+            reason=step.reason,
+            detail=detail,
+            dead_letter_reason=step.reason,
+            **facts,
+        )
+    return Result(
+        outgoing=outgoing, outcome=written, state="waiting", retry_in=step.wait, reason=written, detail=detail, **facts
+    )
+
+
+def expired(outgoing: Outgoing) -> Result:
+    """It must not leave any more: a code that is no longer valid, an offer that is over."""
+    return Result(outgoing=outgoing, outcome="cancelled", state="cancelled", reason="expired")
+
+
+def suppressed(outgoing: Outgoing) -> Result:
+    """Since it was accepted, every recipient who was still to get it has been suppressed."""
+    recipients = tuple(r for r in outgoing.recipients if r.outcome is RecipientOutcome.SUPPRESSED)
+    if any(r.outcome is RecipientOutcome.DELIVERED for r in outgoing.recipients):
+        return Result(outgoing=outgoing, outcome="sent", state="sent", recipients=recipients)
+    return Result(
+        outgoing=outgoing,
+        outcome="suppressed",
+        state="suppressed",
+        reason="recipient_suppressed",
+        recipients=recipients,
+    )
+
+
+def unwritable(outgoing: Outgoing, problem: str) -> Result:
+    """The message cannot be put into bytes; trying again would not help."""
+    return Result(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+
+
+def is_open(recipient: Recipient) -> bool:
+    """True while this address is to receive the message and nothing has become of it."""
+    return recipient.kind is not RecipientKind.REPLY_TO and recipient.outcome is RecipientOutcome.PENDING
+
+
+def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
+    """Results as columns, for one statement."""
+    columns: dict[str, list[Any]] = {
+        "delivery_id": [r.outgoing.id for r in results],
+        "claim_id": [r.outgoing.claim_id for r in results],
+        "outcome": [r.outcome for r in results],
+        "state": [r.state for r in results],
+        "retry_in": [r.retry_in for r in results],
+        "reason": [r.reason for r in results],
+        "detail": [r.detail for r in results],
+        "dead_letter_reason": [r.dead_letter_reason for r in results],
+        "elapsed": [r.elapsed for r in results],
+        "transport": [r.transport for r in results],
+        "stage": [r.reply.stage.value if r.reply else None for r in results],
+        "code": [r.reply.code if r.reply else None for r in results],
+        "enhanced_code": [r.reply.enhanced if r.reply else None for r in results],
+        "remote_host": [r.reply.remote_host if r.reply else None for r in results],
+        "tls": [r.reply.tls if r.reply else None for r in results],
+        "reply_text": [r.reply.text if r.reply else None for r in results],
+    }
+    told = [(r.outgoing.id, recipient) for r in results for recipient in r.recipients]
+    columns |= {
+        "recipient_delivery_id": [delivery_id for delivery_id, _ in told],
+        "recipient_kind": [recipient.kind.value for _, recipient in told],
+        "recipient_position": [recipient.position for _, recipient in told],
+        "recipient_outcome": [recipient.outcome.value for _, recipient in told],
+        "recipient_code": [recipient.code for _, recipient in told],
+        "recipient_enhanced_code": [recipient.enhanced for _, recipient in told],
+        "recipient_detail": [recipient.detail for _, recipient in told],
+    }
+    return columns
+
+
+def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:
+    """Those whose outcome changes with this attempt. An address given twice gets the same verdict twice."""
+    by_address = {verdict.address: verdict for verdict in verdicts}
+    told = [r for r in recipients if r.outcome is RecipientOutcome.SUPPRESSED]
+    for recipient in recipients:
+        verdict = by_address.get(recipient.address) if is_open(recipient) else None
+        if verdict is not None:
+            detail = verdict.text[:500] if verdict.verdict is not Verdict.DELIVERED else None
+            told.append(
+                Recipient(
+                    recipient.kind,
+                    recipient.position,
+                    recipient.address,
+                    recipient.name,
+                    _RECIPIENT_OUTCOMES[verdict.verdict],
+                    verdict.code,
+                    verdict.enhanced,
+                    detail,
+                )
+            )
+    return tuple(told)

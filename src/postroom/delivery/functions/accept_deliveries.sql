@@ -1,0 +1,172 @@
+-- Take any number of requests at once: check suppression, keep the idempotency promise, store, and wake a sleeping worker.
+--
+-- One array per column, one element per request; recipients are flat and point to their request by ordinal (from 1).
+-- JSON travels as text, so that it does not matter which codecs the caller's connection has. Answers one row per
+-- request: accepted (new), replayed (same key, same body: the first answer again) or conflict (same key, other body).
+--
+-- A unique index decides between two who bring the same key at once: the second waits for the first to commit and then
+-- gets its answer. A key whose time has passed is taken from the old delivery and given to the new one.
+CREATE OR REPLACE FUNCTION accept_deliveries(
+    p_channel             text[],
+    p_lane                text[],
+    p_source              text[],
+    p_idempotency_key     text[],
+    p_send_at             timestamptz[],
+    p_expires_at          timestamptz[],
+    p_ladder              text[],
+    p_template_id         text[],
+    p_locale              text[],
+    p_variables           text[],
+    p_from_email          text[],
+    p_from_name           text[],
+    p_subject             text[],
+    p_text                text[],
+    p_html                text[],
+    p_headers             text[],
+    p_attachments         text[],
+    p_tags                text[],
+    p_custom_data         text[],
+    p_traceparent         text[],
+    p_recipient_ordinal   integer[],
+    p_recipient_kind      text[],
+    p_recipient_position  integer[],
+    p_recipient_email     text[],
+    p_recipient_name      text[],
+    p_idempotency_ttl     interval,
+    p_now                 timestamptz DEFAULT now()
+) RETURNS TABLE (ordinal integer, delivery_id bigint, state text, acceptance text)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_nestloop = off -- a cached plan guesses ten rows per array and would compare every pair of five hundred
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids          bigint[]  := array_fill(NULL::bigint, ARRAY[cardinality(p_lane)]);
+    v_states       text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
+    v_acceptances  text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
+    v_row          record;
+    v_existing     record;
+    v_unresolved   integer := cardinality(p_lane);
+BEGIN
+    FOR v_round IN 1..5 LOOP
+        FOR v_row IN
+            WITH request AS MATERIALIZED (
+                SELECT r.*, nextval('deliveries_id_seq') AS id, r.lane::delivery_lane AS lane_name
+                FROM unnest(
+                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_template_id,
+                    p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
+                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent
+                ) WITH ORDINALITY AS r(
+                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, template_id,
+                    locale, variables, from_email, from_name, subject, text_body, html_body,
+                    headers, attachments, tags, custom_data, traceparent, ordinal
+                )
+                WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
+            ),
+            recipient AS MATERIALIZED (
+                SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
+                    EXISTS (
+                        SELECT FROM suppressions AS s
+                        WHERE s.address = lower(r.email)
+                            AND (s.scope = 'all' OR request.lane_name = 'bulk')
+                            AND (s.until IS NULL OR s.until > p_now)
+                            AND r.kind <> 'reply_to'
+                    ) AS is_suppressed
+                FROM unnest(
+                    p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
+                ) AS r(ordinal, kind, position, email, name)
+                JOIN request USING (ordinal)
+            ),
+            addressed AS (
+                SELECT ordinal,
+                    bool_and(is_suppressed) FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
+                    array_agg(ROW(kind, position, email, name)::text ORDER BY kind, position) AS signature
+                FROM recipient
+                GROUP BY ordinal
+            ),
+            prepared AS MATERIALIZED (
+                SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
+                    -- Bodies go in by length and as they are: quoting them inside the row costs more than hashing.
+                    CASE WHEN idempotency_key IS NOT NULL THEN sha256(convert_to(ROW(
+                        channel, lane, template_id, locale, variables, from_email, from_name, subject, headers,
+                        attachments, tags, custom_data, extract(epoch FROM send_at), signature,
+                        octet_length(text_body), octet_length(html_body)
+                    )::text || coalesce(text_body, '') || coalesce(html_body, ''), 'UTF8')) END AS fingerprint
+                FROM request
+                LEFT JOIN addressed USING (ordinal)
+            ),
+            inserted AS (
+                INSERT INTO deliveries AS d (
+                    id, state, lane, channel, next_attempt_at, created_at, retry_since, expires_at, finished_at,
+                    reason, ladder, source, idempotency_key, request_fingerprint, idempotency_expires_at,
+                    template_id, locale, traceparent, tags, custom_data
+                )
+                SELECT id,
+                    CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
+                    lane_name, channel::delivery_channel,
+                    CASE WHEN NOT is_suppressed THEN greatest(coalesce(send_at, p_now), p_now) END,
+                    p_now, greatest(coalesce(send_at, p_now), p_now), expires_at,
+                    CASE WHEN is_suppressed THEN p_now END,
+                    CASE WHEN is_suppressed THEN 'recipient_suppressed' END,
+                    ladder, source, idempotency_key, fingerprint,
+                    CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
+                    template_id, locale, traceparent, tags, custom_data
+                FROM prepared
+                ORDER BY ordinal
+                ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+                RETURNING d.id, d.state
+            ),
+            addresses AS (
+                INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
+                SELECT id, kind, position, email, name,
+                    CASE WHEN is_suppressed THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+                FROM recipient
+                WHERE id IN (SELECT id FROM inserted)
+            ),
+            payloads AS (
+                INSERT INTO delivery_payloads (
+                    delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+                )
+                SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+                FROM prepared
+                WHERE id IN (SELECT id FROM inserted)
+            )
+            SELECT prepared.ordinal, prepared.source, prepared.idempotency_key, prepared.fingerprint, prepared.lane,
+                inserted.id, inserted.state
+            FROM prepared
+            LEFT JOIN inserted USING (id)
+        LOOP
+            IF v_row.id IS NULL THEN
+                -- Somebody holds this key. Their row is committed by now and a new statement sees it.
+                SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
+                INTO v_existing
+                FROM deliveries AS d
+                WHERE d.source = v_row.source AND d.idempotency_key = v_row.idempotency_key;
+                IF v_existing.is_expired THEN
+                    UPDATE deliveries AS d
+                    SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
+                    WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
+                END IF;
+                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- gone or released: the next round takes it
+                v_ids[v_row.ordinal] := v_existing.id;
+                v_states[v_row.ordinal] := v_existing.state;
+                v_acceptances[v_row.ordinal] :=
+                    CASE WHEN v_existing.request_fingerprint = v_row.fingerprint THEN 'replayed' ELSE 'conflict' END;
+            ELSE
+                v_ids[v_row.ordinal] := v_row.id;
+                v_states[v_row.ordinal] := v_row.state;
+                v_acceptances[v_row.ordinal] := 'accepted';
+            END IF;
+            v_unresolved := v_unresolved - 1;
+        END LOOP;
+        EXIT WHEN v_unresolved = 0;
+    END LOOP;
+    IF v_unresolved > 0 THEN
+        RAISE EXCEPTION 'an idempotency key changes hands too fast' USING ERRCODE = 'serialization_failure';
+    END IF;
+
+    PERFORM wake_workers(p_lane);
+
+    RETURN QUERY SELECT o::integer, v_ids[o], v_states[o], v_acceptances[o] FROM generate_series(1, cardinality(p_lane)) AS o;
+END
+$$;

@@ -1,0 +1,22 @@
+-- Refuse every step that the state machine does not draw. The condition stands in the trigger itself, so an allowed
+-- step costs a comparison and no function call.
+CREATE OR REPLACE FUNCTION deliveries_guard() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'a delivery that is % cannot become %', OLD.state, NEW.state
+        USING ERRCODE = 'PR004', COLUMN = 'state';
+END
+$$;
+
+CREATE OR REPLACE TRIGGER deliveries_guard
+    BEFORE UPDATE OF state ON deliveries
+    FOR EACH ROW
+    WHEN (OLD.state <> NEW.state AND CASE OLD.state
+        WHEN 'queued'      THEN NEW.state IN ('sent', 'dead_letter')
+        WHEN 'rendered'    THEN NEW.state NOT IN ('sending', 'cancelled', 'suppressed')
+        WHEN 'sending'     THEN false
+        WHEN 'dead_letter' THEN NEW.state NOT IN ('queued', 'rendered', 'sent')
+        ELSE true
+    END)
+    EXECUTE FUNCTION deliveries_guard();

@@ -1,0 +1,29 @@
+-- Make this month's and the next two months' partitions of attempts. Safe to call at any time, by anybody, at once.
+CREATE OR REPLACE FUNCTION ensure_attempt_partitions(p_now timestamptz DEFAULT now()) RETURNS integer
+LANGUAGE plpgsql
+SET TimeZone = 'UTC' -- months begin in UTC, whatever the session thinks
+AS $$
+DECLARE
+    v_month timestamptz;
+    v_name  text;
+    v_made  integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':attempt_partitions', 0));
+    FOR v_month IN
+        SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n
+    LOOP
+        v_name := 'attempts_' || to_char(v_month, 'YYYY_MM');
+        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
+        BEGIN
+            EXECUTE format(
+                'CREATE TABLE %I PARTITION OF attempts FOR VALUES FROM (%L) TO (%L)',
+                v_name, v_month, v_month + interval '1 month'
+            );
+            v_made := v_made + 1;
+        EXCEPTION WHEN check_violation THEN
+            NULL; -- the default partition already holds rows of that month and keeps them
+        END;
+    END LOOP;
+    RETURN v_made;
+END
+$$;

@@ -1,0 +1,542 @@
+-- Everything delivery asks of the database, in alphabetical order. Statements that depend on the time take :now;
+-- NULL leaves it to the database's clock.
+
+-- name: accept :many
+-- Take requests; see functions/accept_deliveries.sql.
+SELECT ordinal, delivery_id, state, acceptance
+FROM @room.accept_deliveries(
+    p_channel => :channel::text[],
+    p_lane => :lane::text[],
+    p_source => :source::text[],
+    p_idempotency_key => :idempotency_key::text[],
+    p_send_at => :send_at::timestamptz[],
+    p_expires_at => :expires_at::timestamptz[],
+    p_ladder => :ladder::text[],
+    p_template_id => :template_id::text[],
+    p_locale => :locale::text[],
+    p_variables => :variables::text[],
+    p_from_email => :from_email::text[],
+    p_from_name => :from_name::text[],
+    p_subject => :subject::text[],
+    p_text => :text_body::text[],
+    p_html => :html_body::text[],
+    p_headers => :headers::text[],
+    p_attachments => :attachments::text[],
+    p_tags => :tags::text[],
+    p_custom_data => :custom_data::text[],
+    p_traceparent => :traceparent::text[],
+    p_recipient_ordinal => :recipient_ordinal::integer[],
+    p_recipient_kind => :recipient_kind::text[],
+    p_recipient_position => :recipient_position::integer[],
+    p_recipient_email => :recipient_email::text[],
+    p_recipient_name => :recipient_name::text[],
+    p_idempotency_ttl => :idempotency_ttl::interval,
+    p_now => coalesce(:now::timestamptz, now())
+);
+
+-- name: cancel :maybe
+-- End a waiting delivery before it leaves.
+UPDATE deliveries
+SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = :reason
+WHERE id = :delivery_id AND state IN ('queued', 'rendered')
+RETURNING id;
+
+-- name: claim_due :many
+-- Lease what is due in one lane, oldest first, with the content an attempt needs.
+WITH due AS (
+    SELECT id
+    FROM deliveries
+    WHERE lane = :lane::text::delivery_lane
+        AND next_attempt_at <= coalesce(:now::timestamptz, now())
+        AND next_attempt_at IS NOT NULL
+        AND (state = 'rendered' OR template_id IS NULL)
+    ORDER BY next_attempt_at, id
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+),
+numbered AS (
+    SELECT id, row_number() OVER () AS ordinal
+    FROM due
+),
+claim AS (
+    INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)
+    SELECT :lane::text::delivery_lane, count(*), :worker_id, coalesce(:now::timestamptz, now()),
+        coalesce(:now::timestamptz, now()) + :lease::interval
+    FROM due
+    HAVING count(*) > 0
+    RETURNING id
+),
+claimed AS (
+    UPDATE deliveries AS d
+    SET state = 'sending', claim_id = claim.id, claim_ordinal = numbered.ordinal, next_attempt_at = NULL,
+        attempt_count = attempt_count + 1
+    FROM numbered, claim
+    WHERE d.id = numbered.id
+    RETURNING d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
+        d.created_at, d.retry_since, d.expires_at, d.traceparent
+)
+SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
+    retry_since, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
+    from_email, from_name, subject, text_body, html_body, headers::text, attachments::text
+FROM claimed
+LEFT JOIN delivery_payloads ON delivery_id = claimed.id
+ORDER BY claim_ordinal;
+
+-- name: close_claims :exec
+-- Forget claims that hold nothing any more.
+DELETE FROM claims
+WHERE id = ANY(:claim_ids::bigint[])
+    AND NOT EXISTS (SELECT FROM deliveries WHERE deliveries.claim_id = claims.id AND deliveries.state = 'sending');
+
+-- name: complete :many
+-- Write what became of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together.
+-- Only rows still held by the claim are touched; those ids are returned, every other claim was lost.
+WITH input AS MATERIALIZED (
+    SELECT *
+    FROM unnest(
+        :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
+        :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
+        :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[], :reply_text::text[]
+    ) AS i(
+        delivery_id, claim_id, outcome, state, retry_in,
+        reason, detail, dead_letter_reason, elapsed, transport,
+        stage, code, enhanced_code, remote_host, tls, reply_text
+    )
+),
+done AS (
+    UPDATE deliveries AS d
+    SET state = CASE
+            WHEN i.state <> 'waiting' THEN i.state::delivery_state
+            WHEN d.template_id IS NULL THEN 'queued'
+            ELSE 'rendered'
+        END,
+        next_attempt_at = CASE WHEN i.state = 'waiting' THEN coalesce(:now::timestamptz, now()) + i.retry_in END,
+        finished_at = CASE WHEN i.state <> 'waiting' THEN coalesce(:now::timestamptz, now()) END,
+        claim_id = NULL,
+        claim_ordinal = NULL,
+        reason = i.reason,
+        detail = i.detail
+    FROM input AS i
+    WHERE d.id = i.delivery_id AND d.state = 'sending' AND d.claim_id = i.claim_id
+    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, i.*
+),
+attempted AS (
+    INSERT INTO attempts (
+        delivery_id, attempt_no, outcome, lane, code, claim_id, started_at, finished_at, next_attempt_at, transport,
+        stage, enhanced_code, remote_host, tls, reply_text
+    )
+    SELECT id, attempt_count, outcome::attempt_outcome, lane, code, claim_id, coalesce(:now::timestamptz, now()) - elapsed,
+        coalesce(:now::timestamptz, now()), next_attempt_at, transport, stage, enhanced_code, remote_host, tls, reply_text
+    FROM done
+),
+told AS (
+    UPDATE delivery_recipients AS r
+    SET outcome = i.outcome::recipient_outcome, code = i.code, enhanced_code = i.enhanced_code, detail = i.detail
+    FROM unnest(
+        :recipient_delivery_id::bigint[], :recipient_kind::text[], :recipient_position::integer[],
+        :recipient_outcome::text[], :recipient_code::integer[], :recipient_enhanced_code::text[],
+        :recipient_detail::text[]
+    ) AS i(delivery_id, kind, position, outcome, code, enhanced_code, detail)
+    WHERE r.delivery_id = i.delivery_id AND r.kind = i.kind::recipient_kind AND r.position = i.position
+        -- IS TRUE keeps this a hashed look-up; as a join, a cached plan would compare every pair of a batch
+        AND (i.delivery_id IN (SELECT id FROM done)) IS TRUE
+),
+given_up AS (
+    INSERT INTO dead_letters (delivery_id, reason, created_at, detail)
+    SELECT id, dead_letter_reason::dead_letter_reason, coalesce(:now::timestamptz, now()), detail
+    FROM done
+    WHERE dead_letter_reason IS NOT NULL
+)
+SELECT id FROM done;
+
+-- name: count_redrivable :one
+-- How many dead letters a filter selects: the dry run of a redrive.
+SELECT count(*) AS redrivable
+FROM dead_letters AS l
+JOIN deliveries AS d ON d.id = l.delivery_id
+WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
+    AND (:source::text IS NULL OR d.source = :source)
+    AND (:template_id::text IS NULL OR d.template_id = :template_id)
+    AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
+    AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids));
+
+-- name: delete_old_deliveries :exec
+-- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters.
+DELETE FROM deliveries
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY finished_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: delete_old_malformed_commands :exec
+-- One bounded step of retention for commands nobody could read.
+DELETE FROM malformed_commands
+WHERE id IN (
+    SELECT id
+    FROM malformed_commands
+    WHERE recorded_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY recorded_at
+    LIMIT :batch_limit
+);
+
+-- name: delete_old_payloads :exec
+-- One bounded step of retention for bodies, which go sooner than the ledger.
+DELETE FROM delivery_payloads
+WHERE delivery_id IN (
+    SELECT id
+    FROM deliveries
+    JOIN delivery_payloads ON delivery_id = id
+    WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY finished_at
+    LIMIT :batch_limit
+);
+
+-- name: ensure_attempt_partitions :one
+-- Make the ledger's partitions for this month and the next two.
+SELECT ensure_attempt_partitions(coalesce(:now::timestamptz, now())) AS made;
+
+-- name: expire_waiting :many
+-- Cancel what may no longer leave: a code that has expired, an offer that is over.
+UPDATE deliveries
+SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = 'expired'
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
+    ORDER BY expires_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id;
+
+-- name: fail_rendering :exec
+-- A template that cannot be rendered with these variables will never be: the delivery ends, and says why.
+UPDATE deliveries AS d
+SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
+    reason = 'render_failed', detail = i.detail
+FROM unnest(:delivery_id::bigint[], :detail::text[]) AS i(delivery_id, detail)
+WHERE d.id = i.delivery_id AND d.state = 'queued';
+
+-- name: find_delivery :maybe
+-- One delivery, whole.
+SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
+    resend_of, ladder, source, idempotency_key, template_id, locale, reason, deliveries.detail, traceparent,
+    tags::text, custom_data::text, rendered_at, from_email, from_name, subject, text_body, html_body,
+    variables::text, headers::text, attachments::text
+FROM deliveries
+LEFT JOIN delivery_payloads ON delivery_id = id
+WHERE id = :delivery_id;
+
+-- name: find_schedule :one
+-- When the next waiting delivery of a lane is due, if any is.
+SELECT min(next_attempt_at) AS next_attempt_at
+FROM deliveries
+WHERE lane = :lane::text::delivery_lane
+    AND next_attempt_at IS NOT NULL
+    AND (state = 'rendered' OR template_id IS NULL);
+
+-- name: forget_workers :exec
+-- Remove workers that have not been seen for a while, and those that say good-bye.
+DELETE FROM workers
+WHERE id = :worker_id OR seen_at < coalesce(:now::timestamptz, now()) - :silence::interval;
+
+-- name: list_attempts :many
+-- The history of one delivery, first attempt first.
+SELECT attempt_no, outcome::text, transport, stage, code, enhanced_code, reply_text, remote_host, tls, started_at,
+    finished_at, next_attempt_at
+FROM attempts
+WHERE delivery_id = :delivery_id
+ORDER BY attempt_no, finished_at;
+
+-- name: list_claim_recipients :many
+-- The recipients of everything a claim holds, checked against suppression once more.
+SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
+    outcome = 'pending' AND EXISTS (
+        SELECT FROM suppressions AS s
+        WHERE s.address = lower(r.email)
+            AND (s.scope = 'all' OR d.lane = 'bulk')
+            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
+            AND kind <> 'reply_to'
+    ) AS is_suppressed
+FROM deliveries AS d
+JOIN delivery_recipients AS r ON r.delivery_id = d.id
+WHERE d.claim_id = :claim_id AND d.state = 'sending'
+ORDER BY r.delivery_id, kind, position;
+
+-- name: list_dead_letters :many
+-- Deliveries given up, newest first, below a cursor.
+SELECT l.delivery_id, l.reason::text, l.created_at, l.detail, d.lane::text, d.channel::text, d.source, d.template_id,
+    d.attempt_count
+FROM dead_letters AS l
+JOIN deliveries AS d ON d.id = l.delivery_id
+WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
+    AND (:before_id::bigint IS NULL OR (l.created_at, l.delivery_id) < (:before_at::timestamptz, :before_id))
+ORDER BY l.created_at DESC, l.delivery_id DESC
+LIMIT :page_limit;
+
+-- name: list_deliveries :many
+-- Deliveries newest first, below a cursor, by any of the filters.
+SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, finished_at, source,
+    template_id, reason, subject,
+    (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
+FROM deliveries AS d
+LEFT JOIN delivery_payloads AS p ON p.delivery_id = d.id
+WHERE (:state::text IS NULL OR state = :state::delivery_state)
+    AND (:recipient::text IS NULL OR id IN (
+        SELECT r.delivery_id FROM delivery_recipients AS r WHERE lower(r.email) = lower(:recipient) AND kind <> 'reply_to'))
+    AND (:template_id::text IS NULL OR template_id = :template_id)
+    AND (:source::text IS NULL OR source = :source)
+    AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
+    AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
+    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
+    AND (:before_id::bigint IS NULL OR id < :before_id)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_recipients :many
+-- The recipients of one delivery and what became of each.
+SELECT kind::text, position, email, name, outcome::text, code, enhanced_code, detail
+FROM delivery_recipients
+WHERE delivery_id = :delivery_id
+ORDER BY kind, position;
+
+-- name: lock_unrendered :many
+-- Hold a batch that waits for its template; the lanes that wait for nobody come first.
+SELECT id, lane::text, template_id, locale, variables::text
+FROM deliveries
+LEFT JOIN delivery_payloads ON delivery_id = id
+WHERE state = 'queued' AND template_id IS NOT NULL
+ORDER BY lane, id
+LIMIT :batch_limit
+FOR UPDATE OF deliveries SKIP LOCKED;
+
+-- name: mark_rendered :exec
+-- Store rendered content; from here on the delivery can be claimed.
+WITH content AS (
+    UPDATE delivery_payloads AS p
+    SET subject = i.subject, text_body = i.text_body, html_body = i.html_body,
+        rendered_at = coalesce(:now::timestamptz, now())
+    FROM unnest(:delivery_id::bigint[], :subject::text[], :text_body::text[], :html_body::text[])
+        AS i(delivery_id, subject, text_body, html_body)
+    WHERE p.delivery_id = i.delivery_id
+)
+UPDATE deliveries
+SET state = 'rendered'
+WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
+
+-- name: mark_started :maybe
+-- Say, before anything goes to the wire, how far into a claim the worker is about to get. No row: the claim is lost.
+UPDATE claims
+SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
+WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, now())
+RETURNING id;
+
+-- name: measure_queue :many
+-- How much waits in each lane (counted up to a bound) and since when the oldest is due.
+SELECT lane.name::text AS lane, oldest.due_at, waiting.capped
+FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
+    LATERAL (
+        SELECT min(next_attempt_at) AS due_at
+        FROM deliveries
+        WHERE lane = lane.name AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL)
+    ) AS oldest,
+    LATERAL (
+        SELECT count(*) AS capped
+        FROM (
+            SELECT FROM deliveries
+            WHERE lane = lane.name AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL)
+            LIMIT :bound
+        ) AS some
+    ) AS waiting;
+
+-- name: put_to_sleep :exec
+-- Ask to be notified when something is accepted in this lane.
+UPDATE workers
+SET asleep = array_append(array_remove(asleep, :lane::text::delivery_lane), :lane::text::delivery_lane)
+WHERE id = :worker_id;
+
+-- name: recover_claims :many
+-- Take over what a dead worker left. Rows it had not started go back untouched. Rows it had started may have reached
+-- the wire: the lane's policy either tries again, saying so in the ledger, or holds them as dead letters for a person.
+WITH expired AS (
+    SELECT id, started_through, claimed_at
+    FROM claims
+    WHERE expires_at <= coalesce(:now::timestamptz, now())
+    ORDER BY expires_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+),
+held AS MATERIALIZED (
+    SELECT d.id, d.claim_id, expired.claimed_at,
+        d.claim_ordinal <= expired.started_through AS is_ambiguous,
+        d.claim_ordinal <= expired.started_through AND d.lane::text = ANY(:held_lanes::text[]) AS is_given_up
+    FROM expired
+    JOIN deliveries AS d ON d.claim_id = expired.id AND d.state = 'sending'
+),
+recovered AS (
+    UPDATE deliveries AS d
+    SET state = CASE
+            WHEN held.is_given_up THEN 'dead_letter'
+            WHEN d.template_id IS NULL THEN 'queued'
+            ELSE 'rendered'
+        END::delivery_state,
+        attempt_count = d.attempt_count - CASE WHEN held.is_ambiguous THEN 0 ELSE 1 END,
+        next_attempt_at = CASE WHEN NOT held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
+        finished_at = CASE WHEN held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
+        reason = CASE WHEN held.is_ambiguous THEN 'ambiguous' ELSE d.reason END,
+        claim_id = NULL,
+        claim_ordinal = NULL
+    FROM held
+    WHERE d.id = held.id AND d.claim_id = held.claim_id AND d.state = 'sending'
+    RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, held.claim_id, held.claimed_at,
+        held.is_ambiguous, held.is_given_up
+),
+attempted AS (
+    INSERT INTO attempts (
+        delivery_id, attempt_no, outcome, lane, claim_id, started_at, finished_at, next_attempt_at, stage, reply_text
+    )
+    SELECT id, attempt_count, 'ambiguous', lane, claim_id, claimed_at, coalesce(:now::timestamptz, now()),
+        next_attempt_at, 'final', 'the worker died; the message may have been handed over'
+    FROM recovered
+    WHERE is_ambiguous
+),
+given_up AS (
+    INSERT INTO dead_letters (delivery_id, reason, created_at, detail)
+    SELECT id, 'ambiguous', coalesce(:now::timestamptz, now()), 'the worker died; the message may have been handed over'
+    FROM recovered
+    WHERE is_given_up
+),
+closed AS (
+    DELETE FROM claims
+    WHERE id IN (SELECT id FROM expired)
+)
+SELECT id, state::text, is_ambiguous
+FROM recovered;
+
+-- name: redrive :many
+-- Bring dead letters back to the queue with a new budget.
+WITH chosen AS (
+    SELECT l.delivery_id
+    FROM dead_letters AS l
+    JOIN deliveries AS d ON d.id = l.delivery_id
+    WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
+        AND (:source::text IS NULL OR d.source = :source)
+        AND (:template_id::text IS NULL OR d.template_id = :template_id)
+        AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
+        AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
+    ORDER BY l.created_at, l.delivery_id
+    LIMIT :batch_limit
+    FOR UPDATE OF l SKIP LOCKED
+),
+freed AS (
+    DELETE FROM dead_letters
+    WHERE delivery_id IN (SELECT delivery_id FROM chosen)
+    RETURNING delivery_id
+)
+UPDATE deliveries
+SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+    next_attempt_at = coalesce(:now::timestamptz, now()),
+    retry_since = coalesce(:now::timestamptz, now()),
+    attempt_base = attempt_count,
+    finished_at = NULL,
+    reason = NULL,
+    detail = NULL
+WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
+RETURNING id;
+
+-- name: register_worker :one
+-- A worker introduces itself.
+INSERT INTO workers (pid, host)
+VALUES (:pid, :host)
+RETURNING id;
+
+-- name: release :many
+-- Give back claimed deliveries that were never tried; it costs them nothing.
+UPDATE deliveries
+SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+    attempt_count = attempt_count - 1,
+    next_attempt_at = coalesce(:now::timestamptz, now()),
+    claim_id = NULL,
+    claim_ordinal = NULL
+WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id AND state = 'sending'
+RETURNING id;
+
+-- name: renew_claims :many
+-- Keep this worker's leases; a claim that is not returned is lost.
+WITH seen AS (
+    UPDATE workers
+    SET seen_at = coalesce(:now::timestamptz, now())
+    WHERE id = :worker_id
+)
+UPDATE claims
+SET expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
+WHERE worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, now())
+RETURNING id;
+
+-- name: resend :maybe
+-- A new delivery with the same recipients and content; the original is untouched and no key is taken over.
+WITH original AS (
+    SELECT *
+    FROM deliveries
+    WHERE id = :delivery_id AND state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
+        AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = deliveries.id)
+),
+clone AS (
+    INSERT INTO deliveries (
+        lane, channel, next_attempt_at, created_at, retry_since, resend_of, ladder, source, template_id, locale,
+        traceparent, tags, custom_data
+    )
+    SELECT lane, channel, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()),
+        coalesce(:now::timestamptz, now()), id, ladder, source, template_id, locale, traceparent, tags, custom_data
+    FROM original
+    RETURNING id, resend_of
+),
+addresses AS (
+    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
+    SELECT clone.id, kind, position, email, name
+    FROM clone
+    JOIN delivery_recipients AS r ON r.delivery_id = clone.resend_of
+),
+payload AS (
+    INSERT INTO delivery_payloads (
+        delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    )
+    SELECT clone.id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    FROM clone
+    JOIN delivery_payloads AS p ON p.delivery_id = clone.resend_of
+)
+SELECT id FROM clone;
+
+-- name: retry_now :maybe
+-- Make a waiting delivery due at once.
+UPDATE deliveries
+SET next_attempt_at = coalesce(:now::timestamptz, now())
+WHERE id = :delivery_id AND state IN ('queued', 'rendered')
+RETURNING id;
+
+-- name: settle_ambiguous :maybe
+-- An operator knows that an ambiguous delivery had arrived.
+WITH freed AS (
+    DELETE FROM dead_letters
+    WHERE delivery_id = :delivery_id AND reason = 'ambiguous'
+    RETURNING delivery_id
+)
+UPDATE deliveries
+SET state = 'sent', reason = 'settled_by_operator', detail = NULL
+WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
+RETURNING id;
+
+-- name: wake_up :exec
+-- No more notifications for this lane: the worker is at it.
+UPDATE workers
+SET asleep = array_remove(asleep, :lane::text::delivery_lane)
+WHERE id = :worker_id;
+
+-- name: wake_workers :exec
+-- Notify workers that sleep in these lanes; see functions/wake_workers.sql.
+SELECT wake_workers(:lanes::text[]);

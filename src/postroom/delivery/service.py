@@ -1,0 +1,188 @@
+"""What can be done with deliveries. Surfaces call this and nothing below it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+import msgspec
+
+from postroom.db.faults import translated
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import store
+from postroom.delivery.check import check_batch
+from postroom.delivery.columns import accept_columns
+from postroom.delivery.model import (
+    Acceptance,
+    Accepted,
+    Attempt,
+    DeadLetter,
+    DeadLetterFilter,
+    Delivery,
+    DeliveryFilter,
+    DeliveryId,
+    DeliveryRequest,
+    DeliverySummary,
+)
+from postroom.errors import DeadLetterNotFound, DeliveryNotFound, IdempotencyConflict, WrongState
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+IDEMPOTENCY_TTL = timedelta(days=7)
+REDRIVE_BATCH = 1000
+
+
+async def accept(
+    connection: Connection,
+    request: DeliveryRequest,
+    *,
+    room: str | None = None,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
+    now: datetime | None = None,
+) -> Accepted:
+    """Accept one request in the connection's transaction. It is accepted when that transaction commits.
+
+    On a connection that is not Postroom's own, `room` names the schema. Raises `BadInput` and `IdempotencyConflict`.
+    """
+    [accepted] = await accept_batch(connection, [request], room=room, idempotency_ttl=idempotency_ttl, now=now)
+    if accepted.acceptance is Acceptance.CONFLICT:
+        raise IdempotencyConflict
+    return accepted
+
+
+async def accept_batch(
+    connection: Connection,
+    requests: Sequence[DeliveryRequest],
+    *,
+    room: str | None = None,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
+    now: datetime | None = None,
+) -> list[Accepted]:
+    """Accept many requests in one statement, answers in the same order. Bad input refuses them all."""
+    check_batch(requests)
+    if not requests:
+        return []
+    with translated():
+        return await store.accept(
+            connection, room=room, **accept_columns(requests, idempotency_ttl=idempotency_ttl, now=now)
+        )
+
+
+async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
+    """End a delivery that still waits."""
+    async with pool.acquire() as connection, connection.transaction():
+        done = await store.cancel(connection, delivery_id=delivery_id, reason="cancelled_by_operator", now=now)
+        await _must(connection, delivery_id, "cancelled", done=done)
+        await record_audit(connection, actor=actor, action="delivery.cancel", subject=f"delivery:{delivery_id}")
+
+
+async def get_delivery(pool: Pool, delivery_id: int) -> Delivery:
+    async with pool.acquire() as connection:
+        delivery = await store.find_delivery(connection, delivery_id=delivery_id)
+    if delivery is None:
+        raise DeliveryNotFound
+    return delivery
+
+
+async def list_attempts(pool: Pool, delivery_id: int) -> list[Attempt]:
+    async with pool.acquire() as connection:
+        attempts = await store.list_attempts(connection, delivery_id=delivery_id)
+        if not attempts and await store.find_delivery(connection, delivery_id=delivery_id) is None:
+            raise DeliveryNotFound
+    return attempts
+
+
+async def list_dead_letters(
+    pool: Pool, *, reason: str | None = None, cursor: str | None = None, limit: int = 50
+) -> tuple[list[DeadLetter], str | None]:
+    """A page of dead letters, newest first, and the cursor of the next page."""
+    before_at, before_id = decode_cursor(cursor, tuple[datetime, int]) if cursor else (None, None)
+    async with pool.acquire() as connection:
+        letters = await store.list_dead_letters(
+            connection, reason=reason, before_at=before_at, before_id=before_id, page_limit=limit + 1
+        )
+    last = letters[limit - 1] if len(letters) > limit else None
+    return letters[:limit], encode_cursor(last.created_at, last.delivery_id) if last else None
+
+
+async def list_deliveries(
+    pool: Pool, chosen: DeliveryFilter, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[DeliverySummary], str | None]:
+    """A page of deliveries, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    filters = asdict(chosen)
+    if chosen.custom_data is not None:
+        filters["custom_data"] = msgspec.json.encode(chosen.custom_data).decode()
+    async with pool.acquire() as connection:
+        found = await store.list_deliveries(connection, before_id=before_id, page_limit=limit + 1, **filters)
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None
+
+
+async def redrive(
+    pool: Pool, chosen: DeadLetterFilter, *, actor: str, dry_run: bool = False, now: datetime | None = None
+) -> int:
+    """Bring dead letters back to the queue, in bounded steps; with `dry_run`, only count them."""
+    filters = asdict(chosen)
+    async with pool.acquire() as connection:
+        if dry_run:
+            return await store.count_redrivable(connection, **filters)
+        total = 0
+        while True:
+            async with connection.transaction():
+                ids = await store.redrive(connection, batch_limit=REDRIVE_BATCH, now=now, **filters)
+                if ids:
+                    summary = {"count": len(ids), "first": min(ids), "last": max(ids)}
+                    await record_audit(
+                        connection,
+                        actor=actor,
+                        action="dead_letter.redrive",
+                        subject="dead_letters",
+                        after=summary,
+                    )
+            total += len(ids)
+            if len(ids) < REDRIVE_BATCH:
+                return total
+
+
+async def resend(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> DeliveryId:
+    """Send the same again as a new delivery; the original stays as it is."""
+    async with pool.acquire() as connection, connection.transaction():
+        clone = await store.resend(connection, delivery_id=delivery_id, now=now)
+        if clone is None:
+            await _must(connection, delivery_id, "resent", done=False)
+            raise DeliveryNotFound
+        after = {"delivery_id": clone}
+        await record_audit(
+            connection, actor=actor, action="delivery.resend", subject=f"delivery:{delivery_id}", after=after
+        )
+    return clone
+
+
+async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
+    """Try now instead of at `next_attempt_at`; a dead letter is brought back first."""
+    async with pool.acquire() as connection, connection.transaction():
+        done = await store.retry_now(connection, delivery_id=delivery_id, now=now)
+        if not done:
+            chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
+            done = bool(await store.redrive(connection, batch_limit=1, now=now, **chosen))
+        await _must(connection, delivery_id, "retried", done=done)
+        await record_audit(connection, actor=actor, action="delivery.retry", subject=f"delivery:{delivery_id}")
+
+
+async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
+    """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
+    async with pool.acquire() as connection, connection.transaction():
+        if not await store.settle_ambiguous(connection, delivery_id=delivery_id):
+            raise DeadLetterNotFound("There is no ambiguous dead letter with this id.")
+        await record_audit(connection, actor=actor, action="dead_letter.settle", subject=f"delivery:{delivery_id}")
+
+
+async def _must(connection: Connection, delivery_id: int, action: str, *, done: bool) -> None:
+    """Zero rows is an error: say whether the delivery is unknown or in a state that does not allow it."""
+    if done:
+        return
+    delivery = await store.find_delivery(connection, delivery_id=delivery_id)
+    if delivery is None:
+        raise DeliveryNotFound
+    raise WrongState(action, delivery.state)

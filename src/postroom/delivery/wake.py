@@ -1,0 +1,41 @@
+"""Who is to be woken when something is accepted: one bell per lane, and one for the renderer."""
+
+import asyncio
+from datetime import timedelta
+
+from postroom.delivery.model import Lane
+
+
+class Waker:
+    """Bells that notifications, and neighbours in the same process, ring."""
+
+    def __init__(self) -> None:
+        self._bells = {lane: asyncio.Event() for lane in Lane}
+        self._renderer = asyncio.Event()
+
+    def notified(self, payload: str) -> None:
+        """A NOTIFY arrived; an empty payload, after a reconnection, may mean anything."""
+        self._renderer.set()
+        for lane in Lane:
+            if payload in ("", lane.value):
+                self._bells[lane].set()
+
+    def ring(self, lane: Lane) -> None:
+        self._bells[lane].set()
+
+    async def wait(self, lane: Lane, timeout: timedelta) -> bool:
+        """True if the lane's bell rang in time; the bell is silent afterwards."""
+        return await _wait(self._bells[lane], timeout)
+
+    async def wait_renderer(self, timeout: timedelta) -> bool:
+        return await _wait(self._renderer, timeout)
+
+
+async def _wait(bell: asyncio.Event, timeout: timedelta) -> bool:
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            await bell.wait()
+    except TimeoutError:
+        return False
+    bell.clear()
+    return True

@@ -1,0 +1,151 @@
+"""From a claimed delivery to an envelope and a message.
+
+Everything that names or dates the message is taken from the delivery and not from the attempt, so that a
+second attempt after an unknown outcome sends the same message again and receivers can recognise it. Only the
+timestamp of the DKIM signature tells attempts apart.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from postroom.delivery.address import domain_of, parse_address
+from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.mail import dkim
+from postroom.mail.headers import Field, encode_addresses, encode_custom, encode_text
+from postroom.mail.mime import Message
+from postroom.transports.base import Content, Envelope
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_AUTO_GENERATED: Field = (b"Auto-Submitted", b"auto-generated")
+_NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
+
+
+class Composer:
+    """Composes the mail of one room: its default sender, its names, its keys.
+
+    `return_path` is where bounces go (the sender himself if None, nowhere if empty); `signers` holds the DKIM
+    keys by the domain of From; `product`, if given, is named in X-Mailer.
+    """
+
+    def __init__(
+        self,
+        *,
+        default_sender: Address,
+        message_domain: str,
+        return_path: str | None = None,
+        signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
+        product: str | None = None,
+    ) -> None:
+        encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
+        self._default_sender = default_sender
+        self._message_domain = domain_of(parse_address(f"postroom@{message_domain}").email)
+        self._return_path = return_path
+        self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
+        self._product: tuple[Field, ...] = ()
+        if product is not None:
+            self._product = ((b"X-Mailer", encode_text("X-Mailer", product)),)
+
+    def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
+        """The envelope for those who still wait, and the message; ValueError names what cannot be written."""
+        sender = outgoing.sender or self._default_sender
+        custom, message_id = _custom_headers(outgoing.headers)
+        if message_id is None:
+            message_id = self._message_id(outgoing)
+        envelope = Envelope(
+            delivery_id=outgoing.id,
+            message_id=message_id,
+            sender=sender.email if self._return_path is None else self._return_path,
+            recipients=_waiting(outgoing.recipients),
+            lane=outgoing.lane.value,
+        )
+        message = Message(
+            headers=(*self._own_headers(outgoing, sender, message_id), *custom),
+            seed=message_id,
+            text=outgoing.text,
+            html=outgoing.html,
+            attachments=outgoing.attachments,
+            signers=self._signers_of(sender),
+            signed_at=int(now.timestamp()),
+        )
+        return envelope, message
+
+    def _own_headers(self, outgoing: Outgoing, sender: Address, message_id: str) -> list[Field]:
+        headers: list[Field] = [
+            (b"From", encode_addresses("From", (sender,))),
+            *_recipient_headers(outgoing.recipients),
+            (b"Subject", encode_text("Subject", outgoing.subject)),
+            (b"Date", format_date(outgoing.created_at)),
+            (b"Message-ID", message_id.encode()),
+            *self._product,
+        ]
+        if outgoing.lane is not Lane.BULK and not any(name.lower() == "auto-submitted" for name in outgoing.headers):
+            headers.append(_AUTO_GENERATED)
+        return headers
+
+    def _message_id(self, outgoing: Outgoing) -> str:
+        domain = self._message_domain
+        created = outgoing.created_at.astimezone(UTC).isoformat()
+        digest = hashlib.sha256(f"{outgoing.id} {created} {domain}".encode()).hexdigest()[:16]
+        return f"<pr.{outgoing.id}.{digest}@{domain}>"
+
+    def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:
+        """The keys of the sender's domain or of the nearest domain above it: DMARC aligns with both."""
+        domain = domain_of(sender.email) if self._signers else ""
+        while domain:
+            if domain in self._signers:
+                return self._signers[domain]
+            domain = domain.partition(".")[2]
+        return ()
+
+
+def format_date(moment: datetime) -> bytes:
+    """A moment as RFC 5322 writes it, in UTC; `strftime` would speak the language of the host."""
+    at = moment.astimezone(UTC)
+    day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
+    return f"{day}, {at.day:02} {month} {at.year:04} {at.hour:02}:{at.minute:02}:{at.second:02} +0000".encode()
+
+
+def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
+    """The caller's headers, and the Message-ID among them if there is one."""
+    fields: list[Field] = []
+    message_id = None
+    seen = set()
+    for name, value in given.items():
+        lowered = name.lower()
+        if lowered in seen:
+            raise ValueError(f"header {name!r} is given twice")
+        seen.add(lowered)
+        encoded = encode_custom(name, value)
+        if lowered == "message-id":
+            message_id = encoded.decode()
+        else:
+            fields.append((name.encode(), encoded))
+    return fields, message_id
+
+
+def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
+    """To, Cc and Reply-To, whatever became of each recipient; Bcc never."""
+    headers = [
+        (name.encode(), encode_addresses(name, addresses))
+        for name, kind in (
+            ("To", RecipientKind.TO),
+            ("Cc", RecipientKind.CC),
+            ("Reply-To", RecipientKind.REPLY_TO),
+        )
+        if (addresses := [Address(each.address, each.name) for each in recipients if each.kind is kind])
+    ]
+    named = any(each.kind in (RecipientKind.TO, RecipientKind.CC) for each in recipients)
+    return headers if named else [_NOBODY_NAMED, *headers]
+
+
+def _waiting(recipients: Sequence[Recipient]) -> tuple[str, ...]:
+    """Who has not been served yet, each address once even if it stands in To and Cc."""
+    return tuple(
+        dict.fromkeys(
+            each.address
+            for each in recipients
+            if each.outcome is RecipientOutcome.PENDING and each.kind is not RecipientKind.REPLY_TO
+        )
+    )

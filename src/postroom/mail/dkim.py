@@ -1,0 +1,183 @@
+"""DKIM signatures (RFC 6376), relaxed/relaxed, by RSA (RFC 8301) and Ed25519 (RFC 8463).
+
+A `Signer` holds one key of one domain, loaded once. `sign_all` puts several signatures on one message, so
+that receivers which do not know Ed25519 yet find an RSA one beside it; the message is canonicalised once for
+all. From, To, Subject and Date are over-signed: a second field of that name, added on the way, breaks the
+signature.
+"""
+
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+
+SIGNED_HEADERS = (
+    b"from",
+    b"to",
+    b"cc",
+    b"subject",
+    b"date",
+    b"message-id",
+    b"mime-version",
+    b"content-type",
+    b"content-transfer-encoding",
+    b"reply-to",
+    b"list-unsubscribe",
+    b"list-unsubscribe-post",
+    b"list-id",
+    b"feedback-id",
+    b"auto-submitted",
+)
+"""What a signature covers when it is there, in the order of the h= tag."""
+
+OVERSIGNED_HEADERS = frozenset({b"from", b"to", b"subject", b"date"})
+
+SMALLEST_RSA_KEY_BITS = 1024
+
+_SIGNED = frozenset(SIGNED_HEADERS)
+_SIGNATURE_COLUMNS = 72
+_H_NAMES_PER_LINE = 4  # four of our names stay within 78 columns, the longest ones included
+_DOMAIN_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9])?", re.ASCII)
+
+
+class Algorithm(StrEnum):
+    """The a= tag."""
+
+    ED25519_SHA256 = "ed25519-sha256"
+    RSA_SHA256 = "rsa-sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """One key: where receivers find its public half, and what it does to a SHA-256 digest."""
+
+    domain: str
+    selector: str
+    algorithm: Algorithm
+    sign_digest: Callable[[bytes], bytes] = field(repr=False, compare=False)
+
+    @classmethod
+    def from_pem(cls, domain: str, selector: str, pem: bytes) -> "Signer":
+        """Load a private key; ValueError tells why it cannot sign (never what is in it)."""
+        names = [_domain_name(domain), _domain_name(selector)]
+        algorithm, sign_digest = _load_key(pem)
+        return cls(names[0], names[1], algorithm, sign_digest)
+
+    def sign(self, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, timestamp: int) -> bytes:
+        """The whole DKIM-Signature field with its line end, for fields as emitted and a CRLF body."""
+        return sign_all((self,), headers, body, timestamp=timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Digestible:
+    """What every signature of one message shares."""
+
+    h_tag: bytes
+    canonical_headers: bytes
+    body_hash: bytes
+
+
+def canonical_body(body: bytes) -> bytes:
+    """The body by the relaxed rules: one space for many, none at line ends, no empty lines at the end."""
+    if b"\t" in body:
+        body = body.replace(b"\t", b" ")
+    while b"  " in body:  # each round halves the runs, so even a page of blanks takes few
+        body = body.replace(b"  ", b" ")
+    if not body.endswith(b"\r\n"):
+        body += b"\r\n"
+    body = body.replace(b" \r\n", b"\r\n")
+    if body.endswith(b"\r\n\r\n") or body == b"\r\n":
+        body = body.rstrip(b"\r\n")
+        return body + b"\r\n" if body else b""
+    return body
+
+
+def canonical_value(value: bytes) -> bytes:
+    """A field's value by the relaxed rules: unfolded, runs of blanks one space, none at the ends."""
+    return b" ".join(value.split())
+
+
+def sign_all(
+    signers: Iterable[Signer], headers: Sequence[tuple[bytes, bytes]], body: bytes, *, timestamp: int
+) -> bytes:
+    """One DKIM-Signature field per signer, to be put before the message they cover."""
+    message = _digestible(headers, body)
+    return b"".join([_signature(signer, message, timestamp) for signer in signers])
+
+
+def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _Digestible:
+    present: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered in _SIGNED:
+            present.setdefault(lowered, []).append(value)
+    names: list[bytes] = []
+    lines: list[bytes] = []
+    for name in SIGNED_HEADERS:
+        for value in reversed(present.get(name, ())):  # verifiers take fields of one name from the bottom up
+            names.append(name)
+            lines.append(b"%b:%b\r\n" % (name, canonical_value(value)))
+        if name in OVERSIGNED_HEADERS:
+            names.append(name)
+    body_hash = hashlib.sha256(canonical_body(body)).digest()
+    return _Digestible(_h_tag(names), b"".join(lines), binascii.b2a_base64(body_hash, newline=False))
+
+
+def _h_tag(names: list[bytes]) -> bytes:
+    lines = [b":".join(names[i : i + _H_NAMES_PER_LINE]) for i in range(0, len(names), _H_NAMES_PER_LINE)]
+    return b":\r\n  ".join(lines)
+
+
+def _signature(signer: Signer, message: _Digestible, timestamp: int) -> bytes:
+    """The field: signed with an empty b= tag, which stands last so that the signature is simply appended."""
+    value = b"v=1; a=%b; c=relaxed/relaxed;\r\n d=%b;\r\n s=%b; t=%d;\r\n bh=%b;\r\n h=%b;\r\n b=" % (
+        signer.algorithm.encode(),
+        signer.domain.encode(),
+        signer.selector.encode(),
+        timestamp,
+        message.body_hash,
+        message.h_tag,
+    )
+    digest = hashlib.sha256(message.canonical_headers + b"dkim-signature:" + canonical_value(value)).digest()
+    signature = binascii.b2a_base64(signer.sign_digest(digest), newline=False)
+    columns = range(0, len(signature), _SIGNATURE_COLUMNS)
+    folded = b"\r\n ".join([signature[i : i + _SIGNATURE_COLUMNS] for i in columns])
+    return b"DKIM-Signature: %b%b\r\n" % (value, folded)
+
+
+def _load_key(pem: bytes) -> tuple[Algorithm, Callable[[bytes], bytes]]:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        raise ValueError("the DKIM key is not an unencrypted private key in PEM form") from None
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return Algorithm.ED25519_SHA256, key.sign
+    if isinstance(key, rsa.RSAPrivateKey):
+        return Algorithm.RSA_SHA256, _rsa_signing(key)
+    raise ValueError("the DKIM key is neither RSA nor Ed25519")
+
+
+def _rsa_signing(key: rsa.RSAPrivateKey) -> Callable[[bytes], bytes]:
+    if key.key_size < SMALLEST_RSA_KEY_BITS:
+        raise ValueError(f"the DKIM key has {key.key_size} bits; receivers ignore fewer than {SMALLEST_RSA_KEY_BITS}")
+    scheme = padding.PKCS1v15()
+    prehashed = Prehashed(hashes.SHA256())
+
+    def sign_digest(digest: bytes) -> bytes:
+        return key.sign(digest, scheme, prehashed)
+
+    return sign_digest
+
+
+def _domain_name(name: str) -> str:
+    lowered = name.lower().rstrip(".")
+    if _DOMAIN_NAME.fullmatch(lowered) is None:
+        raise ValueError(f"{name!r} is not a domain name in its ASCII form")
+    return lowered

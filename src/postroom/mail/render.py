@@ -1,0 +1,282 @@
+"""Turn a parsed message and its variables into subject, text and HTML. Pure; nothing is read from disk.
+
+What a template can do is decided here:
+
+- An unknown variable is an error, nested ones too, and so is printing a null: mail never says "Hello None".
+- Only JSON values reach a template (`seal`): no methods, no Python objects, nothing it could change.
+- HTML parts escape every variable, whatever they include; subject and text escape nothing.
+- Fuel bounds the work of one part: an endless loop ends in a `RenderError`. The engine bounds `range`
+  (100,000 items) and repetition (`"x" * n`, 100 million characters). Filters whose output is as long as a
+  number says (`format`, `indent`, `batch`, `slice`) are taken away, so no variable can ask for unbounded
+  memory. A template's author still can, by doubling a string many times: sources are code, to be taken from
+  people trusted with code.
+- A failure is a value. Its message names the part, the line and the expression in the words of the template's
+  source; it never holds a variable's value.
+
+Styles that could not be applied when the template was loaded are applied here, to the rendered HTML.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minijinja import Environment, TemplateError
+
+from postroom.mail.markup import StylesInvalid, inline_styles
+from postroom.mail.plaintext import plain_text
+
+FUEL = 500_000
+MAX_SUBJECT = 998
+MAX_PART = 5_000_000
+MAX_DEPTH = 32
+MAX_INTEGER = 2**127 - 1
+
+_NEAR = 120
+
+_PLAIN = frozenset({str, bool, float})
+_UNBOUNDED_FILTERS = ("format", "indent", "batch", "slice", "pprint")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What will be sent: at least one of text and html is there, and text always is if html is."""
+
+    subject: str
+    text: str | None
+    html: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RenderError:
+    """Why a message could not be rendered. Safe to store and show: it holds no variable's value."""
+
+    template: str
+    part: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One template in one locale: the names of its parts in the renderer."""
+
+    template: str
+    subject: str
+    text: str | None
+    html: str | None
+    inline_late: bool = False
+
+
+class _Failure(Exception):  # noqa: N818 - never leaves this module; it becomes a RenderError
+    def __init__(self, part: str, message: str) -> None:
+        super().__init__(message)
+        self.part = part
+        self.message = message
+
+
+class _NullPrinted(Exception):  # noqa: N818 - as above
+    pass
+
+
+# --- variables -----------------------------------------------------------------------
+
+
+class Record(dict[str, Any]):
+    """A JSON object as templates see it: its keys and nothing else.
+
+    The engine falls back from keys to attributes and would hand out `clear` or `pop` of a plain dict. It
+    takes an object for a mapping only if it has `items`, so that one name exists, and is null.
+    """
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return super().__getattribute__(name)
+        if name == "items":
+            return None
+        raise AttributeError(name)
+
+
+def seal(value: Any, path: str = "variables", depth: int = 0) -> Any:
+    """A copy of a JSON value that a template can read and not reach through; raises for anything else."""
+    if value is None or type(value) in _PLAIN:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)  # a subclass could call itself safe HTML; a plain string cannot
+    if isinstance(value, int) and abs(value) <= MAX_INTEGER:
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if depth >= MAX_DEPTH:
+        raise _Failure("variables", f"the variables are nested more than {MAX_DEPTH} deep")
+    if isinstance(value, Mapping):
+        return Record((str(key), seal(item, f"{path}.{key}", depth + 1)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(seal(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value))
+    raise _Failure("variables", f"{path[:_NEAR]} is not a JSON value ({type(value).__name__})")
+
+
+def _null_paths(value: Any, path: str = "") -> Iterable[str]:
+    if value is None:
+        yield path
+    elif isinstance(value, Record):
+        for key in value:
+            yield from _null_paths(value[key], f"{path}.{key}" if path else key)
+    elif isinstance(value, tuple):
+        for at, item in enumerate(value):
+            yield from _null_paths(item, f"{path}[{at}]")
+
+
+def _refuse_null(value: Any) -> Any:
+    if value is None:
+        raise _NullPrinted
+    return NotImplemented
+
+
+# --- rendering -----------------------------------------------------------------------
+
+
+class Renderer:
+    """The engine twice: one escapes HTML, one escapes nothing. It knows what was added and reads no file."""
+
+    def __init__(self) -> None:
+        self._html = _environment(escape=True)
+        self._text = _environment(escape=False)
+        self._sources: dict[str, str] = {}
+        self._written: dict[str, str] = {}
+
+    def add(self, name: str, source: str, *, html: bool, written: str | None = None) -> None:
+        """Parse a part; raises the engine's `TemplateError` with its line if it does not parse.
+
+        `written` is what the author wrote, if styles or MJML changed it since: errors count its lines.
+        """
+        (self._html if html else self._text).add_template(name, source)
+        self._sources[name] = source
+        self._written[name] = source if written is None else written
+
+    def knows_filter(self, name: str) -> bool:
+        try:
+            self._text.eval_expr(f"''|{name}")
+        except TemplateError as error:
+            return error.kind != "UnknownFilter"
+        return True
+
+    def render(self, message: Message, variables: Mapping[str, Any]) -> Rendered | RenderError:
+        try:
+            values = seal(variables)
+            subject = _subject(self._part("subject", message.subject, values))
+            text = None if message.text is None else self._part("text", message.text, values)
+            html = None if message.html is None else self._part("html", message.html, values)
+            if html is not None and message.inline_late:
+                html = _inline_rendered(html)
+        except _Failure as failure:
+            return RenderError(message.template, failure.part, failure.message)
+        if text is None and html is not None:
+            text = plain_text(html)
+        return Rendered(subject, text, html)
+
+    def render_many(self, message: Message, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
+        """One answer per set of variables, in order; one that fails does not disturb the others."""
+        return [self.render(message, variables) for variables in many]
+
+    def _part(self, part: str, name: str, values: Record) -> str:
+        environment = self._html if part == "html" else self._text
+        try:
+            rendered = environment.render_template(name, **values)
+        except TemplateError as error:
+            raise _Failure(part, self._explain(error)) from None
+        except _NullPrinted:
+            nulls = ", ".join(path[:_NEAR] for path in sorted(_null_paths(values))[:10]) or "an expression"
+            raise _Failure(part, f"a null was printed, give it a default (null here: {nulls})") from None
+        except Exception as error:  # noqa: BLE001 - whatever the engine's binding raises is a failed rendering
+            raise _Failure(part, f"the template cannot use a value like this ({type(error).__name__})") from None
+        if part == "html":
+            # The engine escapes slashes too. No parser needs that, and people read addresses in sources.
+            rendered = rendered.replace("&#x2f;", "/")
+        if len(rendered) > MAX_PART:
+            raise _Failure(part, f"the rendered part is longer than {MAX_PART} characters")
+        return rendered
+
+    def _explain(self, error: TemplateError) -> str:
+        # `detail` may quote values ("unable to calculate 5 / 0"), so only our words and the source are used.
+        reason = _REASONS.get(error.kind, "cannot be rendered")
+        name, line, where = error.name or "", error.line or 0, error.range
+        inner = _caused_in(str(error), self._sources) if error.kind == "BadInclude" else None
+        if inner is not None:
+            return f"line {line}: the included {inner[0]!r} failed in its line {inner[1]}: {inner[2]}"
+        expression = _expression(self._sources.get(name, ""), where) if where else ""
+        line = _line_of(expression, self._sources.get(name, ""), self._written.get(name, "")) or line
+        return f"line {line}: {reason}{f': {expression}' if expression else ''}"
+
+
+_REASONS = {
+    "UndefinedError": "unknown variable",
+    "UnknownFilter": "unknown filter",
+    "UnknownTest": "unknown test",
+    "UnknownFunction": "unknown function",
+    "UnknownMethod": "values have no such method",
+    "InvalidOperation": "the operation does not fit its values",
+    "OutOfFuel": "the template does too much work (endless loop?)",
+    "TemplateNotFound": "there is no such file in the catalog",
+    "BadInclude": "an included file failed",
+}
+
+
+def _environment(*, escape: bool) -> Environment:
+    mode = "html" if escape else False
+    environment = Environment(
+        debug=False,
+        fuel=FUEL,
+        undefined_behavior="strict",
+        pycompat=False,
+        auto_escape_callback=lambda _name: mode,
+        finalizer=_refuse_null,
+    )
+    for name in _UNBOUNDED_FILTERS:
+        environment.remove_filter(name)
+    environment.remove_global("debug")  # prints every variable
+    return environment
+
+
+def _subject(rendered: str) -> str:
+    subject = " ".join(rendered.split())
+    if not subject:
+        raise _Failure("subject", "the subject is empty")
+    if len(subject) > MAX_SUBJECT:
+        raise _Failure("subject", f"the subject is longer than {MAX_SUBJECT} characters")
+    return subject
+
+
+def _expression(source: str, where: tuple[int, int]) -> str:
+    """The expression an error points at, completed to the left: the engine marks `.b` of `a.b`, `f` of `a|f`."""
+    raw = source.encode()
+    before, marked = (
+        raw[: where[0]].decode(errors="replace"),
+        raw[where[0] : where[1]].decode(errors="replace"),
+    )
+    start = re.search(r"(?:[\w.\[\]'\"]+\s*\|\s*)*[\w.\[\]'\"]*$", before[-_NEAR:])
+    return " ".join(f"{start.group() if start else ''}{marked}".split())[:_NEAR]
+
+
+def _line_of(expression: str, source: str, written: str) -> int | None:
+    """The line of an expression as its author sees it; None if that is the line the engine names."""
+    if not expression or source == written or expression not in written:
+        return None
+    return 1 + written.count("\n", 0, written.index(expression))
+
+
+def _caused_in(description: str, sources: Mapping[str, str]) -> tuple[str, int, str] | None:
+    """Where inside the included files it went wrong: file, line and the source of that line."""
+    for name, line in reversed(re.findall(r"\(in ([^\s():]+):(\d+)\)", description)):
+        lines = sources.get(name, "").splitlines()
+        if 0 < int(line) <= len(lines):
+            return name, int(line), lines[int(line) - 1].strip()[:_NEAR]
+    return None
+
+
+def _inline_rendered(html: str) -> str:
+    try:
+        return inline_styles(html)
+    except StylesInvalid:
+        raise _Failure("html", "the styles cannot be applied to the rendered HTML") from None

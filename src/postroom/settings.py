@@ -1,0 +1,264 @@
+"""Every setting of a Postroom process, read once from `POSTROOM_*` variables.
+
+A bad value stops the start with the variable's name. The table in docs/reference/settings.md is made from this file, and
+a test keeps the two equal.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from postroom.errors import SettingInvalid
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_TRANSPORTS = ("capture", "smtp", "stub", "noop")
+
+
+def parse_duration(value: str) -> timedelta:
+    """`90s`, `5m`, `1h30m`, `7d`; a plain number is seconds."""
+    text = value.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return timedelta(seconds=float(text))
+    parts = _DURATION.findall(text)
+    if not parts or _DURATION.sub("", text).strip():
+        raise ValueError("must be a duration such as 30s, 5m, 12h or 7d")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def parse_address(value: str) -> tuple[str, int]:
+    """`127.0.0.1:8025` or `[::1]:8025`."""
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ValueError("must be host:port")
+    return host.strip("[]"), int(port)
+
+
+def _positive(value: str) -> int:
+    if not value.strip().isdigit() or int(value) < 1:
+        raise ValueError("must be a whole number above zero")
+    return int(value)
+
+
+def _switch(value: str) -> bool:
+    known = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }
+    if value.strip().lower() not in known:
+        raise ValueError("must be 1 or 0")
+    return known[value.strip().lower()]
+
+
+def _secret_key(value: str) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        raise ValueError("must be 64 hexadecimal characters")
+    return bytes.fromhex(value)
+
+
+def _schema(value: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", value):
+        raise ValueError("must be a lower-case identifier of at most 48 characters")
+    return value
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _url(value: str) -> str:
+    if not re.match(r"https?://[^/\s]+", value):
+        raise ValueError("must be an http or https URL")
+    return value.rstrip("/")
+
+
+def _database_url(value: str) -> str:
+    if not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must be a postgresql:// URL")
+    return value
+
+
+def _setting(variable: str, parse: Callable[[str], Any], default: Any, about: str, *, secret: bool = False) -> Any:
+    metadata = {"variable": variable, "parse": parse, "about": about}
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One frozen value handed to everything that needs it; nothing else reads the environment."""
+
+    database_url: str | None = _setting(
+        "POSTROOM_DATABASE_URL",
+        _database_url,
+        None,
+        "PostgreSQL to use; absent: the embedded server",
+        secret=True,
+    )
+    database_direct_url: str | None = _setting(
+        "POSTROOM_DATABASE_DIRECT_URL",
+        _database_url,
+        None,
+        "the same database without the transaction pooler that POSTROOM_DATABASE_URL goes through",
+        secret=True,
+    )
+    data_dir: Path = _setting("POSTROOM_DATA_DIR", Path, Path(".postroom"), "where the embedded server lives")
+    schema: str = _setting("POSTROOM_SCHEMA", _schema, "postroom", "the room: one PostgreSQL schema")
+    pool_size: int = _setting("POSTROOM_POOL_SIZE", _positive, 20, "database connections per process")
+    secret_key: bytes | None = _setting(
+        "POSTROOM_SECRET_KEY",
+        _secret_key,
+        None,
+        "64 hex characters that sign links and encrypt credentials",
+        secret=True,
+    )
+    http_addr: tuple[str, int] = _setting(
+        "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "where the API listens"
+    )
+    public_url: str | None = _setting("POSTROOM_PUBLIC_URL", _url, None, "how people reach the API from outside")
+    max_body_mb: int = _setting("POSTROOM_MAX_BODY_MB", _positive, 35, "largest accepted request, in megabytes")
+    template_dir: Path | None = _setting(
+        "POSTROOM_TEMPLATE_DIR", Path, None, "your templates, beside the built-in ones"
+    )
+    default_from: str = _setting(
+        "POSTROOM_FROM", str, "Postroom <postroom@localhost>", "sender of mail that names none"
+    )
+    message_domain: str = _setting("POSTROOM_MESSAGE_DOMAIN", str, "postroom.localhost", "right side of Message-IDs")
+    dkim_keys: str | None = _setting(
+        "POSTROOM_DKIM_KEYS",
+        str,
+        None,
+        "comma-separated domain:selector:path-of-PEM; several per domain sign twice",
+    )
+    transport: str = _setting(
+        "POSTROOM_TRANSPORT", _one_of(*_TRANSPORTS), "capture", "the way out: smtp, capture, stub or noop"
+    )
+    smtp_relay: str | None = _setting(
+        "POSTROOM_SMTP_RELAY", str, None, "smtp://user:password@host:587, for the smtp transport", secret=True
+    )
+    smtp_connections: int = _setting("POSTROOM_SMTP_CONNECTIONS", _positive, 20, "connections to the relay per process")
+    worker_batch: int = _setting("POSTROOM_WORKER_BATCH", _positive, 500, "deliveries claimed at once")
+    worker_chunk: int = _setting(
+        "POSTROOM_WORKER_CHUNK",
+        _positive,
+        100,
+        "deliveries started at once; the most one crash can make ambiguous",
+    )
+    lease: timedelta = _setting(
+        "POSTROOM_LEASE", parse_duration, timedelta(seconds=30), "how long a claim holds unrenewed"
+    )
+    poll_interval: timedelta = _setting(
+        "POSTROOM_POLL_INTERVAL",
+        parse_duration,
+        timedelta(milliseconds=500),
+        "how often a sleeping worker looks anyway",
+    )
+    shutdown_grace: timedelta = _setting(
+        "POSTROOM_SHUTDOWN_GRACE",
+        parse_duration,
+        timedelta(seconds=25),
+        "time to finish what is in flight at SIGTERM",
+    )
+    ambiguous_auth: str = _setting(
+        "POSTROOM_AMBIGUOUS_AUTH", _one_of("resend", "hold"), "resend", "a code that may have arrived already"
+    )
+    ambiguous_transactional: str = _setting(
+        "POSTROOM_AMBIGUOUS_TRANSACTIONAL",
+        _one_of("resend", "hold"),
+        "resend",
+        "a mail that may have arrived already",
+    )
+    ambiguous_bulk: str = _setting(
+        "POSTROOM_AMBIGUOUS_BULK",
+        _one_of("resend", "hold"),
+        "hold",
+        "bulk mail that may have arrived already",
+    )
+    admin_email: str | None = _setting("POSTROOM_ADMIN_EMAIL", str, None, "who is told about dead letters")
+    idempotency_ttl: timedelta = _setting(
+        "POSTROOM_IDEMPOTENCY_TTL",
+        parse_duration,
+        timedelta(days=7),
+        "how long an idempotency key is remembered",
+    )
+    delivery_retention: timedelta = _setting(
+        "POSTROOM_DELIVERY_RETENTION",
+        parse_duration,
+        timedelta(days=30),
+        "how long finished deliveries are kept",
+    )
+    payload_retention: timedelta = _setting(
+        "POSTROOM_PAYLOAD_RETENTION",
+        parse_duration,
+        timedelta(days=7),
+        "how long bodies of finished deliveries are kept",
+    )
+    malformed_command_retention: timedelta = _setting(
+        "POSTROOM_MALFORMED_COMMAND_RETENTION",
+        parse_duration,
+        timedelta(days=30),
+        "how long unreadable commands are kept",
+    )
+    cleanup_interval: timedelta = _setting(
+        "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "how often retention runs"
+    )
+    log_level: str = _setting(
+        "POSTROOM_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "debug may show addresses"
+    )
+    log_format: str = _setting(
+        "POSTROOM_LOG_FORMAT", _one_of("auto", "json", "text"), "auto", "auto: text on a terminal"
+    )
+    tracing: bool = _setting(
+        "POSTROOM_TRACING", _switch, False, "OpenTelemetry spans for accept and attempt (extra: tracing)"
+    )
+
+    @property
+    def held_lanes(self) -> tuple[str, ...]:
+        """Lanes in which a mail that may have arrived waits for a person instead of being sent again."""
+        policies = {
+            "auth": self.ambiguous_auth,
+            "transactional": self.ambiguous_transactional,
+            "bulk": self.ambiguous_bulk,
+        }
+        return tuple(lane for lane, policy in policies.items() if policy == "hold")
+
+    @property
+    def is_pooled(self) -> bool:
+        """True behind a transaction pooler: no prepared statements there, and LISTEN goes around it."""
+        return self.database_direct_url is not None
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the environment; an unknown POSTROOM_* variable is a typing mistake and refused like a bad value."""
+    given = os.environ if environ is None else environ
+    known = {entry.metadata["variable"]: entry for entry in fields(Settings)}
+    values: dict[str, Any] = {}
+    for variable, text in given.items():
+        if not variable.startswith("POSTROOM_"):
+            continue
+        if variable not in known:
+            raise SettingInvalid(variable, "is not a setting of Postroom")
+        if text == "":
+            continue
+        try:
+            values[known[variable].name] = known[variable].metadata["parse"](text)
+        except ValueError as error:
+            raise SettingInvalid(variable, str(error)) from error
+    settings = Settings(**values)
+    if settings.transport == "smtp" and settings.smtp_relay is None:
+        raise SettingInvalid("POSTROOM_SMTP_RELAY", "is required with POSTROOM_TRANSPORT=smtp")
+    return settings

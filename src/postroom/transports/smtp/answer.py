@@ -1,0 +1,125 @@
+"""What an SMTP server says, made harmless: reply lines in, `Answer` values out.
+
+HOSTILE INPUT  everything here was written by the other side. Lines and replies have a length limit, text
+loses its control characters and is cut, and anything that is not an SMTP reply becomes an answer without a
+code.
+"""
+
+import re
+from dataclasses import dataclass
+
+MAX_LINE = 8_192  # RFC 5321 allows 512; servers with long policy texts exceed it
+MAX_LINES = 256
+CODE_LENGTH = 3
+MAX_TEXT = 1_000
+
+SERVICE_CLOSING = 421
+
+_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
+# C0 and C1 controls, line separators and the marks that turn the direction of text.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One whole reply, lines unread until somebody asks. `code` is None if it was not an SMTP reply."""
+
+    code: int | None
+    lines: tuple[bytes, ...]
+
+    @property
+    def positive(self) -> bool:
+        return self.code is not None and 200 <= self.code < 300  # noqa: PLR2004 - RFC 5321 4.2.1
+
+    @property
+    def negative(self) -> bool:
+        return self.code is not None and self.code >= 400  # noqa: PLR2004 - RFC 5321 4.2.1
+
+    @property
+    def enhanced(self) -> str | None:
+        """The status code `x.y.z` that opens the text, if its class agrees with the reply code (RFC 2034)."""
+        if self.code is None:
+            return None
+        found = _ENHANCED.match(_decode(self.lines[0][4:]))
+        return found[1] if found and found[1][0] == str(self.code)[0] else None
+
+    @property
+    def text(self) -> str:
+        """What was said, on one line, without codes."""
+        if self.code is None:
+            return clean_text(b" ".join(self.lines))
+        enhanced = self.enhanced
+        texts = [_decode(line[4:]).strip() for line in self.lines]
+        if enhanced is not None:
+            texts = [text.removeprefix(enhanced).strip() for text in texts]
+        return clean_text(" ".join(texts))
+
+    @property
+    def body(self) -> list[str]:
+        """Each line's text, as EHLO lists its keywords."""
+        return [_decode(line[4:]).strip() for line in self.lines]
+
+
+def clean_text(said: bytes | str) -> str:
+    """Make foreign text safe to store and show: no control characters, at most 1,000 characters."""
+    text = _decode(said) if isinstance(said, bytes) else said
+    return _UNPRINTABLE.sub(" ", text).strip()[:MAX_TEXT]
+
+
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+class AnswerReader:
+    """Cuts a stream of bytes into answers. After junk it reads no further: the two sides no longer agree."""
+
+    __slots__ = ("_buffer", "_lines", "junk")
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._lines: list[bytes] = []
+        self.junk = False
+
+    @property
+    def pending(self) -> bool:
+        """True if part of an answer has been read."""
+        return bool(self._buffer or self._lines)
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """Take what arrived; return the answers that are complete now."""
+        *lines, self._buffer = (self._buffer + data if self._buffer else data).split(b"\n")
+        answers: list[Answer] = []
+        for line in lines:
+            if self.junk:
+                break
+            answer = self._line(line.rstrip(b"\r"))
+            if answer is not None:
+                answers.append(answer)
+        if len(self._buffer) > MAX_LINE and not self.junk:
+            answers.append(self._reject(self._buffer))
+        return answers
+
+    def _line(self, line: bytes) -> Answer | None:
+        code = line[:3]
+        separator = line[3:4]
+        if not (
+            code.isdigit()
+            and b"200" <= code < b"600"
+            and separator in b" -"
+            and CODE_LENGTH <= len(line) <= MAX_LINE
+        ):
+            return self._reject(line)
+        if separator == b"-":
+            self._lines.append(line)
+            return None if len(self._lines) < MAX_LINES else self._reject(line)
+        if not self._lines:
+            return Answer(int(code), (line,))
+        whole = Answer(int(code), (*self._lines, line))
+        self._lines.clear()
+        return whole
+
+    def _reject(self, line: bytes) -> Answer:
+        self.junk = True
+        self._buffer = b""
+        self._lines.clear()
+        return Answer(None, (line[:MAX_TEXT],))

@@ -1,0 +1,119 @@
+"""Connections kept, reused and limited.
+
+A place is the right to hold one connection; there are `limit` of them. `acquire` returns with a place:
+either a kept connection or None, meaning that the caller may open one. `release` gives the place back,
+first come, first served. The connection used last is used next, so that in quiet times the others grow old
+and are closed.
+"""
+
+import asyncio
+from collections import deque
+
+from postroom.transports.smtp.protocol import Connection
+
+
+class ConnectionPool:
+    """All connections of one transport. Belongs to one event loop."""
+
+    def __init__(self, limit: int, *, messages_per_connection: int, idle_s: float) -> None:
+        self.closed = False
+        self._limit = limit
+        self._messages_per_connection = messages_per_connection
+        self._idle_s = idle_s
+        self._taken = 0  # places given out or kept warm by an idle connection
+        self._idle: list[Connection] = []
+        self._leaving: set[Connection] = set()
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def acquire(self) -> Connection | None:
+        """Wait for a place. After `close` everybody is let through at once, to find the pool closed."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.trouble is None:
+                return connection
+            self._taken -= 1
+        if self._taken < self._limit or self.closed:
+            self._taken += 1
+            return None
+        return await self._wait()
+
+    def release(self, connection: Connection | None) -> None:
+        """Give a place back, with the connection if it may be used again."""
+        if connection is None or connection.trouble is not None:
+            self._pass_on(None)
+        elif self.closed or connection.messages >= self._messages_per_connection:
+            self._dismiss(connection)
+        else:
+            self._pass_on(connection)
+
+    async def close(self) -> None:
+        """Say goodbye on idle connections and wait until they are gone; busy ones follow on release."""
+        self.closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        while self._idle:
+            self._dismiss(self._idle.pop())
+        while self._waiters:
+            self._taken += 1
+            self._grant(None)
+        if self._leaving:
+            await asyncio.wait([connection.closed for connection in self._leaving])
+
+    async def _wait(self) -> Connection | None:
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.release(waiter.result())  # the place arrived together with the cancellation
+            raise
+
+    def _grant(self, connection: Connection | None) -> bool:
+        """Hand a place to whoever has waited longest; False if nobody waits."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return True
+        return False
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        if self._grant(connection):
+            return
+        if connection is None:
+            self._taken -= 1
+        else:
+            self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(self._idle_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Dismiss what has been idle too long; look again when the next will be."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = None
+        old = loop.time() - self._idle_s + 0.001  # timers may fire a clock tick early
+        expired = [connection for connection in self._idle if connection.idle_since <= old]
+        self._idle = [connection for connection in self._idle if connection.idle_since > old]
+        for connection in expired:
+            self._dismiss(connection)
+        if self._idle:
+            oldest = min(connection.idle_since for connection in self._idle)
+            self._sweeper = loop.call_at(oldest + self._idle_s, self._sweep)
+
+    def _dismiss(self, connection: Connection) -> None:
+        """Close politely. The place is free when the server no longer counts the connection."""
+        connection.quit()
+        self._leaving.add(connection)
+        connection.closed.add_done_callback(lambda _: self._gone(connection))
+
+    def _gone(self, connection: Connection) -> None:
+        self._leaving.discard(connection)
+        self._pass_on(None)

@@ -1,0 +1,262 @@
+"""One SMTP connection: bytes out, answers in, never an exception for what the other side does.
+
+`ask` writes commands and returns their answers; fewer answers than commands means the connection is
+finished and `trouble` says why. An answer 421, an answer that is not SMTP, and anything said out of turn
+finish it as well: two sides that disagree about where they are must not exchange mail.
+
+Deadlines cost no timer per message: one timer per connection looks, when it fires, whether the deadline has
+moved.
+"""
+
+import asyncio
+import math
+import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
+
+from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer, AnswerReader, clean_text
+
+BLOCK = 262_144  # content is written in blocks, each with a deadline of its own
+FAREWELL_S = 5.0
+
+CLOSED_BY_PEER = "the other side closed the connection"
+
+
+class Connection(asyncio.Protocol):
+    """A connection and what is known about it. Used by one task at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.extensions: Mapping[str, str] = MappingProxyType({})
+        self.tls: str | None = None
+        self.trouble: str | None = None  # why nothing more can be said here
+        self.lost = False  # the trouble is that the other side went away
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.messages = 0
+        self.idle_since = 0.0
+        self.needs_reset = False
+        self.content_started = False
+        self.content_finished = False  # every byte up to the closing dot is on its way
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._reader = AnswerReader()
+        self._answers: list[Answer] = []
+        self._expected = 1  # the greeting
+        self._waiter: asyncio.Future[None] | None = None
+        self._paused = False
+        self._leaving = False
+        self._patience = 0.0
+        self._deadline = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+
+    # What sessions call
+
+    async def greeting(self, timeout_s: float) -> list[Answer]:
+        """Wait for the server's first words."""
+        return await self._answered(timeout_s)
+
+    async def ask(self, commands: bytes, expected: int, timeout_s: float) -> list[Answer]:
+        """Write commands in one go and return their answers, up to the one that ends the connection."""
+        if self._begin(expected):
+            self._write(commands)
+        return await self._answered(timeout_s)
+
+    async def hand_over(self, content: bytes, block_timeout_s: float, final_timeout_s: float) -> list[Answer]:
+        """Write stuffed content with its closing dot and return the final answer.
+
+        `content_finished` tells afterwards whether the server can have all of it.
+        """
+        self.content_finished = False
+        if not self._begin(1):
+            return []
+        self.content_started = True
+        for block in _blocks(content):
+            self._write(block)
+            while self._paused and self.trouble is None:
+                await self._wait(block_timeout_s)
+            if self.trouble is not None:
+                return self._answers
+        self.content_finished = True
+        return await self._answered(final_timeout_s)
+
+    async def secure(self, context: ssl.SSLContext, server_name: str, timeout_s: float) -> None:
+        """Change to TLS; on failure `trouble` says why."""
+        if self._answers or self._reader.pending:
+            # Plain text that arrived ahead of the handshake would be taken for protected answers.
+            self.fail("plain text was sent ahead of the TLS handshake")
+        if self.trouble is not None or self._transport is None:
+            return
+        try:
+            transport = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=server_name, ssl_handshake_timeout=timeout_s
+            )
+        except (OSError, ValueError) as error:
+            self.fail(describe(error))
+            return
+        if transport is None:  # asyncio's answer when the connection ended during the handshake
+            self.fail(CLOSED_BY_PEER)
+            return
+        self._adopt(transport)
+        self.tls = transport.get_extra_info("ssl_object").version()
+
+    def quit(self) -> None:
+        """Say goodbye; the connection closes by itself when the server has answered, or soon after."""
+        if self.trouble is not None:
+            self.abort()
+            return
+        self.trouble = "leaving"
+        self._leaving = True
+        self._write(b"QUIT\r\n")
+        self._arm(FAREWELL_S)
+
+    def abort(self) -> None:
+        """Close at once; whatever was not written is dropped."""
+        self.trouble = self.trouble or "closed by us"
+        if self._transport is not None:
+            self._transport.abort()
+
+    def fail(self, trouble: str, *, lost: bool = False) -> None:
+        """Finish the connection for a reason and wake whoever waits for it."""
+        if self.trouble is None:
+            self.trouble = trouble
+            self.lost = lost
+        self.abort()
+        self._wake()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._adopt(cast("asyncio.Transport", transport))
+
+    def data_received(self, data: bytes) -> None:
+        if self._leaving:
+            self._close()
+            return
+        answers = self._reader.feed(data)
+        if not answers:
+            return
+        if len(self._answers) + len(answers) > self._expected:
+            self._out_of_turn(answers)
+            return
+        for answer in answers:
+            self._answers.append(answer)
+            if answer.code is None or answer.code == SERVICE_CLOSING:
+                self.fail(
+                    "the answer was not SMTP" if answer.code is None else answer.text,
+                    lost=answer.code is not None,
+                )
+                return
+        if len(self._answers) == self._expected:
+            self._wake()
+        else:
+            self._deadline = self._loop.time() + self._patience
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.trouble is None:
+            self.trouble = CLOSED_BY_PEER if exc is None else describe(exc)
+            self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._wake()
+
+    # Inside
+
+    def _adopt(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        # With no allowance, "paused" means exactly: bytes of ours have not left yet.
+        transport.set_write_buffer_limits(high=0)
+
+    def _begin(self, expected: int) -> bool:
+        if self._reader.pending:
+            self.fail("spoke out of turn")
+        self._answers = []
+        if self.trouble is not None:
+            return False
+        self._expected = expected
+        return True
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _out_of_turn(self, answers: list[Answer]) -> None:
+        """Keep the answers that were asked for; a server that goes on talking is not listened to again."""
+        closing = any(answer.code == SERVICE_CLOSING for answer in answers)
+        self._answers += answers[: self._expected - len(self._answers)]
+        self.fail("spoke out of turn", lost=closing)
+
+    async def _answered(self, timeout_s: float) -> list[Answer]:
+        while len(self._answers) < self._expected and self.trouble is None:
+            await self._wait(timeout_s)
+        answers = self._answers
+        self._answers = []
+        self._expected = 0
+        return answers
+
+    async def _wait(self, timeout_s: float) -> None:
+        self._waiter = self._loop.create_future()
+        self._arm(timeout_s)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            self._deadline = math.inf
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _arm(self, timeout_s: float) -> None:
+        self._patience = timeout_s
+        self._deadline = deadline = self._loop.time() + timeout_s
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = math.inf
+        if self._deadline == math.inf:
+            return
+        # A timer may fire a clock tick early; without the allowance it would be set again for no time at all.
+        if self._loop.time() + 0.001 < self._deadline:
+            self._set_timer(self._deadline)
+            return
+        self.fail(f"no answer within {self._patience:g} s")
+
+
+def describe(error: BaseException) -> str:
+    """Say in one line what went wrong, without Python's decoration."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return clean_text(f"certificate not trusted: {error.verify_message}")
+    if isinstance(error, ssl.SSLError):
+        return clean_text(f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}")
+    if isinstance(error, OSError) and error.strerror:
+        return clean_text(error.strerror.lower())
+    return clean_text(str(error) or type(error).__name__)
+
+
+def _blocks(content: bytes) -> list[bytes | memoryview]:
+    if len(content) <= BLOCK:
+        return [content]
+    view = memoryview(content)
+    return [view[start : start + BLOCK] for start in range(0, len(content), BLOCK)]

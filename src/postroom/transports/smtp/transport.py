@@ -1,0 +1,85 @@
+"""The seam: one message in, one reply out, over whichever connection is free."""
+
+import ssl
+
+from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.transports.smtp.opening import Opener, Timeouts
+from postroom.transports.smtp.pool import ConnectionPool
+from postroom.transports.smtp.protocol import Connection
+from postroom.transports.smtp.relay import SmtpRelay
+from postroom.transports.smtp.session import Session
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+class SmtpTransport:
+    """Hands mail to one relay. Any number of tasks may send at once; `max_connections` of them are served."""
+
+    name = "smtp"
+
+    def __init__(
+        self,
+        relay: SmtpRelay,
+        *,
+        local_name: str = "localhost",
+        max_connections: int = 20,
+        messages_per_connection: int = 1000,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        if not (local_name.isascii() and local_name.isprintable() and local_name and " " not in local_name):
+            raise ValueError("local_name must be a host name or an address literal")
+        if max_connections < 1 or messages_per_connection < 1:
+            raise ValueError("a transport needs at least one connection and one message on it")
+        self.relay = relay
+        self._timeouts = timeouts
+        self._opener = Opener(relay, local_name, timeouts, tls_context(relay))
+        self._pool = ConnectionPool(
+            max_connections, messages_per_connection=messages_per_connection, idle_s=timeouts.idle
+        )
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Try once to hand the message over, on a kept connection if there is one."""
+        connection = await self._pool.acquire()
+        try:
+            if self._pool.closed:
+                return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
+            if connection is not None:
+                reply = await self._deliver(connection, envelope, content)
+                if not went_stale(connection):
+                    return reply
+            connection = None
+            opened = await self._opener.open()
+            if isinstance(opened, Reply):
+                return opened
+            connection = opened
+            return await self._deliver(connection, envelope, content)
+        except BaseException:
+            # Cancelled, or a bug of ours: nobody knows what was half said on this connection.
+            if connection is not None:
+                connection.abort()
+            raise
+        finally:
+            self._pool.release(connection)
+
+    async def close(self) -> None:
+        """Say goodbye on idle connections; those in use are closed when their message is done."""
+        await self._pool.close()
+
+    async def _deliver(self, connection: Connection, envelope: Envelope, content: Content) -> Reply:
+        return await Session(connection, self.relay.address, self._timeouts).deliver(envelope, content)
+
+
+def went_stale(connection: Connection) -> bool:
+    """True if a kept connection turned out dead and the message can safely go over a fresh one."""
+    return connection.lost and not connection.content_started
+
+
+def tls_context(relay: SmtpRelay) -> ssl.SSLContext | None:
+    """The relay's TLS rules; made once, because loading the authorities takes milliseconds."""
+    if relay.tls == "none":
+        return None
+    context = ssl.create_default_context(cafile=relay.ca_file)
+    if not relay.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

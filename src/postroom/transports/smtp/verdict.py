@@ -1,0 +1,62 @@
+"""What the answers to an envelope amount to, decided without a connection in sight."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from postroom.transports.base import RecipientReply, Stage
+from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer
+
+GO_AHEAD = 354
+PERMANENT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why the content is not handed over: the answer that decided (None: silence) and where it stood."""
+
+    stage: Stage
+    answer: Answer | None
+    refused: tuple[RecipientReply, ...] = ()
+
+
+def judge(recipients: Sequence[str], answers: Sequence[Answer]) -> Verdict | None:
+    """Return what ends the attempt before the content, or None if the content may follow.
+
+    `answers` are those to MAIL, each RCPT and DATA, as far as they came.
+    """
+    if not (answers and answers[0].positive):
+        return Verdict(Stage.SENDER, answers[0] if answers else None)
+    about = answers[1 : len(recipients) + 1]
+    if (verdict := _judge_recipients(recipients, about)) is not None:
+        return verdict
+    go_ahead = answers[len(recipients) + 1] if len(answers) > len(recipients) + 1 else None
+    if go_ahead is None or go_ahead.code != GO_AHEAD:
+        return Verdict(Stage.CONTENT, go_ahead, refusals(recipients, about))
+    return None
+
+
+def refusals(
+    recipients: Sequence[str], about: Sequence[Answer], *, but: Answer | None = None
+) -> tuple[RecipientReply, ...]:
+    """Say which recipients were refused, leaving out those that share the answer `but`."""
+    return tuple(
+        RecipientReply(address, answer.code, answer.enhanced, answer.text)
+        for address, answer in zip(recipients, about, strict=False)
+        if answer.code is not None and answer.negative and answer != but
+    )
+
+
+def _judge_recipients(recipients: Sequence[str], about: Sequence[Answer]) -> Verdict | None:
+    ending = next((answer for answer in about if _ends_everything(answer)), None)
+    complete = len(about) == len(recipients)
+    if ending is None and complete and any(answer.positive for answer in about):
+        return None
+    decisive = ending
+    if decisive is None and complete:
+        # One that may be tried again decides for the whole; those refused for good keep their own entry.
+        decisive = next((answer for answer in about if (answer.code or 0) < PERMANENT), about[0])
+    return Verdict(Stage.RECIPIENT, decisive, refusals(recipients, about, but=decisive))
+
+
+def _ends_everything(answer: Answer) -> bool:
+    return answer.code == SERVICE_CLOSING or not (answer.positive or answer.negative)

@@ -1,0 +1,343 @@
+"""One PostgreSQL under one data directory: shared, durable, and hard to kill."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.support.embedded import FAST, USER, ask, command_line, mode, postmaster
+
+from postroom.db import data_directory, embedded
+from postroom.db.binaries import find_binaries
+from postroom.db.data_directory import Home
+from postroom.db.embedded import EmbeddedServer, ServerOptions, running_url
+from postroom.errors import EmbeddedServerError
+
+StartUser = Callable[..., Awaitable[Process]]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A data directory that does not exist yet."""
+    return tmp_path / "data"
+
+
+@pytest.fixture(scope="module")
+def used_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory from an earlier day, shared because making one takes most of a test's time.
+
+    Every test leaves its server stopped; the first one to come makes the cluster.
+    """
+    return tmp_path_factory.mktemp("used") / "data"
+
+
+@pytest.fixture
+async def start_user() -> AsyncIterator[StartUser]:
+    """Starts user processes, and sees to it that none is left."""
+    started: list[Process] = []
+
+    async def start(directory: Path, **environment: str) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", USER, str(directory)),
+            stdin=PIPE,
+            stdout=PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def said_url(user: Process) -> str:
+    assert user.stdout is not None
+    return (await user.stdout.readline()).decode().strip()
+
+
+@pytest.mark.parametrize("major", [18, 16])
+async def test_a_new_directory_becomes_a_working_server(data_dir: Path, major: int) -> None:
+    """From nothing: a UTF-8 server of the major asked for, that the URL reaches from Python and from psql."""
+    async with EmbeddedServer(data_dir, ServerOptions(fsync=False, major=major)) as server:
+        assert await ask(server.url, "SELECT current_setting('server_version_num')::int / 10000") == major
+        assert await ask(server.url, "SELECT current_setting('server_encoding')") == "UTF8"
+        assert await ask(server.url, "SELECT upper('straße ä')") in ("STRASSE Ä", "STRAßE Ä")
+        process = await asyncio.create_subprocess_exec(
+            *(find_binaries(major).tool("psql"), server.url, "-XAtc", "SELECT current_user"), stdout=PIPE
+        )
+        said, _ = await process.communicate()
+        assert said == b"postroom\n"
+
+
+async def test_the_role_owns_its_database_and_may_clone_it_but_is_no_superuser(used_dir: Path) -> None:
+    """The application's role has what it needs and no more; the superuser answers on the socket only."""
+    async with EmbeddedServer(used_dir, FAST) as server:
+        role = "SELECT (rolsuper, rolcreatedb, rolcanlogin)::text FROM pg_roles WHERE rolname = current_user"
+        assert await ask(server.url, role) == "(f,t,t)"
+        await ask(server.url, "CREATE DATABASE copy TEMPLATE postroom")
+        assert await ask(server.admin_url, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is True
+        port = server.url.rpartition(":")[2].partition("/")[0]
+        with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
+            await ask(f"postgresql://postgres@127.0.0.1:{port}/postgres", "SELECT 1")
+        with pytest.raises(asyncpg.InvalidPasswordError):
+            await ask(f"postgresql://postroom:wrong@127.0.0.1:{port}/postroom", "SELECT 1")
+
+
+async def test_the_password_is_kept_from_other_eyes(data_dir: Path) -> None:
+    """Files are private, and the password is in none of repr, log, command line and errors."""
+    async with EmbeddedServer(data_dir, ServerOptions(fsync=False, extra=(("log_statement", "all"),))) as server:
+        home = Home(data_dir)
+        state = home.read_state()
+        assert state is not None
+        assert [mode(data_dir), mode(home.cluster), mode(Path(state.socket_dir))] == [0o700] * 3
+        assert [mode(home.state), mode(home.log)] == [0o600] * 2
+        log = home.log.read_text()
+        assert "CREATE DATABASE postroom" in log
+        command = command_line(postmaster(data_dir))
+        assert str(home.cluster) in command
+        for text in (repr(server), repr(state), log, command):
+            assert state.password not in text
+            assert "SCRAM-SHA-256$" not in text
+
+
+async def test_durability_is_given_up_only_on_request(tmp_path: Path) -> None:
+    """The default server syncs; the test server does not."""
+    fsync = "SELECT current_setting('fsync')"
+    async with EmbeddedServer(tmp_path / "a") as durable, EmbeddedServer(tmp_path / "b", FAST) as volatile:
+        assert (await ask(durable.url, fsync), await ask(volatile.url, fsync)) == ("on", "off")
+
+
+async def test_two_objects_share_one_server_and_the_last_stops_it(used_dir: Path) -> None:
+    """Leaving is not stopping while somebody else is there."""
+    first, second = EmbeddedServer(used_dir, FAST), EmbeddedServer(used_dir, FAST)
+    url = await first.start()
+    assert await second.start() == url == await first.start() == await running_url(used_dir)
+    await first.stop()
+    assert await ask(second.url, "SELECT 1") == 1
+    await second.stop()
+    await second.stop()
+    assert await running_url(used_dir) is None
+    assert not Home(used_dir).is_alive()
+
+
+async def test_the_starter_may_leave_before_the_others(used_dir: Path, start_user: StartUser) -> None:
+    """A second process shares the server, which survives the exit of the process that started it."""
+    starter = await start_user(used_dir)
+    url = await said_url(starter)
+    async with EmbeddedServer(used_dir, FAST) as server:
+        assert server.url == url
+        await starter.communicate(b"\n")
+        assert starter.returncode == 0
+        assert await ask(url, "SELECT 1") == 1
+    assert await running_url(used_dir) is None
+
+
+async def test_processes_that_start_together_get_one_server(data_dir: Path, start_user: StartUser) -> None:
+    """Four processes and a new directory: one cluster, one server, one URL, and nothing left in the end."""
+    users = [await start_user(data_dir) for _ in range(4)]
+    urls = await asyncio.gather(*(said_url(user) for user in users))
+    assert len(set(urls)) == 1
+    await asyncio.gather(*(user.communicate(b"\n") for user in users))
+    assert [user.returncode for user in users] == [0, 0, 0, 0]
+    assert Home(data_dir).log.read_text().count("ready to accept connections") == 1
+    assert not Home(data_dir).is_alive()
+
+
+async def test_a_killed_server_starts_again_with_its_data(used_dir: Path) -> None:
+    """SIGKILL of the server loses nothing that was committed; the same object starts it again."""
+    async with EmbeddedServer(used_dir) as server:
+        await ask(server.url, "CREATE TABLE kept AS SELECT 42 AS answer")
+        os.kill(postmaster(used_dir), signal.SIGKILL)
+        await server.start()
+        assert await ask(server.url, "SELECT answer FROM kept") == 42
+
+
+async def test_a_server_killed_under_another_process_starts_again(used_dir: Path, start_user: StartUser) -> None:
+    """The dead server is a zombie of the process that started it, and stops nobody."""
+    starter = await start_user(used_dir)
+    old_url = await said_url(starter)
+    os.kill(postmaster(used_dir), signal.SIGKILL)
+    async with EmbeddedServer(used_dir, FAST) as server:
+        assert server.url != old_url
+        assert await ask(server.url, "SELECT 1") == 1
+        await starter.communicate(b"\n")
+        assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_a_restart_by_somebody_else_is_noticed(used_dir: Path) -> None:
+    """After a crash repaired by another user, start answers with the new URL."""
+    first, second = EmbeddedServer(used_dir, FAST), EmbeddedServer(used_dir, FAST)
+    await first.start()
+    await second.start()
+    os.kill(postmaster(used_dir), signal.SIGKILL)
+    new_url = await first.start()
+    assert await second.start() == new_url
+    await first.stop()
+    await second.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+async def test_a_server_outlives_its_killed_starter(
+    used_dir: Path, start_user: StartUser, number: signal.Signals
+) -> None:
+    """Killed, or interrupted from its terminal: the server is not hit, and the next start adopts it."""
+    starter = await start_user(used_dir)
+    url = await said_url(starter)
+    os.killpg(starter.pid, number)
+    await starter.wait()
+    pid = postmaster(used_dir)
+    async with EmbeddedServer(used_dir, FAST) as server:
+        assert (server.url, postmaster(used_dir)) == (url, pid)
+        assert await ask(url, "SELECT 1") == 1
+    assert not Home(used_dir).is_alive()
+
+
+async def test_a_start_killed_while_making_the_cluster_is_repeated(
+    data_dir: Path, tmp_path: Path, start_user: StartUser
+) -> None:
+    """What a killed start left half made is thrown away and made again."""
+    real = find_binaries().bin_dir
+    trap = tmp_path / "bin"
+    trap.mkdir()
+    (trap / "postgres").symlink_to(real / "postgres")
+    (trap / "initdb").write_text('#!/bin/sh\nmkdir -p "$2" && echo 18 > "$2/PG_VERSION" && kill -9 $PPID\n')
+    (trap / "initdb").chmod(0o755)
+    starter = await start_user(data_dir, PG_BIN=str(trap))
+    assert await starter.wait() == -signal.SIGKILL
+    assert (Home(data_dir).unfinished / "PG_VERSION").exists()
+    async with EmbeddedServer(data_dir, FAST) as server:
+        assert await ask(server.url, "SELECT 1") == 1
+    assert not Home(data_dir).unfinished.exists()
+
+
+async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> None:
+    """The server finishes a killed start's CREATE DATABASE; the next start does not run into it."""
+    waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+    async with EmbeddedServer(used_dir, FAST) as server, asyncio.timeout(10):
+        killed_start = await asyncpg.connect(server.admin_url)
+        await embedded.QUERIES["take_turn"].one(killed_start)
+        await killed_start.execute("DROP DATABASE postroom WITH (FORCE)")
+        next_start = EmbeddedServer(used_dir, FAST)
+        starting = asyncio.create_task(next_start.start())
+        while not await killed_start.fetchval(waiting):
+            assert not starting.done()
+        await embedded.QUERIES["create_database"].exec(killed_start)
+        await killed_start.close()
+        assert await ask(await starting, "SELECT 1") == 1
+        await next_start.stop()
+
+
+async def test_a_pid_file_that_names_a_stranger_is_ignored(used_dir: Path) -> None:
+    """A process id left from before a reboot, now somebody else's, does not stop the start."""
+    async with EmbeddedServer(used_dir, FAST):
+        lines = (Home(used_dir).cluster / "postmaster.pid").read_text().splitlines()
+    (Home(used_dir).cluster / "postmaster.pid").write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
+    async with EmbeddedServer(used_dir, FAST) as server:
+        assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_a_lost_state_file_is_replaced(used_dir: Path) -> None:
+    """A running server whose password was lost is adopted, with a new password."""
+    async with EmbeddedServer(used_dir, FAST) as first:
+        Home(used_dir).state.unlink()
+        async with EmbeddedServer(used_dir, FAST) as second:
+            assert second.url != first.url
+            assert await ask(second.url, "SELECT 1") == 1
+            assert await first.start() == second.url
+
+
+async def test_the_wrong_major_says_so_and_what_to_do(data_dir: Path) -> None:
+    """A directory of 16 is refused to 18, stopped or running, and opens as 16 when nothing else is asked."""
+    wrong = EmbeddedServer(data_dir, ServerOptions(major=18))
+    async with EmbeddedServer(data_dir, ServerOptions(fsync=False, major=16)):
+        with pytest.raises(EmbeddedServerError, match=r"made by PostgreSQL 16 .* opened by 18"):
+            await wrong.start()
+    with pytest.raises(EmbeddedServerError, match="Start it with major 16"):
+        await wrong.start()
+    async with EmbeddedServer(data_dir, FAST) as server:
+        assert str(await ask(server.url, "SHOW server_version")).startswith("16")
+
+
+async def test_a_long_path_still_has_a_socket(tmp_path: Path) -> None:
+    """Where the path is too long for a socket, a short private directory serves and is removed in the end."""
+    async with EmbeddedServer(tmp_path / ("x" * 120), FAST) as server:
+        state = Home(tmp_path / ("x" * 120)).read_state()
+        assert state is not None
+        assert len(state.socket_dir) < 85
+        assert await ask(server.admin_url, "SELECT 1") == 1
+    assert not os.access(state.socket_dir, os.F_OK)
+
+
+async def test_a_taken_port_is_named(used_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that stays taken ends the attempts with the server's own words."""
+    monkeypatch.setattr(embedded, "RETRY_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        extra = (("port", str(taken.getsockname()[1])),)
+        with pytest.raises(EmbeddedServerError, match="Address already in use"):
+            await EmbeddedServer(used_dir, ServerOptions(fsync=False, extra=extra)).start()
+    async with EmbeddedServer(used_dir, FAST) as server:
+        assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
+    """What will not pass by itself is not tried again."""
+    server = EmbeddedServer(used_dir, ServerOptions(fsync=False, extra=(("shared_bufers", "1"),)))
+    with pytest.raises(EmbeddedServerError, match="shared_bufers"):
+        await server.start()
+    with pytest.raises(EmbeddedServerError, match="not been started"):
+        _ = server.url
+    assert not Home(used_dir).is_alive()
+
+
+async def test_a_cancelled_start_can_be_repeated(data_dir: Path) -> None:
+    """Giving up while the cluster is being made stops the making; a later start works."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await EmbeddedServer(data_dir, FAST).start()
+    assert Home(data_dir).major() is None
+    async with EmbeddedServer(data_dir, FAST) as server:
+        assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_strange_files_are_never_overwritten(data_dir: Path) -> None:
+    """A cluster directory with files but no PostgreSQL data is refused."""
+    (data_dir / "postgres").mkdir(parents=True)
+    (data_dir / "postgres" / "letter.txt").write_text("precious")
+    with pytest.raises(EmbeddedServerError, match="Move it away"):
+        await EmbeddedServer(data_dir, FAST).start()
+    assert (data_dir / "postgres" / "letter.txt").read_text() == "precious"
+
+
+async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """The error names the path, and is ours."""
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedServerError, match="file cannot be used"):
+        await EmbeddedServer(tmp_path / "file").start()
+
+
+async def test_asking_for_a_running_server_leaves_no_trace(data_dir: Path) -> None:
+    """Where there is no server, looking for one creates nothing."""
+    assert await running_url(data_dir) is None
+    assert not os.access(data_dir, os.F_OK)
+
+
+def test_a_long_log_is_set_aside(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log starts anew when it has grown too long; one predecessor is kept."""
+    monkeypatch.setattr(data_directory, "LOG_LIMIT_BYTES", 3)
+    data_dir.mkdir()
+    home = Home(data_dir)
+    home.log.write_text("old")
+    assert home.rotate_log() == 3
+    home.log.write_text("older")
+    assert home.rotate_log() == 0
+    assert (data_dir / "postgres.log.1").read_text() == "older"

@@ -1,0 +1,67 @@
+"""What tests of the embedded server share: its user in a process of its own, and questions about processes."""
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from postroom.db.data_directory import Home
+from postroom.db.embedded import ServerOptions
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; plain tests cover this")
+FAST = ServerOptions(fsync=False)
+
+# A user of the server in a process of its own: tells the URL, then leaves when its input ends. It gives up
+# root after all imports, because an ordinary user may not be able to read the interpreter of root.
+USER = """
+import asyncio, concurrent.futures.thread, os, signal, sys
+from pathlib import Path
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+
+async def main():
+    server = EmbeddedServer(Path(sys.argv[1]), ServerOptions(fsync=False))
+    print(await server.start(), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await server.stop()
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+for user in sys.argv[2:]:
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+asyncio.run(main())
+"""
+
+
+async def ask(url: str, sql: str) -> object:
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(sql)
+    finally:
+        await connection.close()
+
+
+def command_line(pid: int) -> str:
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def owner_of_process(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def owners(directory: Path) -> set[int]:
+    return {path.stat().st_uid for path in directory.iterdir()}
+
+
+def postmaster(directory: Path) -> int:
+    pid = Home(directory).find_postmaster()
+    assert pid is not None
+    return pid

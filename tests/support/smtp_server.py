@@ -1,0 +1,383 @@
+"""A real SMTP server on loopback that does what a test's script says and remembers everything it was told.
+
+    async with smtp_server(Script(says={"RCPT b@example.org": "550 5.1.1 unknown"})) as server:
+        ...                          # send to 127.0.0.1:server.port
+        server.messages              # what was accepted
+        server.visits                # one per connection: its commands and the chunks they arrived in
+
+A script answers by key: `connect`, a verb (`EHLO`, `MAIL`, `DATA` …), `RCPT <address>`, `content` (while
+content is still arriving) and `.` (after it). An answer is a line to say (several for a multi-line reply,
+raw bytes for junk), or an act: `DROP` the connection, stay `SILENT`, `Hold` until the test lets go. A list
+is used up answer by answer; after it, and without a key, the server behaves well.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from postroom.transports.base import Envelope
+from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
+
+ALL_EXTENSIONS = ("PIPELINING", "SIZE 10000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")
+WITHOUT_PIPELINING = ALL_EXTENSIONS[1:]
+
+
+class Act:
+    """Something a server does instead of answering."""
+
+
+class Drop(Act):
+    """Close the connection without a word."""
+
+
+class Silent(Act):
+    """Never answer; the connection stays open until the client gives up."""
+
+
+DROP = Drop()
+SILENT = Silent()
+
+
+@dataclass
+class Hold(Act):
+    """Announce that the step was reached and wait for the test before saying `then`."""
+
+    then: "str | Act" = "250 2.0.0 OK"
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True)
+class ThenDrop(Act):
+    """Say something and close."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class ThenSay(Act):
+    """Answer, and add bytes nobody asked for in the same breath."""
+
+    line: str
+    more: bytes
+
+
+Said = str | bytes | Act
+Says = Mapping[str, Said | list[Said]]
+
+
+@dataclass
+class Script:
+    """How the server behaves."""
+
+    says: Says = field(default_factory=dict)
+    extensions: tuple[str, ...] = ALL_EXTENSIONS
+    tls: ssl.SSLContext | None = None  # offers STARTTLS with this certificate
+    implicit_tls: bool = False
+    users: Mapping[str, str] | None = None  # requires AUTH as one of them
+    mechanisms: str = "PLAIN LOGIN"
+    receive_buffer: int | None = None  # bytes; small, so that content cannot leave while nobody reads
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message the server took."""
+
+    sender: str
+    parameters: tuple[str, ...]
+    recipients: tuple[str, ...]
+    content: bytes
+    tls: bool
+    user: str | None
+
+
+@dataclass
+class Visit:
+    """One connection, from greeting to end."""
+
+    commands: list[str] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class _Gone(Exception):  # noqa: N818 - not an error: the way out of a visit
+    """The connection is over."""
+
+
+class Server:
+    """A running server, as the test sees it."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.port = 0
+        self.visits: list[Visit] = []
+        self.messages: list[Message] = []
+        self.open_now = 0
+        self.open_at_most = 0
+        self._used: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def commands(self) -> list[str]:
+        """Everything that was said, visit after visit."""
+        return [command for visit in self.visits for command in visit.commands]
+
+    def next_saying(self, *keys: str) -> Said | None:
+        """The scripted answer for the first key that has one left."""
+        for key in keys:
+            scripted = self.script.says.get(key)
+            if not isinstance(scripted, list):
+                if scripted is not None:
+                    return scripted
+                continue
+            used = self._used.get(key, 0)
+            if used < len(scripted):
+                self._used[key] = used + 1
+                return scripted[used]
+        return None
+
+    async def visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        visit = Visit()
+        self.visits.append(visit)
+        self.open_now += 1
+        self.open_at_most = max(self.open_at_most, self.open_now)
+        try:
+            with contextlib.suppress(_Gone, ConnectionError, ssl.SSLError):
+                await Dialogue(self, visit, reader, writer).run()
+        finally:
+            self.open_now -= 1
+            writer.transport.abort()
+            visit.closed.set()
+            self._tasks.discard(task)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class Dialogue:
+    """One connection's conversation."""
+
+    def __init__(
+        self, server: Server, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._server = server
+        self._script = server.script
+        self._visit = visit
+        self._reader = reader
+        self._writer = writer
+        self._unread = b""
+        self._tls = server.script.implicit_tls
+        self._user: str | None = None
+        self._sender: str | None = None
+        self._parameters: tuple[str, ...] = ()
+        self._recipients: list[str] = []
+
+    async def run(self) -> None:
+        await self._say("220 scripted ESMTP", "connect")
+        while True:
+            command = (await self._read_until(b"\r\n")).decode()
+            self._visit.commands.append(command)
+            await self._obey(command)
+
+    async def _obey(self, command: str) -> None:
+        verb = command.split(" ", maxsplit=1)[0].upper()
+        step = {
+            "EHLO": self._ehlo,
+            "STARTTLS": self._starttls,
+            "AUTH": self._auth,
+            "MAIL": self._mail,
+            "RCPT": self._rcpt,
+            "DATA": self._data,
+            "QUIT": self._quit,
+        }.get(verb)
+        if step is not None:
+            await step(command)
+            return
+        if verb == "RSET":
+            self._sender, self._recipients = None, []
+        await self._say("250 2.0.0 OK", verb)
+
+    async def _ehlo(self, _: str) -> None:
+        offers = [*self._script.extensions]
+        if self._script.tls is not None and not self._tls:
+            offers.append("STARTTLS")
+        if self._script.users is not None:
+            offers.append(f"AUTH {self._script.mechanisms}")
+        lines = ["scripted", *offers]
+        whole = "\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])
+        await self._say(whole, "EHLO")
+
+    async def _starttls(self, _: str) -> None:
+        if not (await self._say("220 2.0.0 go ahead", "STARTTLS")).startswith("2"):
+            return
+        assert self._script.tls is not None
+        self._unread = b""
+        await self._writer.start_tls(self._script.tls)
+        self._tls = True
+
+    async def _auth(self, command: str) -> None:
+        _, mechanism, *initial = command.split(" ")
+        if mechanism.upper() == "PLAIN":
+            token = initial[0] if initial else await self._challenge("")
+            _, user, password = b64decode(token).decode().split("\0")
+        else:
+            user = b64decode(await self._challenge("VXNlcm5hbWU6")).decode()
+            password = b64decode(await self._challenge("UGFzc3dvcmQ6")).decode()
+        right = (self._script.users or {}).get(user) == password
+        said = await self._say("235 2.7.0 welcome" if right else "535 5.7.8 wrong credentials", "AUTH")
+        self._user = user if said.startswith("2") else None
+
+    async def _challenge(self, text: str) -> str:
+        await self._write(f"334 {text}")
+        return (await self._read_until(b"\r\n")).decode()
+
+    async def _mail(self, command: str) -> None:
+        if self._script.users is not None and self._user is None:
+            await self._say("530 5.7.0 authentication required")
+            return
+        if (await self._say("250 2.1.0 OK", "MAIL")).startswith("2"):
+            path, *parameters = command[len("MAIL FROM:") :].split(" ")
+            self._sender, self._parameters, self._recipients = path.strip("<>"), tuple(parameters), []
+
+    async def _rcpt(self, command: str) -> None:
+        address = command[len("RCPT TO:") :].strip("<>")
+        well = "250 2.1.5 OK" if self._sender is not None else "503 5.5.1 MAIL first"
+        if (await self._say(well, f"RCPT {address}", "RCPT")).startswith("2"):
+            self._recipients.append(address)
+
+    async def _data(self, _: str) -> None:
+        well = "354 go on" if self._recipients else "554 5.5.1 no valid recipients"
+        if not (await self._say(well, "DATA")).startswith("3"):
+            return
+        during = self._server.next_saying("content")
+        if during is not None:
+            await self._act(during)
+        content = await self._content()
+        if (await self._say("250 2.0.0 queued", ".")).startswith("2"):
+            self._server.messages.append(self._message(content))
+        self._sender, self._recipients = None, []
+
+    def _message(self, content: bytes) -> Message:
+        recipients = tuple(self._recipients)
+        return Message(self._sender or "", self._parameters, recipients, content, self._tls, self._user)
+
+    async def _quit(self, _: str) -> None:
+        await self._say("221 2.0.0 bye", "QUIT")
+        await self._writer.drain()
+        raise _Gone
+
+    async def _content(self) -> bytes:
+        """Read lines up to the lone dot, taking doubled dots back."""
+        lines: list[bytes] = []
+        while (line := await self._read_until(b"\r\n")) != b".":
+            lines.append(line.removeprefix(b".") + b"\r\n")
+        return b"".join(lines)
+
+    async def _say(self, well: str, *keys: str) -> str:
+        """Answer as scripted, or well; return the line that was said."""
+        said = self._server.next_saying(*keys)
+        return await self._act(well if said is None else said)
+
+    async def _act(self, said: Said) -> str:
+        if isinstance(said, str):
+            return await self._write(said)
+        if isinstance(said, bytes):
+            self._writer.write(said)
+            return ""
+        if isinstance(said, Hold):
+            said.reached.set()
+            await said.go.wait()
+            return await self._act(said.then)
+        return await self._misbehave(said)
+
+    async def _misbehave(self, act: Act) -> str:
+        if isinstance(act, ThenSay):
+            self._writer.write(act.line.encode() + b"\r\n" + act.more)
+            return act.line
+        if isinstance(act, Silent):
+            while await self._reader.read(65_536):
+                pass
+            raise _Gone
+        if isinstance(act, ThenDrop):
+            await self._write(act.line)
+        self._writer.close()
+        raise _Gone
+
+    async def _write(self, line: str) -> str:
+        self._writer.write(f"{line}\r\n".encode())
+        return line
+
+    async def _read_until(self, end: bytes) -> bytes:
+        while end not in self._unread:
+            chunk = await self._reader.read(65_536)
+            if not chunk:
+                raise _Gone
+            self._visit.chunks.append(chunk)
+            self._unread += chunk
+        found, _, self._unread = self._unread.partition(end)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def smtp_server(script: Script | None = None) -> AsyncIterator[Server]:
+    """Run a server for the length of the block."""
+    server = Server(script or Script())
+    context = server.script.tls if server.script.implicit_tls else None
+    listener = await asyncio.start_server(server.visit, "127.0.0.1", 0, ssl=context)
+    if server.script.receive_buffer is not None:
+        # Connections inherit the listener's buffer, which must be set before they are made.
+        listener.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, server.script.receive_buffer)
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        await server.stop()
+        await listener.wait_closed()
+
+
+@dataclass(frozen=True)
+class Letter:
+    """Content for a transport: `plain` for any server, `eight_bit` for those that take every byte."""
+
+    plain: bytes = b"Subject: hello\r\n\r\nhow are you?\r\n"
+    eight_bit: bytes | None = None
+
+    def encode(self, *, eight_bit: bool) -> bytes:
+        return self.eight_bit if eight_bit and self.eight_bit is not None else self.plain
+
+
+def envelope(*recipients: str, sender: str = "from@example.org", delivery_id: int = 7) -> Envelope:
+    """An envelope to these recipients, or to one."""
+    return Envelope(delivery_id, f"<{delivery_id}@example.org>", sender, recipients or ("a@example.org",))
+
+
+@contextlib.asynccontextmanager
+async def transport_to(
+    server: Server,
+    *,
+    relay: SmtpRelay | None = None,
+    timeouts: Timeouts | None = None,
+    max_connections: int = 20,
+    messages_per_connection: int = 1000,
+) -> AsyncIterator[SmtpTransport]:
+    """A transport to the server, closed after the block."""
+    transport = SmtpTransport(
+        relay or SmtpRelay("127.0.0.1", server.port, tls="none"),
+        max_connections=max_connections,
+        messages_per_connection=messages_per_connection,
+        timeouts=timeouts or Timeouts(),
+    )
+    try:
+        yield transport
+    finally:
+        await transport.close()

@@ -1,0 +1,257 @@
+"""TLS and credentials: what is protected, what is refused, what never shows."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import trustme
+import uvloop
+from tests.support.smtp_server import (
+    ALL_EXTENSIONS,
+    DROP,
+    SILENT,
+    Letter,
+    Script,
+    Server,
+    ThenSay,
+    envelope,
+    smtp_server,
+    transport_to,
+)
+
+from postroom.transports import Reply, Stage
+from postroom.transports.smtp import SmtpRelay, Timeouts
+from postroom.transports.smtp.relay import TlsMode
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority for one test session."""
+
+    file: Path
+    authority: trustme.CA
+
+    def server_context(self, *names: str) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.authority.issue_cert(*names).configure_cert(context)
+        return context
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = trustme.CA()
+    file = tmp_path_factory.mktemp("authority") / "ca.pem"
+    made.cert_pem.write_to_path(str(file))
+    return Authority(file, made)
+
+
+@pytest.fixture(scope="session")
+def trusted(authority: Authority) -> ssl.SSLContext:
+    return authority.server_context("127.0.0.1")
+
+
+async def attempt(script: Script, relay: SmtpRelay, timeouts: Timeouts | None = None) -> tuple[Reply, Server]:
+    """Send one message to a server with this script; the relay's port is the server's."""
+    async with smtp_server(script) as server:
+        there = replace(relay, port=server.port)
+        async with transport_to(server, relay=there, timeouts=timeouts) as transport:
+            return await transport.send(envelope(), Letter()), server
+
+
+def relay(tls: TlsMode, **more: object) -> SmtpRelay:
+    return replace(SmtpRelay("127.0.0.1", 1, tls=tls), **more)  # type: ignore[arg-type]
+
+
+async def test_starttls_protects_the_message(authority: Authority, trusted: ssl.SSLContext) -> None:
+    """The server is asked again after the handshake, and everything else is said inside TLS."""
+    reply, server = await attempt(Script(tls=trusted), relay("starttls", ca_file=authority.file))
+    assert (reply.stage, reply.code, reply.tls) == (Stage.FINAL, 250, "TLSv1.3")
+    assert [command.split(" ")[0] for command in server.commands[:4]] == ["EHLO", "STARTTLS", "EHLO", "MAIL"]
+    assert server.messages[0].tls
+
+
+async def test_implicit_tls_protects_from_the_first_byte(authority: Authority, trusted: ssl.SSLContext) -> None:
+    """smtps:// speaks TLS before the greeting."""
+    script = Script(tls=trusted, implicit_tls=True)
+    reply, server = await attempt(script, relay("implicit", ca_file=authority.file))
+    assert (reply.stage, reply.code, reply.tls) == (Stage.FINAL, 250, "TLSv1.3")
+    assert server.messages[0].tls
+
+
+@pytest.mark.parametrize("mode", ["starttls", "implicit"])
+async def test_a_certificate_nobody_vouches_for_is_refused(mode: TlsMode, trusted: ssl.SSLContext) -> None:
+    """Without the authority there is no trust and no mail: stage TLS."""
+    script = Script(tls=trusted, implicit_tls=mode == "implicit")
+    reply, server = await attempt(script, relay(mode))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+    assert "certificate not trusted" in reply.text
+    assert server.messages == []
+
+
+@pytest.mark.parametrize("mode", ["starttls", "implicit"])
+async def test_a_certificate_for_another_name_is_refused(mode: TlsMode, authority: Authority) -> None:
+    """A good certificate of somebody else proves nothing."""
+    script = Script(tls=authority.server_context("other.example.org"), implicit_tls=mode == "implicit")
+    reply, server = await attempt(script, relay(mode, ca_file=authority.file))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+    assert "mismatch" in reply.text
+    assert server.messages == []
+
+
+@pytest.mark.parametrize("mode", ["starttls", "implicit", "opportunistic"])
+async def test_verification_can_be_given_up_on_purpose(mode: TlsMode, authority: Authority) -> None:
+    """verify=no takes any certificate."""
+    script = Script(tls=authority.server_context("other.example.org"), implicit_tls=mode == "implicit")
+    reply, _ = await attempt(script, relay(mode, verify=False))
+    assert (reply.code, reply.tls) == (250, "TLSv1.3")
+
+
+@pytest.mark.parametrize(
+    "script, expected",
+    [
+        (Script(), (Stage.TLS, None, "STARTTLS is required and not offered")),
+        (Script(says={"EHLO": "502 5.5.1 what?"}), (Stage.TLS, None, "STARTTLS is required and not offered")),
+        (
+            Script(extensions=(*ALL_EXTENSIONS, "STARTTLS"), says={"STARTTLS": "454 4.7.0 not now"}),
+            (Stage.TLS, 454, "not now"),
+        ),
+        (
+            Script(extensions=(*ALL_EXTENSIONS, "STARTTLS"), says={"STARTTLS": DROP}),
+            (Stage.TLS, None, "the other side closed the connection"),
+        ),
+    ],
+    ids=["not offered", "no ESMTP", "refused", "dropped"],
+)
+async def test_required_tls_is_not_bargained_away(script: Script, expected: tuple[object, ...]) -> None:
+    """Without STARTTLS no message is sent in the clear."""
+    reply, server = await attempt(script, relay("starttls"))
+    assert (reply.stage, reply.code, reply.text) == expected
+    assert not any(command.startswith("MAIL") for command in server.commands)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(),
+        Script(extensions=(*ALL_EXTENSIONS, "STARTTLS"), says={"STARTTLS": "454 4.7.0 not now"}),
+    ],
+    ids=["not offered", "refused"],
+)
+async def test_opportunistic_tls_goes_on_without(script: Script) -> None:
+    """On loopback the lack of TLS is no reason to keep the mail."""
+    reply, _ = await attempt(script, relay("opportunistic", verify=False))
+    assert (reply.code, reply.tls) == (250, None)
+
+
+async def test_words_smuggled_in_ahead_of_the_handshake_are_refused(
+    authority: Authority, trusted: ssl.SSLContext
+) -> None:
+    """Plain text behind the answer to STARTTLS is not taken for protected answers."""
+    script = Script(tls=trusted, says={"STARTTLS": ThenSay("220 go", b"250-evil\r\n250 AUTH PLAIN\r\n")})
+    reply, server = await attempt(script, relay("starttls", ca_file=authority.file))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+    assert server.messages == []
+
+
+async def test_part_of_a_line_ahead_of_the_handshake_is_refused(authority: Authority, trusted: ssl.SSLContext) -> None:
+    """Not even the beginning of an answer is carried into TLS."""
+    script = Script(tls=trusted, says={"STARTTLS": ThenSay("220 go", b"250-half a li")})
+    reply, server = await attempt(script, relay("starttls", ca_file=authority.file))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+    assert server.messages == []
+
+
+async def test_a_plain_server_behind_smtps_is_refused() -> None:
+    """A greeting in the clear where TLS was meant ends at stage TLS."""
+    reply, _ = await attempt(Script(), relay("implicit", verify=False))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+
+
+async def test_a_handshake_that_never_ends_is_given_up() -> None:
+    """A server that answers nothing to the handshake costs its time and no more."""
+    script = Script(extensions=("STARTTLS",), says={"connect": SILENT})
+    reply, _ = await attempt(script, relay("implicit", verify=False), Timeouts(connect=0.1))
+    assert (reply.stage, reply.code) == (Stage.TLS, None)
+
+
+def with_login(tls: TlsMode, password: str = "correct horse", **more: object) -> SmtpRelay:
+    return relay(tls, username="mailer", password=password, **more)
+
+
+USERS = {"mailer": "correct horse"}
+
+
+@pytest.mark.parametrize(
+    "mechanisms, spoken",
+    [("PLAIN LOGIN", "AUTH PLAIN"), ("LOGIN PLAIN", "AUTH PLAIN"), ("LOGIN", "AUTH LOGIN"), ("plain", "AUTH PLAIN")],
+)
+async def test_login_works_with_what_is_offered(
+    mechanisms: str, spoken: str, authority: Authority, trusted: ssl.SSLContext
+) -> None:
+    """PLAIN is preferred, LOGIN serves where it is all there is."""
+    script = Script(tls=trusted, users=USERS, mechanisms=mechanisms)
+    reply, server = await attempt(script, with_login("starttls", ca_file=authority.file))
+    assert (reply.stage, reply.code) == (Stage.FINAL, 250)
+    assert server.messages[0].user == "mailer"
+    assert any(command.startswith(spoken) for command in server.commands)
+
+
+async def test_a_long_password_is_sent_on_a_line_of_its_own() -> None:
+    """An AUTH command that would be over the limit of a command waits for the challenge."""
+    password = "x" * 600
+    reply, server = await attempt(Script(users={"mailer": password}), with_login("none", password))
+    assert reply.code == 250
+    assert "AUTH PLAIN" in server.commands
+
+
+@pytest.mark.parametrize("mechanisms", ["PLAIN", "LOGIN"])
+async def test_wrong_credentials_end_at_stage_login(mechanisms: str) -> None:
+    """535 is about us, not about the message."""
+    script = Script(users=USERS, mechanisms=mechanisms)
+    reply, server = await attempt(script, with_login("none", "wrong"))
+    assert (reply.stage, reply.code, reply.enhanced) == (Stage.LOGIN, 535, "5.7.8")
+    assert server.messages == []
+
+
+async def test_a_server_without_a_known_mechanism_ends_at_stage_login() -> None:
+    """What we cannot speak is not tried."""
+    reply, _ = await attempt(Script(users=USERS, mechanisms="GSSAPI"), with_login("none"))
+    assert (reply.stage, reply.code) == (Stage.LOGIN, None)
+
+
+async def test_the_old_spelling_of_auth_is_understood() -> None:
+    """Servers that say AUTH=PLAIN offer PLAIN."""
+    script = Script(extensions=("AUTH=PLAIN",), users=USERS, mechanisms="GSSAPI")
+    reply, _ = await attempt(script, with_login("none"))
+    assert reply.code == 250
+
+
+async def test_a_server_that_repeats_the_password_does_not_get_it_into_the_ledger() -> None:
+    """Credentials are blotted out of whatever is said about them."""
+    said = "535 5.7.8 'correct horse' (Y29ycmVjdCBob3JzZQ==) is not it"
+    reply, _ = await attempt(Script(users=USERS, says={"AUTH": said}), with_login("none"))
+    assert (reply.stage, reply.code) == (Stage.LOGIN, 535)
+    assert "correct horse" not in repr(reply)
+    assert "Y29ycmVjdCBob3JzZQ==" not in repr(reply)
+
+
+async def test_credentials_stay_here_when_tls_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from loopback, no TLS means no login, even if the relay would do without TLS."""
+    monkeypatch.setattr("postroom.transports.smtp.relay.is_loopback", lambda _: False)
+    reply, server = await attempt(Script(users=USERS), with_login("opportunistic", verify=False))
+    assert (reply.stage, reply.code) == (Stage.LOGIN, None)
+    assert not any(command.startswith("AUTH") for command in server.commands)
+
+
+def test_tls_works_on_uvloop_too(authority: Authority, trusted: ssl.SSLContext) -> None:
+    """STARTTLS and login over the other event loop."""
+
+    async def flow() -> list[Reply]:
+        async with smtp_server(Script(tls=trusted, users=USERS)) as server:
+            there = replace(with_login("starttls", ca_file=authority.file), port=server.port)
+            async with transport_to(server, relay=there, max_connections=2) as transport:
+                return await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
+
+    assert {(reply.code, reply.tls) for reply in uvloop.run(flow())} == {(250, "TLSv1.3")}
