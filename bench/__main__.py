@@ -1,10 +1,14 @@
 """`python -m bench`: parse, run, print. Exits 1 when a subject failed or a must was missed."""
 
 import argparse
+import asyncio
+import signal
 import sys
+from collections.abc import Callable
 
 import uvloop
 from rich.console import Console
+from rich.status import Status
 
 from bench.harness import Plan, Results, open_subjects, run_experiments
 from bench.report import Machine, describe_machine, judge_targets, print_json, print_tables
@@ -40,18 +44,31 @@ def plan_from(options: argparse.Namespace) -> Plan:
     )
 
 
+def announcer(console: Console, status: Status) -> Callable[[str], None]:
+    """Tells what is being measured: in place on a terminal, a line each where there is none."""
+    return status.update if console.is_terminal else lambda step: console.print(step)
+
+
+def stop_on_terminate() -> None:
+    """Lets SIGTERM end the run as Ctrl-C does: the database server would outlive us otherwise."""
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
 async def run(
     experiments: tuple[Experiment, ...], plan: Plan, wanted: set[str], console: Console
 ) -> tuple[Results, Machine]:
     """Start the server, let the subjects take turns, and tell what was found."""
     opening = Results()
+    stop_on_terminate()
     async with running_server() as arena:
         machine = describe_machine(await arena.version())
         chosen = [subject for subject in all_subjects() if not wanted or subject.name in wanted]
         with console.status("opening databases") as status:
             subjects = await open_subjects(chosen, arena, opening)
             try:
-                results = await run_experiments(experiments, subjects, plan, announce=status.update)
+                results = await run_experiments(experiments, subjects, plan, announce=announcer(console, status))
             finally:
                 for subject in subjects:
                     await subject.close()

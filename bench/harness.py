@@ -23,6 +23,10 @@ Measure = Callable[[int], Awaitable[Readings]]
 """Performs an experiment at the given size and tells what it found."""
 
 
+GROWTH = 40
+"""How much larger than the warm-up a round may be: a warm-up too short to time must not ask for hours."""
+
+
 class Subject(Protocol):
     """One contender: Postroom, a peer, or the bare database."""
 
@@ -78,7 +82,8 @@ def size_for(experiment: Experiment, plan: Plan, rate: float | None) -> int:
         return experiment.quick if plan.quick else experiment.full
     if rate is None:
         return experiment.first
-    return max(experiment.first, min(plan.most, round(rate * plan.seconds)))
+    wished = round(rate * plan.seconds)
+    return max(experiment.first, min(wished, experiment.first * GROWTH, plan.most))
 
 
 class Rounds:

@@ -1,6 +1,8 @@
 """Closed-loop load: some clients, each doing the next operation as soon as its last one is done."""
 
 import asyncio
+import math
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
@@ -9,6 +11,9 @@ Client = TypeVar("Client")
 
 BATCH = 1_000
 BULK_CLIENTS = 2
+CLAIMED_AT_ONCE = 100
+CLAIMS_TIMED = 40
+CLAIMS_UNTIMED = 5
 
 
 async def rate_of_singles(
@@ -46,6 +51,21 @@ async def _rate(count: int, work: Sequence[Awaitable[None]]) -> float:
     began = time.perf_counter()
     await asyncio.gather(*work)
     return count / (time.perf_counter() - began)
+
+
+async def compare_claims(
+    shallow: Callable[[], Awaitable[float]], deep: Callable[[], Awaitable[float]]
+) -> dict[str, float]:
+    """Claims from a short and a long queue by turns, so that noise falls on both; medians and their ratio."""
+    pairs = [(await shallow(), await deep()) for _ in range(CLAIMS_UNTIMED + CLAIMS_TIMED)][CLAIMS_UNTIMED:]
+    few, many = (statistics.median(seconds) * 1_000 for seconds in zip(*pairs, strict=True))
+    return {"claim-shallow": few, "claim-deep": many, "claim-flatness": many / few}
+
+
+def percentile(values: Sequence[float], hundredth: float) -> float:
+    """The smallest value that at least so many of a hundred do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * hundredth / 100) - 1)]
 
 
 class Numbers:

@@ -48,13 +48,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     by_rate(
         "drain",
         "drain into a no-op, 2 processes",
-        1_000,
+        2_000,
         Row("drain-memory", "largest worker process while draining", Unit.MEGABYTES),
     ),
     by_rate(
         "end-to-end",
         "queue to SMTP sink, 5 KB multipart, 2 processes",
-        500,
+        1_000,
         Row("end-to-end-memory", "largest worker process while sending", Unit.MEGABYTES),
     ),
     Experiment(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOOK_INTERVAL_S = 0.02
 PATIENCE_S = 600
+SHORTEST_S = 0.05  # below this the difference of two process runs says nothing
 
 Fill = Callable[[int], Awaitable[None]]
 """Puts that many jobs into the queue."""
@@ -54,7 +56,11 @@ def environment_for(command: Command) -> dict[str, str]:
 
 async def run_workers(commands: Sequence[Command]) -> Effort:
     """Run the commands side by side until all have exited."""
-    return await asyncio.to_thread(_run_and_watch, commands)
+    unwanted = threading.Event()
+    try:
+        return await asyncio.to_thread(_run_and_watch, commands, unwanted)
+    finally:
+        unwanted.set()
 
 
 async def drain(commands: Sequence[Command], fill: Fill, count: int) -> Effort:
@@ -62,7 +68,7 @@ async def drain(commands: Sequence[Command], fill: Fill, count: int) -> Effort:
     idle = await run_workers(commands)
     await fill(count)
     busy = await run_workers(commands)
-    return Effort(max(busy.seconds - idle.seconds, 1e-3), busy.peak_megabytes)
+    return Effort(max(busy.seconds - idle.seconds, SHORTEST_S), busy.peak_megabytes)
 
 
 def start(command: Command, *, errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -76,7 +82,7 @@ def start(command: Command, *, errors: int = subprocess.DEVNULL) -> subprocess.P
     )
 
 
-def _run_and_watch(commands: Sequence[Command]) -> Effort:
+def _run_and_watch(commands: Sequence[Command], unwanted: threading.Event) -> Effort:
     with tempfile.TemporaryFile() as errors:
         began = time.monotonic()
         processes = [start(command, errors=errors.fileno()) for command in commands]
@@ -86,7 +92,8 @@ def _run_and_watch(commands: Sequence[Command]) -> Effort:
                 peak = max([peak, *(peak_of_tree(process.pid) for process in processes)])
                 if time.monotonic() - began > PATIENCE_S:
                     raise WorkerFailed(f"workers still busy after {PATIENCE_S} s")
-                time.sleep(LOOK_INTERVAL_S)
+                if unwanted.wait(LOOK_INTERVAL_S):
+                    raise WorkerFailed("nobody waits for the workers any more")
         finally:
             stop(processes)
         seconds = time.monotonic() - began

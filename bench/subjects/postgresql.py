@@ -8,7 +8,6 @@ with two cores, since the sink and PostgreSQL need the other.
 
 import contextlib
 import json
-import statistics
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -26,8 +25,6 @@ from bench.workers import Command, drain, python_command
 
 SQL = read_statements(Path(__file__).with_name("postgresql.sql"))
 WORKER = "bench.subjects.postgresql_worker"
-CLAIMED_AT_ONCE = 100
-CLAIMS_TIMED = 40
 
 
 def template_payload(number: int) -> str:
@@ -115,18 +112,16 @@ class BarePostgres:
         assert unfinished == 0, f"{unfinished} were not finished"
 
     async def _claim(self, depth: int) -> Readings:
-        shallow = await self._claim_milliseconds("shallow", 1_000)
-        deep = await self._claim_milliseconds("deep", depth)
-        return {"claim-shallow": shallow, "claim-deep": deep, "claim-flatness": deep / shallow}
+        async with connected(self._depths["shallow"]) as shallow, connected(self._depths["deep"]) as deep:
+            await self._top_up(shallow, 1_000)
+            await self._top_up(deep, depth)
+            return await load.compare_claims(partial(claim, shallow), partial(claim, deep))
 
-    async def _claim_milliseconds(self, depth: str, waiting: int) -> float:
-        """The median claim, rolled back each time so that as many wait for the next."""
-        async with connected(self._depths[depth]) as connection:
-            missing = waiting - await connection.fetchval(SQL["count_unfinished"])
-            if missing > 0:
-                await load.rate_of_batches([connection], self._numbers.take(missing), insert_batch)
-            await connection.execute(SQL["settle"])
-            return statistics.median([await timed_claim(connection) for _ in range(CLAIMS_TIMED)])
+    async def _top_up(self, connection: asyncpg.Connection, waiting: int) -> None:
+        missing = waiting - await connection.fetchval(SQL["count_unfinished"])
+        if missing > 0:
+            await load.rate_of_batches([connection], self._numbers.take(missing), insert_batch)
+        await connection.execute(SQL["settle"])
 
 
 async def insert_batch(connection: asyncpg.Connection, numbers: range, *, bodies: bool = False) -> None:
@@ -140,15 +135,16 @@ async def insert_batch(connection: asyncpg.Connection, numbers: range, *, bodies
     assert len(inserted) == len(numbers)
 
 
-async def timed_claim(connection: asyncpg.Connection) -> float:
+async def claim(connection: asyncpg.Connection) -> float:
+    """The seconds a claim takes; rolled back, so that as many wait for the next."""
     transaction = connection.transaction()
     await transaction.start()
     began = time.perf_counter()
-    claimed = await connection.fetch(SQL["claim"], uuid.uuid4(), CLAIMED_AT_ONCE)
+    claimed = await connection.fetch(SQL["claim"], uuid.uuid4(), load.CLAIMED_AT_ONCE)
     elapsed = time.perf_counter() - began
     await transaction.rollback()
-    assert len(claimed) == CLAIMED_AT_ONCE
-    return elapsed * 1_000
+    assert len(claimed) == load.CLAIMED_AT_ONCE
+    return elapsed
 
 
 @contextlib.asynccontextmanager

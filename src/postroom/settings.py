@@ -1,7 +1,7 @@
 """Every setting of a Postroom process, read once from `POSTROOM_*` variables.
 
-A bad value stops the start with the variable's name. The table in docs/reference/settings.md is made from this file, and
-a test keeps the two equal.
+A bad value stops the start with the variable's name. A test keeps the table in docs/reference/settings.md equal to this
+file.
 """
 
 import os
@@ -16,6 +16,7 @@ from postroom.errors import SettingInvalid
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_PORTS = range(65536)
 _TRANSPORTS = ("capture", "smtp", "stub", "noop")
 
 
@@ -33,7 +34,7 @@ def parse_duration(value: str) -> timedelta:
 def parse_address(value: str) -> tuple[str, int]:
     """`127.0.0.1:8025` or `[::1]:8025`."""
     host, separator, port = value.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 0 <= int(port) < 65536:
+    if not separator or not host or not port.isdigit() or int(port) not in _PORTS:
         raise ValueError("must be host:port")
     return host.strip("[]"), int(port)
 
@@ -223,7 +224,7 @@ class Settings:
         "POSTROOM_LOG_FORMAT", _one_of("auto", "json", "text"), "auto", "auto: text on a terminal"
     )
     tracing: bool = _setting(
-        "POSTROOM_TRACING", _switch, False, "OpenTelemetry spans for accept and attempt (extra: tracing)"
+        "POSTROOM_TRACING", _switch, default=False, about="OpenTelemetry spans for accept and attempt (extra: tracing)"
     )
 
     @property

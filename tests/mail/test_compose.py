@@ -145,8 +145,14 @@ class TestRecipients:
 class TestIdentity:
     def test_attempts_are_identical(self) -> None:
         """A later attempt under another claim sends the same bytes under the same Message-ID."""
-        later = replace(OUTGOING, claim_id=ClaimId(8), attempt_no=3, retry_since=NOW + timedelta(hours=1))
+        later = replace(OUTGOING, claim_id=ClaimId(8), attempt_no=3)
         assert encode(later, now=NOW + timedelta(hours=2)) == encode(OUTGOING)
+
+    def test_mail_scheduled_ahead_is_dated_when_it_may_leave(self) -> None:
+        """The Date is that of the first possible attempt; the Message-ID stays that of the delivery."""
+        ahead = replace(OUTGOING, retry_since=NOW + timedelta(days=30))
+        assert read(ahead)["Date"].datetime == (NOW + timedelta(days=30)).replace(microsecond=0)
+        assert read(ahead)["Message-ID"] == read(OUTGOING)["Message-ID"]
 
     def test_created_at_counts_not_its_zone(self) -> None:
         """The same moment written in another zone gives the same message."""

@@ -16,7 +16,7 @@ import contextlib
 import socket
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from postroom.transports.base import Envelope
@@ -80,6 +80,7 @@ class Script:
     implicit_tls: bool = False
     users: Mapping[str, str] | None = None  # requires AUTH as one of them
     mechanisms: str = "PLAIN LOGIN"
+    challenge: str | None = None  # said instead of the first challenge of a login
     receive_buffer: int | None = None  # bytes; small, so that content cannot leave while nobody reads
 
 
@@ -102,6 +103,7 @@ class Visit:
     commands: list[str] = field(default_factory=list)
     chunks: list[bytes] = field(default_factory=list)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
+    hang_up: Callable[[], None] = lambda: None  # closes the connection from the server's side
 
 
 class _Gone(Exception):  # noqa: N818 - not an error: the way out of a visit
@@ -144,7 +146,7 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        visit = Visit()
+        visit = Visit(hang_up=writer.close)
         self.visits.append(visit)
         self.open_now += 1
         self.open_at_most = max(self.open_at_most, self.open_now)
@@ -226,6 +228,9 @@ class Dialogue:
 
     async def _auth(self, command: str) -> None:
         _, mechanism, *initial = command.split(" ")
+        if self._script.challenge is not None:
+            await self._write(self._script.challenge)
+            return
         if mechanism.upper() == "PLAIN":
             token = initial[0] if initial else await self._challenge("")
             _, user, password = b64decode(token).decode().split("\0")

@@ -22,6 +22,8 @@ async def mail_command(*extensions: str, letter: Letter | None = None, sender: s
         (("SIZE 1000",), f"MAIL FROM:<from@example.org> SIZE={len(BOTH.plain)}"),
         (("SIZE",), f"MAIL FROM:<from@example.org> SIZE={len(BOTH.plain)}"),
         (("size 0",), f"MAIL FROM:<from@example.org> SIZE={len(BOTH.plain)}"),
+        ((f"SIZE {'9' * 5_000}",), f"MAIL FROM:<from@example.org> SIZE={len(BOTH.plain)}"),
+        (("SIZE many",), f"MAIL FROM:<from@example.org> SIZE={len(BOTH.plain)}"),
         (("8BITMIME",), "MAIL FROM:<from@example.org> BODY=8BITMIME"),
         (("DSN",), "MAIL FROM:<from@example.org> RET=HDRS ENVID=7"),
         (("SMTPUTF8",), "MAIL FROM:<from@example.org>"),

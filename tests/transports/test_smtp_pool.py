@@ -21,6 +21,7 @@ from tests.support.smtp_server import (
 
 from postroom.transports import Stage
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
+from postroom.transports.smtp.pool import ConnectionPool
 
 
 async def test_many_senders_share_few_connections() -> None:
@@ -110,6 +111,55 @@ async def test_a_connection_closed_while_idle_is_not_even_tried() -> None:
         second = await transport.send(envelope(), Letter())
     assert [first.code, second.code] == [250, 250]
     assert [visit.commands.count("DATA") for visit in server.visits] == [1, 1]
+
+
+async def test_a_connection_dropped_while_idle_is_not_even_tried() -> None:
+    """A line the server hung up between messages is recognised before anything is written to it."""
+    async with smtp_server() as server, transport_to(server) as transport:
+        await transport.send(envelope(), Letter())
+        [kept] = transport._pool._idle
+        server.visits[0].hang_up()
+        await asyncio.wait([kept.closed])
+        reply = await transport.send(envelope(), Letter())
+    assert reply.code == 250
+    assert [visit.commands.count("DATA") for visit in server.visits] == [1, 1]
+
+
+async def test_connections_grow_old_one_by_one() -> None:
+    """Each idle connection is given up when its own time has come."""
+    hold = Hold("250 2.0.0 queued")
+    async with (
+        smtp_server(Script(says={"RCPT slow@example.org": hold})) as server,
+        transport_to(server, timeouts=Timeouts(idle=0.05)) as transport,
+    ):
+        slow = asyncio.create_task(transport.send(envelope("slow@example.org"), Letter()))
+        await hold.reached.wait()
+        await transport.send(envelope(), Letter())
+        asyncio.get_running_loop().call_later(0.025, hold.go.set)
+        await slow
+        await server.visits[1].closed.wait()
+        assert not server.visits[0].closed.is_set()
+        await server.visits[0].closed.wait()
+    assert [visit.commands[-1] for visit in server.visits] == ["QUIT", "QUIT"]
+
+
+async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
+    """Whoever is cancelled in the moment of being served does not take the place along."""
+    pool = ConnectionPool(1, messages_per_connection=1, idle_s=1)
+    await pool.acquire()
+    unlucky, lucky = asyncio.create_task(pool.acquire()), asyncio.create_task(pool.acquire())
+    await asyncio.wait([unlucky, lucky], timeout=0)
+    pool.release(None)
+    unlucky.cancel()
+    assert await lucky is None
+    assert unlucky.cancelled()
+
+
+async def test_a_connection_that_is_not_made_in_time_is_given_up() -> None:
+    """The time to connect is limited like every other."""
+    async with smtp_server() as server, transport_to(server, timeouts=Timeouts(connect=0)) as transport:
+        reply = await transport.send(envelope(), Letter())
+    assert (reply.stage, reply.code, reply.text) == (Stage.CONNECT, None, "no connection within 0 s")
 
 
 async def test_a_message_is_replaced_only_once() -> None:
@@ -210,10 +260,7 @@ async def test_closing_lets_a_message_in_flight_finish() -> None:
     ):
         sending = asyncio.create_task(transport.send(envelope(), Letter()))
         await hold.reached.wait()
-        waiting = asyncio.create_task(transport.send(envelope(), Letter()))
-        await asyncio.sleep(0)
-        await transport.close()
-        told = await waiting
+        told, _ = await asyncio.gather(transport.send(envelope(), Letter()), transport.close())
         hold.go.set()
         assert (await sending).code == 250
         await server.visits[0].closed.wait()

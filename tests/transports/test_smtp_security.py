@@ -221,6 +221,14 @@ async def test_a_server_without_a_known_mechanism_ends_at_stage_login() -> None:
     assert (reply.stage, reply.code) == (Stage.LOGIN, None)
 
 
+async def test_a_login_refused_before_the_password_keeps_the_password() -> None:
+    """When the server says no to the mechanism, the credentials are not sent after it."""
+    script = Script(users=USERS, mechanisms="LOGIN", challenge="504 5.5.4 not today")
+    reply, server = await attempt(script, with_login("none"))
+    assert (reply.stage, reply.code, reply.enhanced) == (Stage.LOGIN, 504, "5.5.4")
+    assert server.commands[-2:] == ["AUTH LOGIN", "QUIT"]
+
+
 async def test_the_old_spelling_of_auth_is_understood() -> None:
     """Servers that say AUTH=PLAIN offer PLAIN."""
     script = Script(extensions=("AUTH=PLAIN",), users=USERS, mechanisms="GSSAPI")
@@ -237,10 +245,10 @@ async def test_a_server_that_repeats_the_password_does_not_get_it_into_the_ledge
     assert "Y29ycmVjdCBob3JzZQ==" not in repr(reply)
 
 
-async def test_credentials_stay_here_when_tls_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from loopback, no TLS means no login, even if the relay would do without TLS."""
-    monkeypatch.setattr("postroom.transports.smtp.relay.is_loopback", lambda _: False)
-    reply, server = await attempt(Script(users=USERS), with_login("opportunistic", verify=False))
+async def test_credentials_stay_here_when_tls_is_not_to_be_had() -> None:
+    """Unless the host is plainly loopback, no TLS means no login, even if the relay would do without TLS."""
+    elsewhere = with_login("opportunistic", verify=False, host="127.1")  # reaches the server, proves nothing
+    reply, server = await attempt(Script(users=USERS), elsewhere)
     assert (reply.stage, reply.code) == (Stage.LOGIN, None)
     assert not any(command.startswith("AUTH") for command in server.commands)
 

@@ -1,5 +1,7 @@
 """One message over one connection: what each thing a server can do becomes in the reply."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,6 +200,28 @@ async def test_after_a_refusal_the_connection_is_reset_and_used_again(
     assert (reply.stage, reply.code) == (Stage.FINAL, 250)
     assert len(server.visits) == 1
     assert server.commands.count("RSET") == 1
+
+
+@pytest.mark.parametrize("said", ["500 5.5.1 what?", DROP])
+async def test_a_connection_that_cannot_be_reset_is_replaced(said: Said) -> None:
+    """A server that takes no RSET gets a fresh connection instead, and the message arrives."""
+    script = Script(says={"MAIL": ["550 no"], "RSET": said})
+    async with smtp_server(script) as server, transport_to(server) as transport:
+        await transport.send(envelope(), Letter())
+        reply = await transport.send(envelope(), Letter())
+    assert (reply.stage, reply.code) == (Stage.FINAL, 250)
+    assert len(server.visits) == 2
+
+
+async def test_a_slow_server_is_given_time_for_each_answer() -> None:
+    """Answers to a pipelined group may come one by one; the deadline counts from the last."""
+    hold = Hold("250 2.1.5 OK")
+    script = Script(says={"RCPT b@example.org": hold})
+    async with smtp_server(script) as server, transport_to(server) as transport:
+        sending = asyncio.create_task(transport.send(envelope("a@example.org", "b@example.org"), Letter()))
+        await hold.reached.wait()
+        hold.go.set()
+        assert (await sending).code == 250
 
 
 async def test_after_success_nothing_is_reset() -> None:

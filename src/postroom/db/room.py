@@ -1,7 +1,7 @@
 """An open room: the database it lives in, reached and checked.
 
-Start order is a promise: the database answers, then it is migrated or checked, then a caller gets it. Any failure is one
-clear error before anything listens.
+Start order is a promise: the database answers, then it is migrated or checked, then a caller gets it. Any failure is
+one clear error before anything listens.
 """
 
 from collections.abc import AsyncIterator

@@ -15,6 +15,9 @@ MAX_SUBJECT = 998
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024
 MAX_TAGS = 50
+MAX_SOURCE = 100
+MAX_KEY = 255
+MAX_FILENAME = 255
 
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
@@ -69,16 +72,22 @@ def _recipients(request: DeliveryRequest) -> Problems:
 
 def _content(request: DeliveryRequest) -> Problems:
     given = [name for name in ("subject", "text", "html") if getattr(request, name) is not None]
-    if request.template is not None:
-        if given:
-            yield given[0], "cannot be given together with a template"
-        if not _TEMPLATE.fullmatch(request.template):
-            yield "template", "is not a template id"
-    elif request.channel is Channel.EMAIL:
+    if request.template is None and request.channel is Channel.EMAIL:
         if not request.subject or not request.subject.strip():
             yield "subject", "is required without a template"
         if request.text is None and request.html is None:
             yield "text", "text or html is required without a template"
+    elif request.template is not None:
+        if given:
+            yield given[0], "cannot be given together with a template"
+        if not _TEMPLATE.fullmatch(request.template):
+            yield "template", "is not a template id"
+    if request.locale is not None and not _LOCALE.fullmatch(request.locale):
+        yield "locale", "is not a locale such as fr or fr-FR"
+    yield from _texts(request)
+
+
+def _texts(request: DeliveryRequest) -> Problems:
     if request.subject is not None and (len(request.subject) > MAX_SUBJECT or check_text(request.subject)):
         yield "subject", f"must be one line of at most {MAX_SUBJECT} characters"
     for name, body in (("text", request.text), ("html", request.html)):
@@ -86,8 +95,6 @@ def _content(request: DeliveryRequest) -> Problems:
             yield name, "contains a NUL or half a character"
         elif body is not None and len(body.encode()) > MAX_BODY_BYTES:
             yield name, f"must be at most {MAX_BODY_BYTES} bytes"
-    if request.locale is not None and not _LOCALE.fullmatch(request.locale):
-        yield "locale", "is not a locale such as fr or fr-FR"
 
 
 def _headers(request: DeliveryRequest) -> Problems:
@@ -105,8 +112,8 @@ def _attachments(request: DeliveryRequest) -> Problems:
     total = 0
     for index, attachment in enumerate(request.attachments):
         where = f"attachments[{index}]"
-        if not 1 <= len(attachment.filename) <= 255 or _CONTROL.search(attachment.filename):
-            yield f"{where}.filename", "must be 1 to 255 characters without control characters"
+        if not _is_label(attachment.filename, MAX_FILENAME):
+            yield f"{where}.filename", f"must be 1 to {MAX_FILENAME} characters without control characters"
         if not _CONTENT_TYPE.fullmatch(attachment.content_type):
             yield f"{where}.content_type", "is not a media type such as image/png"
         if attachment.content_id is not None and not _CONTENT_ID.fullmatch(attachment.content_id):
@@ -120,22 +127,29 @@ def _attachments(request: DeliveryRequest) -> Problems:
 
 
 def _bookkeeping(request: DeliveryRequest) -> Problems:
-    if not 1 <= len(request.source) <= 100 or _CONTROL.search(request.source):
-        yield "source", "must be 1 to 100 characters"
-    key = request.idempotency_key
-    if key is not None and (not 1 <= len(key) <= 255 or _CONTROL.search(key)):
-        yield "idempotency_key", "must be 1 to 255 characters"
+    if not _is_label(request.source, MAX_SOURCE):
+        yield "source", f"must be 1 to {MAX_SOURCE} characters"
+    if request.idempotency_key is not None and not _is_label(request.idempotency_key, MAX_KEY):
+        yield "idempotency_key", f"must be 1 to {MAX_KEY} characters"
     if request.ladder is not None and request.ladder not in LADDERS:
         yield "ladder", f"must be one of {', '.join(sorted(LADDERS))}"
     for field in ("send_at", "expires_at"):
         moment = getattr(request, field)
         if moment is not None and moment.tzinfo is None:
             yield field, "must have a time zone, such as 2030-01-31T09:00:00Z"
+    yield from _data(request)
+
+
+def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
         if _has_unstorable(getattr(request, field)):
             yield field, "contains a NUL or half a character"
+
+
+def _is_label(value: str, longest: int) -> bool:
+    return 1 <= len(value) <= longest and _CONTROL.search(value) is None
 
 
 def _has_unstorable(value: Any) -> bool:

@@ -1,5 +1,6 @@
-"""Which headers a caller may set, and what may stand in them: checked when a request is accepted, and once more when
-the message is composed.
+"""Which headers a caller may set, and what may stand in them.
+
+Checked when a request is accepted, and once more when the message is composed.
 """
 
 import re

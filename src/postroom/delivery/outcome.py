@@ -80,11 +80,13 @@ def _judge(stage: Stage, code: int | None, enhanced: str | None, *, suppressed: 
         return Verdict.SUPPRESSED
     if code is None:
         return Verdict.UNKNOWN if stage is Stage.FINAL else Verdict.DEFERRED
-    if 200 <= code < 300:
-        return Verdict.DELIVERED
-    if code < 500 or stage in _OURS or enhanced in _TEMPORARY_5XX:
-        return Verdict.DEFERRED
-    return Verdict.REFUSED
+    match code // 100:
+        case 2:
+            return Verdict.DELIVERED
+        case 5 if stage not in _OURS and enhanced not in _TEMPORARY_5XX:
+            return Verdict.REFUSED
+        case _:
+            return Verdict.DEFERRED
 
 
 _PRECEDENCE = (Verdict.UNKNOWN, Verdict.DEFERRED, Verdict.DELIVERED, Verdict.REFUSED, Verdict.SUPPRESSED)

@@ -315,6 +315,17 @@ ORDER BY lane, id
 LIMIT :batch_limit
 FOR UPDATE OF deliveries SKIP LOCKED;
 
+-- name: mark_dead_letters_notified :one
+-- Count the dead letters nobody was told of, and remember that somebody is told now.
+WITH told AS (
+    UPDATE dead_letters
+    SET notified_at = coalesce(:now::timestamptz, now())
+    WHERE notified_at IS NULL
+    RETURNING delivery_id
+)
+SELECT count(*) AS told
+FROM told;
+
 -- name: mark_rendered :exec
 -- Store rendered content; from here on the delivery can be claimed.
 WITH content AS (

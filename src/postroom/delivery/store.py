@@ -271,6 +271,10 @@ async def lock_unrendered(connection: Connection, *, batch_limit: int) -> list[U
     ]
 
 
+async def mark_dead_letters_notified(connection: Connection, *, now: datetime | None) -> int:
+    return int((await QUERIES["mark_dead_letters_notified"].one(connection, now=now))["told"])
+
+
 async def mark_rendered(
     connection: Connection,
     *,

@@ -23,17 +23,17 @@ class Waker:
     def ring(self, lane: Lane) -> None:
         self._bells[lane].set()
 
-    async def wait(self, lane: Lane, timeout: timedelta) -> bool:
+    async def wait(self, lane: Lane, longest: timedelta) -> bool:
         """True if the lane's bell rang in time; the bell is silent afterwards."""
-        return await _wait(self._bells[lane], timeout)
+        return await _wait(self._bells[lane], longest)
 
-    async def wait_renderer(self, timeout: timedelta) -> bool:
-        return await _wait(self._renderer, timeout)
+    async def wait_renderer(self, longest: timedelta) -> bool:
+        return await _wait(self._renderer, longest)
 
 
-async def _wait(bell: asyncio.Event, timeout: timedelta) -> bool:
+async def _wait(bell: asyncio.Event, longest: timedelta) -> bool:
     try:
-        async with asyncio.timeout(timeout.total_seconds()):
+        async with asyncio.timeout(longest.total_seconds()):
             await bell.wait()
     except TimeoutError:
         return False

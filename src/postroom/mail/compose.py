@@ -1,8 +1,9 @@
 """From a claimed delivery to an envelope and a message.
 
-Everything that names or dates the message is taken from the delivery and not from the attempt, so that a
-second attempt after an unknown outcome sends the same message again and receivers can recognise it. Only the
-timestamp of the DKIM signature tells attempts apart.
+Everything that names or dates the message is taken from the delivery and not from the attempt, so that a second attempt
+after an unknown outcome sends the same message again and receivers can recognise it. Only the timestamp of the DKIM
+signature tells attempts apart. The date is that of the first moment it could leave (for mail scheduled ahead, not the
+day it was written), the Message-ID never changes.
 """
 
 import hashlib
@@ -53,13 +54,6 @@ class Composer:
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
             message_id = self._message_id(outgoing)
-        envelope = Envelope(
-            delivery_id=outgoing.id,
-            message_id=message_id,
-            sender=sender.email if self._return_path is None else self._return_path,
-            recipients=_waiting(outgoing.recipients),
-            lane=outgoing.lane.value,
-        )
         message = Message(
             headers=(*self._own_headers(outgoing, sender, message_id), *custom),
             seed=message_id,
@@ -69,6 +63,14 @@ class Composer:
             signers=self._signers_of(sender),
             signed_at=int(now.timestamp()),
         )
+        envelope = Envelope(
+            delivery_id=outgoing.id,
+            message_id=message_id,
+            sender=sender.email if self._return_path is None else self._return_path,
+            recipients=_waiting(outgoing.recipients),
+            lane=outgoing.lane.value,
+            has_utf8_headers=message.needs_smtputf8,
+        )
         return envelope, message
 
     def _own_headers(self, outgoing: Outgoing, sender: Address, message_id: str) -> list[Field]:
@@ -76,7 +78,7 @@ class Composer:
             (b"From", encode_addresses("From", (sender,))),
             *_recipient_headers(outgoing.recipients),
             (b"Subject", encode_text("Subject", outgoing.subject)),
-            (b"Date", format_date(outgoing.created_at)),
+            (b"Date", format_date(outgoing.retry_since)),
             (b"Message-ID", message_id.encode()),
             *self._product,
         ]

@@ -11,69 +11,22 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
+from postroom.delivery.header import LINE_LIMIT, NAME_LIMIT, check_header, check_text, is_structured
 from postroom.delivery.model import Address
 
 Field = tuple[bytes, bytes]
 """A header field as emitted: its name and its folded value."""
 
-LINE_LIMIT = 998
-
-FORBIDDEN_HEADERS = frozenset(
-    {
-        "authentication-results",
-        "bcc",
-        "cc",
-        "date",
-        "delivered-to",
-        "dkim-signature",
-        "domainkey-signature",
-        "errors-to",
-        "from",
-        "mime-version",
-        "received",
-        "received-spf",
-        "reply-to",
-        "return-path",
-        "sender",
-        "subject",
-        "to",
-    }
-)
-"""Fields a caller may not set by hand, in lower case: they follow from the delivery itself."""
-
-FORBIDDEN_PREFIXES = ("arc-", "content-", "resent-")
-
-_STRUCTURED = frozenset(
-    {
-        "auto-submitted",
-        "cfbl-address",
-        "cfbl-feedback-id",
-        "feedback-id",
-        "importance",
-        "in-reply-to",
-        "message-id",
-        "precedence",
-        "priority",
-        "references",
-        "x-priority",
-    }
-)
-_NAME_LIMIT = 76
 _COLUMNS = 76  # RFC 2047 asks for 76 where there are encoded words, RFC 5322 for 78: the smaller fits both
 _WORD_OVERHEAD = len("=?utf-8?q??=")
 _WORD_ROOM = 75 - _WORD_OVERHEAD
 _INSIDE_CHARACTER = 0b1000_0000  # how the second and later octets of a UTF-8 character begin
 _LEAST_ROOM = 16  # beside a very long field name the first word still has to hold a character
-_LONGEST_WORD = LINE_LIMIT - _NAME_LIMIT - 2
-_LONGEST_ID = 250
+_LONGEST_WORD = LINE_LIMIT - NAME_LIMIT - 2
 _CHARSET = "UTF-8''"
 _PIECE_ROOM = _COLUMNS - len(f" filename*10*={_CHARSET};")
 
-_BREAKS = re.compile("[\r\n\0]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _PRINTABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
-_HEADER_NAME = re.compile(r"[!-9;-~]+")
-_MESSAGE_ID = re.compile(r"<[!-;=?A-~]+@[!-;=?A-~]+>")
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 # An address that could end its own angle bracket or begin another is refused here, whoever checked before.
 _MAILBOX = re.compile(
@@ -84,20 +37,6 @@ _NOT_FALLBACK = re.compile(r"[^A-Za-z0-9._ -]")
 
 _Q_SAFE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"
 _Q_TABLE = [chr(octet) if octet in _Q_SAFE else "_" if octet == ord(" ") else f"={octet:02X}" for octet in range(256)]
-
-
-def check_header(name: str, value: str) -> str | None:
-    """Why a caller may not set this header, in a few words; None if he may."""
-    lowered = name.lower()
-    if _HEADER_NAME.fullmatch(name) is None or len(name) > _NAME_LIMIT:
-        return "is not a header name"
-    if lowered in FORBIDDEN_HEADERS or lowered.startswith(FORBIDDEN_PREFIXES):
-        return "is set by Postroom and cannot be given"
-    if _BREAKS.search(value) is not None:
-        return "contains a line break or a NUL"
-    if _SURROGATES.search(value) is not None:
-        return "contains half a character (a lone surrogate)"
-    return _check_structured(lowered, value) if _is_structured(lowered) else None
 
 
 def encode_addresses(field: str, addresses: Iterable[Address]) -> bytes:
@@ -114,7 +53,7 @@ def encode_custom(name: str, value: str) -> bytes:
     reason = check_header(name, value)
     if reason is not None:
         raise ValueError(f"header {name!r} {reason}")
-    if not _is_structured(name.lower()):
+    if not is_structured(name.lower()):
         return encode_text(name, value, longest_word=_LONGEST_WORD)
     return _fold(value.split(), len(name) + 2).encode()
 
@@ -160,25 +99,9 @@ def encode_text(field: str, value: str, *, longest_word: int = _COLUMNS - 1) -> 
 
 def refuse_breaks(field: str, value: str) -> None:
     """ValueError for what must never reach a header: line breaks, NUL, half characters."""
-    if _BREAKS.search(value) is not None:
-        raise ValueError(f"{field} contains a line break or a NUL")
-    if _SURROGATES.search(value) is not None:
-        raise ValueError(f"{field} contains half a character (a lone surrogate)")
-
-
-def _is_structured(lowered: str) -> bool:
-    return lowered in _STRUCTURED or lowered.startswith("list-")
-
-
-def _check_structured(lowered: str, value: str) -> str | None:
-    """Encoded words have no meaning in these fields, so only what can be written as it is may stand there."""
-    if _PRINTABLE.fullmatch(value) is None:
-        return "must be printable ASCII without spaces at its ends"
-    if lowered == "message-id" and (_MESSAGE_ID.fullmatch(value) is None or len(value) > _LONGEST_ID):
-        return "must look like <unique@domain>"
-    if max(map(len, value.split())) > _LONGEST_WORD:
-        return "has a word too long for a line"
-    return None
+    reason = check_text(value)
+    if reason is not None:
+        raise ValueError(f"{field} {reason}")
 
 
 def _address_words(field: str, address: Address) -> list[str]:

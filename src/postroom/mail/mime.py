@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from postroom.delivery.model import Attachment
 from postroom.mail import dkim
-from postroom.mail.headers import LINE_LIMIT, Field, encode_filename
+from postroom.delivery.header import LINE_LIMIT
+from postroom.mail.headers import Field, encode_filename
 
 _MIME_VERSION: Field = (b"MIME-Version", b"1.0")
 _BASE64: Field = (b"Content-Transfer-Encoding", b"base64")

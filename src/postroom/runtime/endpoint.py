@@ -5,11 +5,26 @@ input, encodes output, and writes the OpenAPI document from the same list. A han
 `Call` to an answer: parse → one service call → render.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
 
 from postroom.db.room import Room
+
+Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$", max_length=1000)]
+"""A string the database can hold, for fields of queries and bodies."""
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many items a page holds at most.")]
+Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the page before, as it was.")]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone; answers are always UTC."""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of everything that arrives: a field that is not known is refused, not ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +63,9 @@ class Endpoint:
     summary: str
     scope: str | None  # None: public
     tag: str
-    query: type | None = None  # a msgspec.Struct whose fields are the query parameters
-    body: type | None = None  # a msgspec.Struct, or a type such as list[Item]
-    answers: Mapping[int, type | None] = field(default_factory=dict)  # status → type of the JSON answer
+    query: type | None = None  # a `Shape` whose fields are the query parameters
+    body: Any = None  # a `Shape`, or a type such as list[Item]
+    answers: Mapping[int, Any] = field(default_factory=dict)  # status → type of the JSON answer
     media_type: str = "application/json"  # of the successful answer
-    problems: tuple[int, ...] = ()  # error statuses beyond 400/401/403/413/415
+    problems: Sequence[int] = ()  # error statuses beyond those every endpoint of its kind can answer
     idempotent: bool = False  # takes an Idempotency-Key header

@@ -22,11 +22,16 @@ ACCEPTED = Counter(
     "postroom_deliveries_accepted", "Requests by lane and acceptance", ["lane", "acceptance"], registry=REGISTRY
 )
 ATTEMPTS = Counter(
-    "postroom_attempts", "Finished attempts by lane, transport and outcome", ["lane", "transport", "outcome"],
+    "postroom_attempts",
+    "Finished attempts by lane, transport and outcome",
+    ["lane", "transport", "outcome"],
     registry=REGISTRY,
 )
 ATTEMPT_SECONDS = Histogram(
-    "postroom_attempt_seconds", "How long an attempt took", ["transport"], registry=REGISTRY,
+    "postroom_attempt_seconds",
+    "How long an attempt took",
+    ["transport"],
+    registry=REGISTRY,
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300),
 )
 CLAIMS_LOST = Counter(
@@ -40,7 +45,5 @@ QUEUE_WAITING = Gauge("postroom_queue_waiting", "Deliveries waiting, up to a bou
 QUEUE_OLDEST_SECONDS = Gauge(
     "postroom_queue_oldest_seconds", "How long the oldest due delivery has waited", ["lane"], registry=REGISTRY
 )
-HTTP_REQUESTS = Counter(
-    "postroom_http_requests", "HTTP requests", ["route", "method", "status"], registry=REGISTRY
-)
+HTTP_REQUESTS = Counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"], registry=REGISTRY)
 HTTP_SECONDS = Histogram("postroom_http_request_seconds", "How long a request took", ["route"], registry=REGISTRY)

@@ -31,11 +31,13 @@ class Envelope:
     sender: str  # return path; empty for the null reverse-path
     recipients: tuple[str, ...]
     lane: str = "transactional"
+    has_utf8_headers: bool = False  # an address in the headers is not ASCII
 
     @property
     def needs_smtputf8(self) -> bool:
-        """True if an address can only be spoken to servers with internationalised mail (RFC 6531)."""
-        return not (self.sender.isascii() and all(address.isascii() for address in self.recipients))
+        """True if it can only be handed to servers with internationalised mail (RFC 6531)."""
+        addresses = (self.sender, *self.recipients)
+        return self.has_utf8_headers or not all(address.isascii() for address in addresses)
 
 
 class Content(Protocol):

@@ -103,10 +103,7 @@ class AnswerReader:
         code = line[:3]
         separator = line[3:4]
         if not (
-            code.isdigit()
-            and b"200" <= code < b"600"
-            and separator in b" -"
-            and CODE_LENGTH <= len(line) <= MAX_LINE
+            code.isdigit() and b"200" <= code < b"600" and separator in b" -" and CODE_LENGTH <= len(line) <= MAX_LINE
         ):
             return self._reject(line)
         if separator == b"-":

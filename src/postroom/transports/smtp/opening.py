@@ -160,9 +160,7 @@ class Opener:
         text = reply.text
         for secret in (self.relay.password or "", _base64(self.relay.password or ""), self._plain_token()):
             text = text.replace(secret, "***") if secret else text
-        return Reply(
-            reply.stage, reply.code, reply.enhanced, text, reply.retry_after_s, reply.remote_host, reply.tls
-        )
+        return Reply(reply.stage, reply.code, reply.enhanced, text, reply.retry_after_s, reply.remote_host, reply.tls)
 
     def _refused(self, stage: Stage, answers: list[Answer], connection: Connection) -> Reply:
         if not answers:

@@ -55,9 +55,8 @@ class ConnectionPool:
             self._sweeper = None
         while self._idle:
             self._dismiss(self._idle.pop())
-        while self._waiters:
+        while self._grant(None):
             self._taken += 1
-            self._grant(None)
         if self._leaving:
             await asyncio.wait([connection.closed for connection in self._leaving])
 

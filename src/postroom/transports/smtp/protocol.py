@@ -92,10 +92,10 @@ class Connection(asyncio.Protocol):
                 self._transport, self, context, server_hostname=server_name, ssl_handshake_timeout=timeout_s
             )
         except (OSError, ValueError) as error:
-            self.fail(describe(error))
+            self._unsecured(describe(error))
             return
         if transport is None:  # asyncio's answer when the connection ended during the handshake
-            self.fail(CLOSED_BY_PEER)
+            self._unsecured(CLOSED_BY_PEER)
             return
         self._adopt(transport)
         self.tls = transport.get_extra_info("ssl_object").version()
@@ -188,6 +188,11 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes | memoryview) -> None:
         if self._transport is not None:
             self._transport.write(data)
+
+    def _unsecured(self, trouble: str) -> None:
+        """Finish after a failed handshake, of which event loops do not always tell us by connection_lost."""
+        self.fail(trouble)
+        self.connection_lost(None)
 
     def _close(self) -> None:
         if self._transport is not None:

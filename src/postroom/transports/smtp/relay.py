@@ -87,9 +87,7 @@ def _split(url: str) -> SplitResult:
     if port == 0:
         raise ValueError("the port must be between 1 and 65535")
     if parts.path not in {"", "/"} or parts.fragment:
-        raise ValueError(
-            "nothing but ?parameters may follow the host: write / and # in a password as %2F and %23"
-        )
+        raise ValueError("nothing but ?parameters may follow the host: write / and # in a password as %2F and %23")
     return parts
 
 

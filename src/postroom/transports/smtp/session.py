@@ -16,6 +16,7 @@ from postroom.transports.smtp.protocol import Connection
 from postroom.transports.smtp.verdict import GO_AHEAD, judge, refusals
 
 DATA = b"DATA\r\n"
+SIZE_DIGITS = 20
 EMPTY_MESSAGE = b".\r\n"
 UNSPEAKABLE_RECIPIENT = (553, "5.1.3", "the address cannot be written in a command")
 
@@ -79,12 +80,12 @@ class Session:
         return None
 
     def _oversize(self, size: int) -> Reply | None:
-        limit = self.connection.extensions.get("SIZE", "")
-        if not limit.isdecimal() or not 0 < int(limit) < size:
+        announced = self.connection.extensions.get("SIZE", "")
+        # Twenty digits are RFC 1870's most; without a bound Python itself would refuse to read the number.
+        limit = int(announced) if announced.isdecimal() and len(announced) <= SIZE_DIGITS else 0
+        if not 0 < limit < size:
             return None
-        return self._local(
-            Stage.SENDER, 552, "5.3.4", f"{size} bytes are over the server's limit of {int(limit)}"
-        )
+        return self._local(Stage.SENDER, 552, "5.3.4", f"{size} bytes are over the server's limit of {limit}")
 
     async def _reset(self) -> bool:
         answers = await self.connection.ask(b"RSET\r\n", 1, self.timeouts.command)
@@ -94,7 +95,8 @@ class Session:
 
     async def _speak(self, commands: list[bytes]) -> list[Answer]:
         if "PIPELINING" in self.connection.extensions:
-            return await self.connection.ask(b"".join(commands), len(commands), self.timeouts.command)
+            patience = max(self.timeouts.command, self.timeouts.data)  # the group ends with DATA
+            return await self.connection.ask(b"".join(commands), len(commands), patience)
         answers: list[Answer] = []
         for command in commands:
             if command is DATA and not any(answer.positive for answer in answers[1:]):
@@ -132,9 +134,7 @@ class Session:
             return self._silent(stage, refused)
         if not answer.negative:
             self.connection.fail("answered what was not asked")
-        return answer_reply(
-            stage, answer, remote_host=self.remote_host, tls=self.connection.tls, recipients=refused
-        )
+        return answer_reply(stage, answer, remote_host=self.remote_host, tls=self.connection.tls, recipients=refused)
 
     def _silent(self, stage: Stage, refused: tuple[RecipientReply, ...] = ()) -> Reply:
         trouble = self.connection.trouble or "no answer"

@@ -1,0 +1,13 @@
+-- What the benchmark asks of a room beside Postroom's own statements. The search path finds the room.
+
+-- name: count_waiting
+SELECT count(*) FROM deliveries WHERE state IN ('queued', 'rendered');
+
+-- name: count_sent
+SELECT count(*) FROM deliveries WHERE state = 'sent';
+
+-- name: clear
+TRUNCATE deliveries CASCADE;
+
+-- name: settle
+VACUUM ANALYZE deliveries;

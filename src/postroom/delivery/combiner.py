@@ -1,0 +1,59 @@
+"""Accepting over HTTP at speed: requests that wait at the same time are accepted by one statement.
+
+Bad input is refused before it joins, so a batch holds only what can be stored; a conflict is an answer to the one
+request it concerns. An answer is given only after the commit.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from postroom.db.pool import Pool
+from postroom.delivery import service
+from postroom.delivery.check import check_batch
+from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
+from postroom.errors import IdempotencyConflict
+from postroom.runtime.combiner import Combiner
+from postroom.runtime.metrics import ACCEPTED
+
+
+def count_accepted(request: DeliveryRequest, accepted: Accepted) -> None:
+    """Tell Prometheus what became of a request."""
+    ACCEPTED.labels(request.lane.value, accepted.acceptance.value).inc()
+
+
+def _weigh(request: DeliveryRequest) -> int:
+    attached = sum(len(attachment.content) for attachment in request.attachments)
+    return len(request.text or "") + len(request.html or "") + attached
+
+
+class AcceptCombiner:
+    """One per process: every accepting endpoint goes through it."""
+
+    def __init__(self, pool: Pool, *, idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL) -> None:
+        self._pool, self._ttl = pool, idempotency_ttl
+        self._combiner: Combiner[DeliveryRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
+
+    async def accept(self, request: DeliveryRequest) -> Accepted:
+        """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+        check_batch([request])
+        accepted = await self._combiner.submit(request)
+        count_accepted(request, accepted)
+        if accepted.acceptance is Acceptance.CONFLICT:
+            raise IdempotencyConflict
+        return accepted
+
+    async def accept_all(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+        """Accept a batch that came as one request, in a statement of its own; a conflict is one of the answers."""
+        answers = await self._flush(requests)
+        for request, accepted in zip(requests, answers, strict=True):
+            count_accepted(request, accepted)
+        return answers
+
+    async def drain(self) -> None:
+        """Wait until everything that joined is committed."""
+        await self._combiner.drain()
+
+    async def _flush(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+        # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
+        async with self._pool.acquire() as connection:
+            return await service.accept_batch(connection, requests, idempotency_ttl=self._ttl)

@@ -1,0 +1,134 @@
+"""Keeping house: recover what the dead left, expire what is late, drop what is old, make room for next month.
+
+Every step is bounded, safe to run in any number of processes at once, and done again at the next turn if it failed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.delivery import service, store
+from postroom.delivery.completer import FLICKER
+from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.metrics import RECOVERED
+
+_log = structlog.get_logger()
+
+STEP = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceOptions:
+    """How long things are kept and who is told; the defaults are those of the settings."""
+
+    held_lanes: Sequence[str] = ("bulk",)
+    delivery_retention: timedelta = timedelta(days=30)
+    payload_retention: timedelta = timedelta(days=7)
+    malformed_command_retention: timedelta = timedelta(days=30)
+    recovery_interval: timedelta = timedelta(seconds=2)
+    cleanup_interval: timedelta = timedelta(minutes=5)
+    admin: Address | None = None
+
+
+class Maintenance:
+    """Two rhythms: recovery and expiry every few seconds, retention every few minutes."""
+
+    def __init__(self, pool: Pool, options: MaintenanceOptions | None = None, *, clock: Clock = database_time) -> None:
+        self._pool, self._options, self._clock = pool, options or MaintenanceOptions(), clock
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as rhythms:
+            rhythms.create_task(self._repeat(self._options.recovery_interval, self.recover, self.expire))
+            rhythms.create_task(
+                self._repeat(self._options.cleanup_interval, self.make_partitions, self.clean_up, self.tell_admin)
+            )
+
+    async def recover(self) -> int:
+        """Take over every claim whose lease ran out."""
+        total = 0
+        async with self._pool.acquire() as connection:
+            while found := await store.recover_claims(
+                connection, held_lanes=self._options.held_lanes, batch_limit=STEP, now=self._clock()
+            ):
+                total += len(found)
+                ambiguous = sum(1 for delivery in found if delivery.is_ambiguous)
+                RECOVERED.labels("yes").inc(ambiguous)
+                RECOVERED.labels("no").inc(len(found) - ambiguous)
+                _log.warning("claims_recovered", deliveries=len(found), ambiguous=ambiguous)
+        return total
+
+    async def expire(self) -> int:
+        """Cancel what waits and must not leave any more."""
+        return await self._in_steps(store.expire_waiting)
+
+    async def make_partitions(self) -> int:
+        async with self._pool.acquire() as connection:
+            return await store.ensure_attempt_partitions(connection, now=self._clock())
+
+    async def clean_up(self) -> int:
+        """Retention: bodies first, then unreadable commands, then whole deliveries."""
+        options = self._options
+        total = 0
+        for delete, retention in (
+            (store.delete_old_payloads, options.payload_retention),
+            (store.delete_old_malformed_commands, options.malformed_command_retention),
+            (store.delete_old_deliveries, options.delivery_retention),
+        ):
+            while True:
+                async with self._pool.acquire() as connection:
+                    deleted = await delete(connection, retention=retention, batch_limit=STEP, now=self._clock())
+                total += deleted
+                if deleted < STEP:
+                    break
+        return total
+
+    async def tell_admin(self) -> int:
+        """One mail to the administrator about dead letters nobody was told of."""
+        admin = self._options.admin
+        if admin is None:
+            return 0
+        async with self._pool.acquire() as connection, connection.transaction():
+            count = await store.mark_dead_letters_notified(connection, now=self._clock())
+            if count:
+                await service.accept(connection, _notice(admin, count), now=self._clock())
+        return count
+
+    async def _in_steps(self, step: "Callable[..., Awaitable[Sequence[object]]]") -> int:
+        total = 0
+        async with self._pool.acquire() as connection:
+            while found := await step(connection, batch_limit=STEP, now=self._clock()):
+                total += len(found)
+        return total
+
+    async def _repeat(self, interval: timedelta, *steps: Callable[[], Awaitable[int]]) -> None:
+        while not self._stopping.is_set():
+            for step in steps:
+                try:
+                    await step()
+                except FLICKER as error:
+                    _log.warning("maintenance_postponed", step=step.__name__, error=type(error).__name__)
+            try:
+                async with asyncio.timeout(interval.total_seconds()):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
+
+
+def _notice(admin: Address, count: int) -> DeliveryRequest:
+    things = "1 delivery was" if count == 1 else f"{count} deliveries were"
+    return DeliveryRequest(
+        to=(admin,),
+        subject=f"Postroom: {things} given up",
+        text=f"{things} given up since the last notice.\n\nLook at them with: postroom dead-letters list\n",
+        lane=Lane.TRANSACTIONAL,
+        source="postroom",
+    )

@@ -1,0 +1,313 @@
+"""The delivery worker: claim, start, attempt, complete.
+
+Each lane has a loop of its own, so that nothing waits behind a slower lane. A batch is claimed at once and started
+chunk by chunk: before a chunk goes to the wire its place in the claim is committed, which is how a crash leaves behind
+few deliveries whose fate is unknown. Network I/O happens between short transactions, never inside one.
+
+Stopping: nothing more is claimed, what was not started is given back, what is in flight is finished within the grace
+time, and what still hangs then is recorded as unknown. Nobody has to wait for a lease.
+"""
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.complete import Policy, Result, decide, expired, is_open, suppressed, unwritable
+from postroom.delivery.completer import FLICKER, Completer
+from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
+from postroom.delivery.outcome import classify
+from postroom.delivery.wake import Waker
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.metrics import ATTEMPT_SECONDS
+from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.tracing import span
+from postroom.transports import Content, Envelope, Reply, Stage, Transport
+
+_log = structlog.get_logger()
+
+Compose = Callable[[Outgoing], tuple[Envelope, Content]]
+"""From a claimed delivery to what goes over the wire; ValueError says why it cannot be."""
+
+Route = Callable[[Channel, Lane], Transport]
+"""Which way out a channel and lane take."""
+
+LINGER = timedelta(milliseconds=20)
+LINGERS = 10
+"""After work, look again every 20 ms for a while before asking for notifications: work comes in bursts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker behaves; the defaults are those of the settings."""
+
+    batch: int = 500
+    chunk: int = 100
+    lease: timedelta = timedelta(seconds=30)
+    poll_interval: timedelta = timedelta(milliseconds=500)
+    grace: timedelta = timedelta(seconds=25)
+    held_lanes: Sequence[str] = ("bulk",)
+    lanes: Sequence[Lane] = tuple(Lane)
+    until_empty: bool = False
+
+
+@dataclass(slots=True)
+class _LaneState:
+    """What one lane's loop is at: its running attempts, and whether it has asked for notifications."""
+
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    empty_looks: int = 0
+    asleep: bool = False
+
+
+class Worker:
+    """One process's share of the work. `run` until `stop`; `run_once` for one batch."""
+
+    def __init__(  # noqa: PLR0913 - the seams a worker stands on, each replaceable in tests
+        self,
+        pool: Pool,
+        *,
+        compose: Compose,
+        route: Route,
+        options: WorkerOptions | None = None,
+        waker: Waker | None = None,
+        clock: Clock = database_time,
+        signal: Signal = unheard,
+    ) -> None:
+        self._pool, self._compose, self._route = pool, compose, route
+        self._options = options or WorkerOptions()
+        self._waker = waker or Waker()
+        self._clock, self._signal = clock, signal
+        self._completer = Completer(pool, clock=clock, signal=signal)
+        self._lanes = {lane: _LaneState() for lane in self._options.lanes}
+        self._stopping = asyncio.Event()
+        self._worker_id: int | None = None
+
+    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def stop(self) -> None:
+        """Ask the worker to finish what it has begun and return from `run`."""
+        self._stopping.set()
+        for lane in self._options.lanes:
+            self._waker.ring(lane)
+
+    async def run(self) -> None:
+        """Work until stopped; with `until_empty`, until nothing is due."""
+        await self._register()
+        completing = asyncio.create_task(self._completer.run(), name="completer")
+        renewing = asyncio.create_task(self._keep_leases(), name="leases")
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for lane in self._options.lanes:
+                    lanes.create_task(self._run_lane(lane), name=f"lane-{lane}")
+            await self._finish_in_flight()
+            await self._completer.drain()
+        finally:
+            for task in (completing, renewing):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            await self._say_goodbye()
+
+    async def run_once(self, lane: Lane) -> int:
+        """Claim one batch, attempt it and write the results; returns how many deliveries it was."""
+        await self._register()
+        completing = asyncio.create_task(self._completer.run())
+        try:
+            claimed = await self._claim(lane)
+            await self._work_through(lane, claimed)
+            await self._finish_in_flight()
+            await self._completer.drain()
+        finally:
+            completing.cancel()
+        return len(claimed)
+
+    # ── the loop of a lane ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run_lane(self, lane: Lane) -> None:
+        while not self._stopping.is_set():
+            try:
+                claimed = await self._claim(lane)
+            except FLICKER as error:
+                _log.warning("claim_postponed", lane=lane, error=type(error).__name__)
+                await self._waker.wait(lane, self._options.poll_interval)
+                continue
+            if claimed:
+                await self._work_through(lane, claimed)
+            elif self._options.until_empty and not self._lanes[lane].tasks:
+                return
+            else:
+                await self._rest(lane)
+
+    async def _claim(self, lane: Lane) -> list[Outgoing]:
+        async with self._pool.acquire() as connection:
+            rows = await store.claim_due(
+                connection,
+                lane=lane,
+                batch_limit=self._options.batch,
+                worker_id=self._worker_id or 0,
+                lease=self._options.lease,
+                now=self._clock(),
+            )
+            if not rows:
+                return []
+            claim_id = rows[0]["claim_id"]
+            recipients = await store.list_claim_recipients(connection, claim_id=claim_id, now=self._clock())
+            await self._wake_up(lane)
+        self._completer.expect(claim_id, len(rows))
+        self._signal("claimed")
+        return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+
+    async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
+        """Start a claim chunk by chunk, as fast as earlier attempts make room."""
+        started = 0
+        for chunk in _chunks(claimed, self._options.chunk):
+            await self._make_room(lane)
+            if self._stopping.is_set() or not await self._start(chunk, started + len(chunk)):
+                break
+            started += len(chunk)
+            for outgoing in chunk:
+                task = asyncio.create_task(self._attempt(outgoing))
+                self._lanes[lane].tasks.add(task)
+                task.add_done_callback(self._lanes[lane].tasks.discard)
+        if started < len(claimed):
+            await self._completer.give_back(claimed[0].claim_id, [outgoing.id for outgoing in claimed[started:]])
+
+    async def _make_room(self, lane: Lane) -> None:
+        tasks = self._lanes[lane].tasks
+        while len(tasks) > self._options.chunk and not self._stopping.is_set():
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _start(self, chunk: list[Outgoing], through: int) -> bool:
+        """Commit that this chunk is about to go to the wire. False: the claim was lost meanwhile."""
+        async with self._pool.acquire() as connection:
+            held = await store.mark_started(
+                connection,
+                claim_id=chunk[0].claim_id,
+                started_through=through,
+                lease=self._options.lease,
+                now=self._clock(),
+            )
+        self._signal("started")
+        return held
+
+    async def _rest(self, lane: Lane) -> None:
+        """Nothing is due: look again soon, then ask to be notified, look once more, and wait."""
+        state = self._lanes[lane]
+        state.empty_looks += 1
+        if state.empty_looks <= LINGERS:
+            await self._waker.wait(lane, LINGER)
+        elif not state.asleep:
+            state.asleep = True
+            async with self._pool.acquire() as connection:
+                await store.put_to_sleep(connection, worker_id=self._worker_id or 0, lane=lane)
+        else:
+            await self._waker.wait(lane, self._options.poll_interval)
+
+    async def _wake_up(self, lane: Lane) -> None:
+        state = self._lanes[lane]
+        state.empty_looks = 0
+        if state.asleep:
+            state.asleep = False
+            async with self._pool.acquire() as connection:
+                await store.wake_up(connection, worker_id=self._worker_id or 0, lane=lane)
+
+    # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _attempt(self, outgoing: Outgoing) -> None:
+        """One delivery, from claimed to a result."""
+        with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
+            result = self._unsendable(outgoing) or await self._send(outgoing)
+        self._completer.add(result)
+
+    def _unsendable(self, outgoing: Outgoing) -> Result | None:
+        if outgoing.is_expired:
+            return expired(outgoing)
+        if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
+            return suppressed(outgoing)
+        return None
+
+    async def _send(self, outgoing: Outgoing) -> Result:
+        try:
+            envelope, content = self._compose(outgoing)
+        except ValueError as error:
+            return unwritable(outgoing, str(error))
+        transport = self._route(outgoing.channel, outgoing.lane)
+        started = perf_counter()
+        reply = await self._say(transport, envelope, content)
+        elapsed = perf_counter() - started
+        self._signal("sent")
+        ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
+        policy = Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._options.held_lanes)  # noqa: S311 - jitter
+        return decide(
+            outgoing,
+            reply,
+            classify(reply, envelope),
+            policy,
+            elapsed=timedelta(seconds=elapsed),
+            transport=transport.name,
+        )
+
+    async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
+        try:
+            return await transport.send(envelope, content)
+        except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent
+            return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
+        except asyncio.CancelledError:
+            return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
+        except Exception:  # noqa: BLE001 - a bug in a transport must not take the worker down, nor be mistaken for an answer
+            _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
+            return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")
+
+    # ── keeping and giving back ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _register(self) -> None:
+        if self._worker_id is None:
+            async with self._pool.acquire() as connection:
+                self._worker_id = await store.register_worker(connection, pid=os.getpid(), host=socket.gethostname())
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.lease.total_seconds() / 3)
+            try:
+                async with self._pool.acquire() as connection:
+                    await store.renew_claims(
+                        connection, worker_id=self._worker_id or 0, lease=self._options.lease, now=self._clock()
+                    )
+            except FLICKER as error:
+                _log.warning("renewal_postponed", error=type(error).__name__)
+
+    async def _finish_in_flight(self) -> None:
+        tasks = {task for state in self._lanes.values() for task in state.tasks}
+        if not tasks:
+            return
+        timeout = self._options.grace.total_seconds() if self._stopping.is_set() else None
+        _done, hanging = await asyncio.wait(tasks, timeout=timeout)
+        for task in hanging:
+            task.cancel()
+        if hanging:
+            await asyncio.wait(hanging)
+
+    async def _say_goodbye(self) -> None:
+        with suppress(*FLICKER):
+            async with self._pool.acquire() as connection:
+                await store.forget_workers(
+                    connection, worker_id=self._worker_id or 0, silence=timedelta(minutes=5), now=self._clock()
+                )
+
+
+def _chunks(claimed: list[Outgoing], size: int) -> Iterator[list[Outgoing]]:
+    for start in range(0, len(claimed), size):
+        yield claimed[start : start + size]
+
+
+__all__ = ["ClaimId", "Compose", "Route", "Worker", "WorkerOptions"]

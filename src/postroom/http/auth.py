@@ -1,0 +1,71 @@
+"""Who is asking: `Authorization: Bearer pr_…`, looked up by hash, remembered for a moment.
+
+A key found in the database is remembered for `CACHE_S` seconds; this is how long a key revoked in another process can
+still be used here. What is unknown is not remembered: a key works from the moment it is made, and what does not look
+like a key costs no question.
+"""
+
+import hmac
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from postroom.db.pool import Pool
+from postroom.errors import ScopeMissing, Unauthenticated
+from postroom.http import store
+from postroom.http.model import ApiKey, hash_key, looks_like_key
+
+CACHE_S = 5.0
+CACHE_SIZE = 1000
+TOUCH_AFTER = timedelta(minutes=1)
+
+
+class Authenticator:
+    """Finds the key behind a request and checks what it may do."""
+
+    def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._pool, self._monotonic = pool, monotonic
+        self._known: dict[bytes, tuple[float, ApiKey]] = {}
+
+    async def authenticate(self, authorization: str | None, scope: str) -> ApiKey:
+        """The key that asks. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it may not do this."""
+        key = await self._find(_bearer(authorization))
+        if not key.allows(scope):
+            raise ScopeMissing(scope)
+        return key
+
+    def forget(self, key_id: int) -> None:
+        """Stop trusting a key at once; called when it was revoked here."""
+        self._known = {digest: known for digest, known in self._known.items() if known[1].id != key_id}
+
+    async def _find(self, presented: str) -> ApiKey:
+        digest = hash_key(presented)
+        known = self._known.get(digest)
+        if known is not None and known[0] > self._monotonic():
+            return known[1]
+        self._known.pop(digest, None)
+        key = await self._look_up(digest)
+        if len(self._known) >= CACHE_SIZE:
+            self._known.clear()
+        self._known[digest] = (self._monotonic() + CACHE_S, key)
+        return key
+
+    async def _look_up(self, digest: bytes) -> ApiKey:
+        async with self._pool.acquire() as connection:
+            found = await store.find_key(connection, key_hash=digest)
+            # The index finds by equality of hashes, which tells nothing about the key; the comparison that decides
+            # takes the same time wherever two hashes differ.
+            if found is None or not hmac.compare_digest(found[1], digest):
+                raise Unauthenticated
+            key = found[0]
+            if key.last_used_at is None or key.last_used_at < datetime.now(UTC) - TOUCH_AFTER:
+                await store.touch_key(connection, key_id=key.id)
+        return key
+
+
+def _bearer(authorization: str | None) -> str:
+    scheme, _, presented = (authorization or "").partition(" ")
+    presented = presented.strip()
+    if scheme.lower() != "bearer" or not looks_like_key(presented):
+        raise Unauthenticated
+    return presented

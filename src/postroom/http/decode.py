@@ -1,0 +1,98 @@
+"""From bytes off the network to checked values. Everything that arrives here is hostile.
+
+Whatever is wrong becomes `BadInput` with the field's path as the caller wrote it: `to[1]`, `attachments[0].content`,
+`limit`. Types are strict: `"1"` is not a number in a body, an unknown field is refused, a query parameter stands once.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from msgspec.inspect import IntType, StructType, UnionType, type_info
+
+from postroom.errors import BadInput
+
+_AT = re.compile(r"^(?P<message>.*?)(?: - at (?:the key in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
+_NAMED = re.compile(r"Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
+_WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+_KEY = re.compile(r"[!-~]{1,255}")
+_LONGEST_PATH = 200
+
+
+@cache
+def _decoder(kind: Any) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(kind)
+
+
+def decode_body(raw: bytes, kind: Any) -> Any:
+    """A JSON body as the type an endpoint asks for."""
+    try:
+        return _decoder(kind).decode(raw)
+    except msgspec.ValidationError as error:
+        raise _bad(str(error), "body") from None
+    except UnicodeDecodeError:
+        raise BadInput.of("body", "is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise BadInput.of("body", f"is not JSON: {error}") from None
+
+
+def decode_query(raw: bytes, kind: Any) -> Any:
+    """A query string as the type an endpoint asks for; without one, parameters are refused."""
+    values: dict[str, Any] = {}
+    for pair in raw.split(b"&"):
+        if not pair:
+            continue
+        name, _, text = (_unquote(part) for part in pair.partition(b"="))
+        if kind is None:
+            raise BadInput.of(name[:_LONGEST_PATH], "is not a parameter of this request")
+        if name in values:
+            raise BadInput.of(name[:_LONGEST_PATH], "is given twice")
+        is_number = name in _numbers(kind) and _WHOLE_NUMBER.fullmatch(text)
+        values[name] = int(text) if is_number else text
+    if kind is None:
+        return None
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise _bad(str(error), "query") from None
+
+
+def check_idempotency_key(headers: Mapping[str, str]) -> None:
+    """An `Idempotency-Key` is 1 to 255 visible characters or absent."""
+    key = headers.get("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        raise BadInput.of("Idempotency-Key", "must be 1 to 255 visible ASCII characters")
+
+
+def _unquote(part: bytes) -> str:
+    try:
+        return unquote_to_bytes(part.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        raise BadInput.of("query", "is not UTF-8") from None
+
+
+@cache
+def _numbers(kind: Any) -> frozenset[str]:
+    """The query parameters that are whole numbers; everything else stays the text it is."""
+    info = type_info(kind)
+    assert isinstance(info, StructType)
+    return frozenset(field.encode_name for field in info.fields if _is_number(field.type))
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, IntType) or (isinstance(kind, UnionType) and any(map(_is_number, kind.types)))
+
+
+def _bad(description: str, whole: str) -> BadInput:
+    """msgspec's sentence, split into the field it is about and what is wrong with it."""
+    found = _AT.match(description)
+    assert found is not None
+    path = (found["path"] or "").replace("[...]", "").removeprefix(".")
+    message = found["message"]
+    if (named := _NAMED.fullmatch(message)) is not None:
+        path = f"{path}.{named['name']}" if path else named["name"]
+        message = "is required" if named["what"] == "missing required" else "is not a known field"
+    return BadInput.of(path[:_LONGEST_PATH] or whole, message)

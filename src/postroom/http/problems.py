@@ -1,0 +1,117 @@
+"""From what went wrong to what the caller is told: one table, and the form of RFC 9457.
+
+    {"type": "about:blank"-style URN, "title", "status", "detail", "code", "errors": [{"field", "message"}]}
+
+What is not in the table is our fault: 500, without a word about its cause. The cause goes to the log.
+"""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import asyncpg
+import msgspec
+
+from postroom.errors import (
+    AccessError,
+    BadInput,
+    ConflictError,
+    DatabaseError,
+    FieldError,
+    InputError,
+    NotFoundError,
+    PostroomError,
+    Unauthenticated,
+)
+from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.endpoint import Answer
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS: dict[type[PostroomError], HTTPStatus] = {
+    InputError: HTTPStatus.BAD_REQUEST,
+    Unauthenticated: HTTPStatus.UNAUTHORIZED,
+    AccessError: HTTPStatus.FORBIDDEN,
+    NotFoundError: HTTPStatus.NOT_FOUND,
+    ConflictError: HTTPStatus.CONFLICT,
+    DatabaseError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""An error answers with the status of its nearest class here."""
+
+
+class ProblemField(msgspec.Struct, frozen=True):
+    """One wrong field: its path and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request was not honoured (RFC 9457). `code` is stable and meant for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[ProblemField]
+
+
+class Refused(Exception):  # noqa: N818 - a condition of the protocol, like the leaves of errors.py
+    """The request was refused by the protocol itself, before any capability saw it."""
+
+    def __init__(self, status: HTTPStatus, detail: str, *, field: str | None = None, allow: str | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+        self.errors = (FieldError(field, detail),) if field else ()
+        self.headers = {"allow": allow} if allow else {}
+
+
+def answer_to(error: BaseException) -> Answer | None:
+    """The answer to an error that the table knows; None for one that is our fault."""
+    if isinstance(error, Refused):
+        return problem(error.status, error.detail, errors=error.errors, headers=error.headers)
+    if isinstance(error, PostroomError):
+        return _known(error)
+    if isinstance(error, RecursionError):
+        return _known(BadInput.of("body", "is nested too deeply"))
+    if isinstance(error, asyncpg.DataError) and not is_connection_lost(error):
+        return _known(BadInput.of("request", "holds a value that cannot be stored"))
+    if is_connection_lost(error):
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", code="database_unreachable")
+    return None
+
+
+def our_fault() -> Answer:
+    """What the caller is told about a bug: that it is ours."""
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong here. The request can be tried again.")
+
+
+def problem(
+    status: HTTPStatus,
+    detail: str,
+    *,
+    code: str | None = None,
+    errors: Sequence[FieldError] = (),
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    slug = code or status.name.lower()
+    value = Problem(
+        type=f"urn:postroom:problem:{slug}",
+        title=status.phrase,
+        status=int(status),
+        detail=detail,
+        code=slug,
+        errors=[ProblemField(error.field, error.message) for error in errors],
+    )
+    return Answer(value, int(status), MEDIA_TYPE, headers or {})
+
+
+def _known(error: PostroomError) -> Answer | None:
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
+    if status is None:
+        return None
+    errors = error.errors if isinstance(error, BadInput) else ()
+    headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else None
+    # An address of the database or the like is for the log; whoever asks learns only that it is not ready.
+    detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
+    return problem(status, detail, code=error.code, errors=errors, headers=headers)

@@ -1,0 +1,80 @@
+"""What can be done with API keys. A key itself leaves once, from the call that creates it."""
+
+import re
+from collections.abc import Sequence
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput, FieldError, KeyNotFound
+from postroom.events.audit import record_audit
+from postroom.http import store
+from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+ADMIN = "admin"
+
+# A key's name becomes the source of its deliveries and stands in the audit log.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+async def create_key(pool: Pool, name: str, *, scopes: Sequence[str], actor: str) -> tuple[str, ApiKey]:
+    """Make a key: returns it, this once, and its row."""
+    _check(name, scopes)
+    async with pool.acquire() as connection, connection.transaction():
+        return await _insert(connection, name, scopes, actor=actor)
+
+
+async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKey]:
+    """The key named `admin` with every scope; made and returned if there is none, otherwise only its row."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.lock_keys(connection)
+        existing = await store.find_key_by_name(connection, name=ADMIN)
+        if existing is not None:
+            return None, existing
+        return await _insert(connection, ADMIN, [ALL], actor=actor)
+
+
+async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> tuple[list[ApiKey], str | None]:
+    """A page of keys, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        keys = await store.list_keys(connection, before_id=before_id, page_limit=limit + 1)
+    last = keys[limit - 1] if len(keys) > limit else None
+    return keys[:limit], encode_cursor(last.id) if last else None
+
+
+async def revoke_key(pool: Pool, key_id: int, *, actor: str) -> ApiKey:
+    """End a key; other processes forget it within `auth.CACHE_S` seconds."""
+    async with pool.acquire() as connection, connection.transaction():
+        key = await store.revoke_key(connection, key_id=key_id)
+        if key is None:
+            raise KeyNotFound
+        await record_audit(connection, actor=actor, action="key.revoke", subject=f"key:{key.id}", before=_facts(key))
+    return key
+
+
+def _check(name: str, scopes: Sequence[str]) -> None:
+    errors = []
+    if not _NAME.fullmatch(name):
+        errors.append(FieldError("name", "must be 1 to 63 letters, digits, dots, dashes or underscores"))
+    if not scopes:
+        errors.append(FieldError("scopes", "at least one is required"))
+    known = ", ".join((*SCOPES, ALL))
+    for index, scope in enumerate(scopes):
+        if scope != ALL and scope not in SCOPES:
+            errors.append(FieldError(f"scopes[{index}]", f"must be one of {known}"))
+    if errors:
+        raise BadInput(errors)
+
+
+async def _insert(connection: Connection, name: str, scopes: Sequence[str], *, actor: str) -> tuple[str, ApiKey]:
+    key = new_key()
+    row = await store.insert_key(
+        connection, name=name, prefix=shown_part(key), scopes=sorted(set(scopes)), key_hash=hash_key(key)
+    )
+    await record_audit(connection, actor=actor, action="key.create", subject=f"key:{row.id}", after=_facts(row))
+    return key, row
+
+
+def _facts(key: ApiKey) -> dict[str, object]:
+    return {"name": key.name, "prefix": key.prefix, "scopes": list(key.scopes)}

@@ -1,0 +1,66 @@
+"""Rendering: from a template and its variables to stored content."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from postroom.db.pool import Pool
+from postroom.delivery import store as deliveries
+from postroom.delivery.model import Lane, Unrendered
+from postroom.mail.catalog import Catalog
+from postroom.mail.render import Rendered, RenderError
+from postroom.runtime.metrics import RENDERS
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedBatch:
+    """What a rendering pass did, and which lanes have something to send because of it."""
+
+    rendered: int
+    failed: int
+    lanes: frozenset[Lane]
+
+    @property
+    def total(self) -> int:
+        return self.rendered + self.failed
+
+
+async def render_waiting(
+    pool: Pool, catalog: Catalog, *, batch_limit: int = 200, now: datetime | None = None
+) -> RenderedBatch:
+    """Render one batch in one transaction: its rows are locked, and stay as they were if this process dies.
+
+    A template that fails with these variables ends its delivery as failed (`render_failed`) and says why; its
+    neighbours are not touched by it.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        waiting = await deliveries.lock_unrendered(connection, batch_limit=batch_limit)
+        if not waiting:
+            return RenderedBatch(0, 0, frozenset())
+        results = [(delivery, _render(catalog, delivery)) for delivery in waiting]
+        good = [(delivery, content) for delivery, content in results if isinstance(content, Rendered)]
+        bad = [(delivery, error) for delivery, error in results if isinstance(error, RenderError)]
+        if good:
+            await deliveries.mark_rendered(
+                connection,
+                delivery_id=[delivery.id for delivery, _ in good],
+                subject=[content.subject for _, content in good],
+                text_body=[content.text for _, content in good],
+                html_body=[content.html for _, content in good],
+                now=now,
+            )
+        if bad:
+            await deliveries.fail_rendering(
+                connection,
+                delivery_id=[delivery.id for delivery, _ in bad],
+                detail=[f"{error.template}/{error.part}: {error.message}" for _, error in bad],
+                now=now,
+            )
+        lanes = frozenset(delivery.lane for delivery, _ in good)
+        await deliveries.wake_workers(connection, lanes=[lane.value for lane in lanes])
+    RENDERS.labels("rendered").inc(len(good))
+    RENDERS.labels("failed").inc(len(bad))
+    return RenderedBatch(len(good), len(bad), lanes)
+
+
+def _render(catalog: Catalog, delivery: Unrendered) -> Rendered | RenderError:
+    return catalog.render(delivery.template_id, locale=delivery.locale, variables=delivery.variables)

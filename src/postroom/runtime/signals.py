@@ -1,0 +1,12 @@
+"""Test signals: a loop announces its steps; in production nobody listens.
+
+Concurrency and crash tests hang on a step by name ("claimed", "started", "sent", "completed") instead of sleeping.
+"""
+
+from collections.abc import Callable
+
+Signal = Callable[[str], None]
+
+
+def unheard(_step: str) -> None:
+    """The production signal."""

@@ -1,0 +1,113 @@
+"""A real PostgreSQL for every test: one server per run, one template database, a clone per test."""
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.db.migrate import migrate
+from postroom.db.pool import Pool
+from postroom.db.room import Room, open_room
+from postroom.settings import Settings
+
+SCHEMA = "postroom"
+
+
+@dataclass(frozen=True, slots=True)
+class TestServer:
+    """The run's server: where it is, and the database that clones are made of."""
+
+    __test__ = False
+
+    url: str
+    template: str
+
+    def database(self, name: str) -> str:
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(path=f"/{name}"))
+
+
+def postgres_major() -> int | None:
+    """The major version under test: the newest unless TEST_POSTGRES_MAJOR asks for another."""
+    asked = os.environ.get("TEST_POSTGRES_MAJOR")
+    return int(asked) if asked else None
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+async def _make_template(server: EmbeddedServer, name: str) -> None:
+    connection = await asyncpg.connect(server.url)
+    try:
+        if await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", name):
+            return
+        await connection.execute(f'CREATE DATABASE "{name}_making"')
+    finally:
+        await connection.close()
+    parts = urlsplit(server.url)
+    await migrate(urlunsplit(parts._replace(path=f"/{name}_making")), SCHEMA)
+    connection = await asyncpg.connect(server.url)
+    try:
+        await connection.execute(f'ALTER DATABASE "{name}_making" RENAME TO "{name}"')
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for the whole run; pytest-xdist's workers share its parent."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+
+
+@pytest.fixture(scope="session")
+async def server(server_directory: Path) -> AsyncIterator[TestServer]:
+    """The run's PostgreSQL, without fsync: a crash of the machine is not what these tests are about."""
+    server_directory.mkdir(parents=True, exist_ok=True)
+    options = ServerOptions(fsync=False, major=postgres_major(), extra=(("max_connections", "300"),))
+    async with EmbeddedServer(server_directory / "data", options) as embedded:
+        with _exclusive(server_directory / "template.lock"):
+            await _make_template(embedded, "template_room")
+        yield TestServer(embedded.url, "template_room")
+
+
+@asynccontextmanager
+async def cloned_database(server: TestServer) -> AsyncIterator[str]:
+    """A fresh copy of the template; gone afterwards, whoever is still connected."""
+    name = f"test_{uuid4().hex[:12]}"
+    admin = await asyncpg.connect(server.url)
+    try:
+        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{server.template}" STRATEGY file_copy')
+        yield server.database(name)
+        await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    finally:
+        await admin.close()
+
+
+@pytest.fixture
+async def database_url(server: TestServer) -> AsyncIterator[str]:
+    async with cloned_database(server) as url:
+        yield url
+
+
+@pytest.fixture
+async def room(database_url: str) -> AsyncIterator[Room]:
+    async with open_room(Settings(database_url=database_url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def pool(room: Room) -> Pool:
+    return room.pool

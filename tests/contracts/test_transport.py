@@ -1,0 +1,136 @@
+"""What every transport promises, whoever implements it.
+
+A new transport joins by one line in `TRANSPORTS`, and by one in `TROUBLES` for each thing its other side can do.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from tests.support.smtp_server import (
+    DROP,
+    SILENT,
+    Letter,
+    Said,
+    Script,
+    ThenDrop,
+    envelope,
+    smtp_server,
+    transport_to,
+)
+
+from postroom.transports import Reply, Stage, Transport
+from postroom.transports.noop import NoopTransport
+from postroom.transports.smtp import Timeouts
+from postroom.transports.stub import StubTransport
+
+Opening = Callable[[], AbstractAsyncContextManager[Transport]]
+
+
+def plain(make: Callable[[], Transport]) -> Opening:
+    """A transport that needs nothing around it."""
+
+    @contextlib.asynccontextmanager
+    async def opening() -> AsyncIterator[Transport]:
+        transport = make()
+        yield transport
+        await transport.close()
+
+    return opening
+
+
+def smtp(step: str = "", said: Said = "") -> Opening:
+    """SMTP against a server that does something at one step, or behaves well."""
+    impatient = Timeouts(greeting=0.05, command=0.05, data=0.05, final=0.05)
+
+    @contextlib.asynccontextmanager
+    async def opening() -> AsyncIterator[Transport]:
+        script = Script(says={step: said} if step else {})
+        timeouts = impatient if said is SILENT else None
+        async with (
+            smtp_server(script) as server,
+            transport_to(server, timeouts=timeouts, max_connections=5) as transport,
+        ):
+            yield transport
+
+    return opening
+
+
+TRANSPORTS = {"smtp": smtp(), "stub": plain(StubTransport), "noop": plain(NoopTransport)}
+
+TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
+    "smtp refuses the connection": (smtp("connect", "554 no"), Stage.CONNECT, 554),
+    "smtp drops the connection": (smtp("connect", DROP), Stage.CONNECT, None),
+    "smtp does not greet": (smtp("connect", SILENT), Stage.CONNECT, None),
+    "smtp speaks another language": (smtp("connect", b"\x16\x03\x01\x00\r\n"), Stage.CONNECT, None),
+    "smtp refuses the sender": (smtp("MAIL", "550 no"), Stage.SENDER, 550),
+    "smtp refuses the recipient": (smtp("RCPT", "550 no"), Stage.RECIPIENT, 550),
+    "smtp refuses the content": (smtp("DATA", "554 no"), Stage.CONTENT, 554),
+    "smtp closes before the content": (smtp("DATA", ThenDrop("421 bye")), Stage.CONTENT, 421),
+    "smtp refuses in the end": (smtp(".", "451 no"), Stage.FINAL, 451),
+    "smtp drops in the end": (smtp(".", DROP), Stage.FINAL, None),
+    "smtp is silent in the end": (smtp(".", SILENT), Stage.FINAL, None),
+}
+
+every_transport = pytest.mark.parametrize("opening", TRANSPORTS.values(), ids=TRANSPORTS.keys())
+every_trouble = pytest.mark.parametrize("opening, stage, code", TROUBLES.values(), ids=TROUBLES.keys())
+
+
+@every_transport
+async def test_it_has_a_name(opening: Opening) -> None:
+    """Attempts record which way out was taken."""
+    async with opening() as transport:
+        assert transport.name.isidentifier()
+
+
+@every_transport
+async def test_a_good_message_ends_at_the_last_stage(opening: Opening) -> None:
+    """Taken with a 2xx, or suppressed and then without a code."""
+    async with opening() as transport:
+        reply = await transport.send(envelope(), Letter())
+    assert reply.stage is Stage.FINAL
+    assert reply.code is None if reply.suppress else reply.code == 250
+    assert reply.recipients == ()
+
+
+@every_transport
+async def test_many_tasks_may_send_at_once(opening: Opening) -> None:
+    """A hundred sends at the same time give a hundred replies."""
+    async with opening() as transport:
+        replies = await asyncio.gather(*(transport.send(envelope(f"{n}@example.org"), Letter()) for n in range(100)))
+    assert len(replies) == 100
+    assert all(isinstance(reply, Reply) and reply.stage is Stage.FINAL for reply in replies)
+
+
+@every_transport
+async def test_closing_twice_is_closing_once(opening: Opening) -> None:
+    """close() may be called again, and without a message ever sent."""
+    async with opening() as transport:
+        await transport.close()
+        await transport.close()
+
+
+@every_transport
+async def test_closing_after_use_is_clean(opening: Opening) -> None:
+    """close() after messages, twice at the same time, leaves nothing open."""
+    async with opening() as transport:
+        await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
+        await asyncio.gather(transport.close(), transport.close())
+
+
+@every_trouble
+async def test_what_the_other_side_does_is_a_reply(opening: Opening, stage: Stage, code: int | None) -> None:
+    """Nothing is raised; the reply says how far it got, and a code only if there was one."""
+    async with opening() as transport:
+        reply = await transport.send(envelope(), Letter())
+    assert (reply.stage, reply.code, reply.suppress) == (stage, code, False)
+
+
+@every_trouble
+async def test_trouble_is_reported_to_each_of_many(opening: Opening, stage: Stage, code: int | None) -> None:
+    """When everybody meets the same trouble, everybody gets an answer and nobody waits for ever."""
+    async with opening() as transport:
+        replies = await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(12)))
+    assert {(reply.stage, reply.code) for reply in replies} == {(stage, code)}
