@@ -46,7 +46,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
 
 def announcer(console: Console, status: Status) -> Callable[[str], None]:
     """Tells what is being measured: in place on a terminal, a line each where there is none."""
-    return status.update if console.is_terminal else lambda step: console.print(step)
+    return status.update if console.is_terminal else console.print
 
 
 def stop_on_terminate() -> None:
@@ -96,9 +96,7 @@ def main() -> int:
     else:
         print_tables(results, machine, console_for_tables())
     missed = [
-        target
-        for target, verdict in judge_targets(results)
-        if target.level is Level.MUST and verdict is Verdict.MISSED
+        target for target, verdict in judge_targets(results) if target.level is Level.MUST and verdict is Verdict.MISSED
     ]
     return 1 if results.failures or missed else 0
 

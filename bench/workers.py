@@ -24,7 +24,7 @@ Fill = Callable[[int], Awaitable[None]]
 """Puts that many jobs into the queue."""
 
 
-class WorkerFailed(RuntimeError):
+class WorkerError(RuntimeError):
     """A worker process exited with an error."""
 
 
@@ -91,15 +91,15 @@ def _run_and_watch(commands: Sequence[Command], unwanted: threading.Event) -> Ef
             while any(process.poll() is None for process in processes):
                 peak = max([peak, *(peak_of_tree(process.pid) for process in processes)])
                 if time.monotonic() - began > PATIENCE_S:
-                    raise WorkerFailed(f"workers still busy after {PATIENCE_S} s")
+                    raise WorkerError(f"workers still busy after {PATIENCE_S} s")
                 if unwanted.wait(LOOK_INTERVAL_S):
-                    raise WorkerFailed("nobody waits for the workers any more")
+                    raise WorkerError("nobody waits for the workers any more")
         finally:
             stop(processes)
         seconds = time.monotonic() - began
         if any(process.returncode for process in processes):
             errors.seek(0)
-            raise WorkerFailed(errors.read()[-2000:].decode("utf-8", "replace"))
+            raise WorkerError(errors.read()[-2000:].decode("utf-8", "replace"))
         return Effort(seconds, peak)
 
 

@@ -69,13 +69,14 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
 def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One directory for the whole run; pytest-xdist's workers share its parent."""
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 @pytest.fixture(scope="session")
 async def server(server_directory: Path) -> AsyncIterator[TestServer]:
     """The run's PostgreSQL, without fsync: a crash of the machine is not what these tests are about."""
-    server_directory.mkdir(parents=True, exist_ok=True)
     options = ServerOptions(fsync=False, major=postgres_major(), extra=(("max_connections", "300"),))
     async with EmbeddedServer(server_directory / "data", options) as embedded:
         with _exclusive(server_directory / "template.lock"):

@@ -1,12 +1,12 @@
 """The Django project around django-post-office, run as a program of its own: Django is configured once per process.
 
-    python -m bench.subjects.django_post_office_app <database url> <smtp port, 0 for none> <act> …
+python -m bench.subjects.django_post_office_app <database url> <smtp port, 0 for none> <act> …
 
-    migrate                           tables, and the template
-    enqueue singles|batch|bodies <first number> <count> <clients>     prints the seconds it took
-    work <processes>                  send what is queued, then end
-    unsent                            prints how many are not sent
-    clear                             empties the queue
+migrate                           tables, and the template
+enqueue singles|batch|bodies <first number> <count> <clients>     prints the seconds it took
+work <processes>                  send what is queued, then end
+unsent                            prints how many are not sent
+clear                             empties the queue
 """
 
 import sys
@@ -17,7 +17,7 @@ from typing import Any
 
 import django
 from django.conf import settings
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict  # type: ignore[import-not-found, unused-ignore]
 
 from bench import letters, load
 
@@ -83,9 +83,15 @@ def by_body(number: int) -> dict[str, Any]:
     }
 
 
+def connect_thread() -> None:
+    """Django's `connection` is another one in each thread."""
+    from django.db import connection
+
+    connection.ensure_connection()
+
+
 def enqueue(kind: str, first: int, count: int, clients: int) -> float:
     """The seconds that queueing took, threads already running and connected."""
-    from django.db import connection
     from post_office import mail
 
     numbers = range(first, first + count)
@@ -95,7 +101,7 @@ def enqueue(kind: str, first: int, count: int, clients: int) -> float:
         "bodies": (lambda batch: mail.send_many([by_body(number) for number in batch]), list(load.batches(numbers))),
     }
     act, work = acts[kind]
-    with ThreadPoolExecutor(clients, initializer=lambda: connection.ensure_connection()) as threads:
+    with ThreadPoolExecutor(clients, initializer=connect_thread) as threads:
         list(threads.map(lambda _: time.sleep(0.01), range(clients)))  # every thread has its connection
         began = time.perf_counter()
         list(threads.map(act, work))

@@ -1,6 +1,6 @@
 """pgqueuer's worker in drain mode, with a job that does nothing.
 
-    python -m bench.subjects.pgqueuer_worker <database url> <batch size>
+python -m bench.subjects.pgqueuer_worker <database url> <batch size>
 """
 
 import sys
@@ -16,7 +16,7 @@ async def work(url: str, batch_size: int) -> None:
     connection = await asyncpg.connect(url)
     queue = PgQueuer.from_asyncpg_connection(connection)
 
-    @queue.entrypoint("mail")
+    @queue.entrypoint("mail")  # type: ignore[untyped-decorator, unused-ignore]
     async def mail(job: Job) -> None:
         pass
 

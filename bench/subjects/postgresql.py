@@ -65,9 +65,7 @@ class BarePostgres:
         }
 
     async def _enqueue_singles(self, count: int, *, clients: int) -> Readings:
-        rate = await load.rate_of_singles(
-            self._connections[:clients], self._numbers.take(count), self._insert_one
-        )
+        rate = await load.rate_of_singles(self._connections[:clients], self._numbers.take(count), self._insert_one)
         return {f"enqueue-{clients}": rate}
 
     async def _insert_one(self, connection: asyncpg.Connection, number: int) -> None:
@@ -100,7 +98,7 @@ class BarePostgres:
     async def _end_to_end(self, count: int) -> Readings:
         await self._connections[0].execute(SQL["clear"])
         with start_sink() as sink:
-            commands: list[Command] = [python_command(WORKER, self._url, str(sink.port))]
+            commands: list[Command] = [python_command(WORKER, self._url, str(sink.port))] * 2
             effort = await drain(commands, self._fill, count)
             accepted = sink.counts().messages
         assert accepted == count, f"the sink has {accepted} of {count}"

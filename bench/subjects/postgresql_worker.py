@@ -1,6 +1,6 @@
 """The bare worker: claim 500, do nothing or send a prepared mail, complete, until nothing waits.
 
-    python -m bench.subjects.postgresql_worker <database url> [sink port]
+python -m bench.subjects.postgresql_worker <database url> [sink port]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """procrastinate's application: one task that does nothing. As a program, a worker that drains and ends.
 
-    python -m bench.subjects.procrastinate_worker <database url>
+python -m bench.subjects.procrastinate_worker <database url>
 """
 
 import asyncio
@@ -15,8 +15,8 @@ CONCURRENCY = 10
 def build_app(url: str) -> App:
     app = App(connector=PsycopgConnector(conninfo=url, min_size=CONCURRENCY, max_size=CONCURRENCY + 2))
 
-    @app.task(name="mail")
-    async def mail(**letter: str) -> None:
+    @app.task(name="mail")  # type: ignore[untyped-decorator, unused-ignore]
+    async def mail(**_letter: str) -> None:
         await asyncio.sleep(0)
 
     return app

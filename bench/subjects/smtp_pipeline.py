@@ -32,7 +32,7 @@ class PipelinedConnection(asyncio.Protocol):
         if not self._awaited:
             self._answered.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
         self._answered.set()
 
     async def greet(self) -> None:

@@ -1,1 +1,34 @@
-"""Postroom: every message an application owes its people, delivered from the PostgreSQL it already runs."""
+"""Postroom: every message an application owes its people, delivered from the PostgreSQL it already runs.
+
+The flow in ten lines:
+
+    accept    a request becomes rows in the caller's transaction: `postroom.send`, SQL `send(…)`, HTTP, the command line
+    render    a template and its variables become stored content (mail)
+    claim     a worker leases what is due, lane by lane (delivery)
+    start     it commits how far into the claim it is about to get
+    attempt   a transport hands the message over and reports a reply (transports)
+    classify  the reply becomes a verdict per recipient, the verdict a next step (delivery.outcome, delivery.retry)
+    complete  delivery, recipients, attempt and dead letter are written together, if the claim still holds
+    recover   what a dead worker left is taken over; what may have arrived is named, never guessed
+    look      every step is in the ledger: HTTP, the command line, or plain SQL
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from postroom.client import Client
+    from postroom.delivery.model import Attachment
+    from postroom.delivery.send import send
+
+__all__ = ["Attachment", "Client", "send"]
+
+_HOMES = {"Attachment": "postroom.delivery.model", "Client": "postroom.client", "send": "postroom.delivery.send"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import postroom` alone costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'postroom' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

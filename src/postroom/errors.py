@@ -169,7 +169,7 @@ class ClaimLost(ConflictError):
 
 
 class IdempotencyConflict(ConflictError):
-    """This idempotency key was already used with a different request."""
+    """The idempotency key was already used with a different request."""
 
     code = "idempotency_conflict"
 

@@ -142,10 +142,14 @@ class Server:
                 return scripted[used]
         return None
 
-    async def visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Start a visit. Not a coroutine, so that a visit is known before it has begun."""
+        task = asyncio.get_running_loop().create_task(self._visit(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         visit = Visit(hang_up=writer.close)
         self.visits.append(visit)
         self.open_now += 1
@@ -157,12 +161,12 @@ class Server:
             self.open_now -= 1
             writer.transport.abort()
             visit.closed.set()
-            self._tasks.discard(task)
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Dialogue:
@@ -337,7 +341,7 @@ async def smtp_server(script: Script | None = None) -> AsyncIterator[Server]:
     """Run a server for the length of the block."""
     server = Server(script or Script())
     context = server.script.tls if server.script.implicit_tls else None
-    listener = await asyncio.start_server(server.visit, "127.0.0.1", 0, ssl=context)
+    listener = await asyncio.start_server(server.welcome, "127.0.0.1", 0, ssl=context)
     if server.script.receive_buffer is not None:
         # Connections inherit the listener's buffer, which must be set before they are made.
         listener.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, server.script.receive_buffer)

@@ -1,6 +1,7 @@
 """Connections kept, reused, limited, replaced and given back."""
 
 import asyncio
+import socket
 from collections import Counter
 
 import pytest
@@ -157,9 +158,30 @@ async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
 
 async def test_a_connection_that_is_not_made_in_time_is_given_up() -> None:
     """The time to connect is limited like every other."""
-    async with smtp_server() as server, transport_to(server, timeouts=Timeouts(connect=0)) as transport:
-        reply = await transport.send(envelope(), Letter())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        relay = SmtpRelay("127.0.0.1", listener.getsockname()[1], tls="none")
+        reply = await SmtpTransport(relay, timeouts=Timeouts(connect=0)).send(envelope(), Letter())
     assert (reply.stage, reply.code, reply.text) == (Stage.CONNECT, None, "no connection within 0 s")
+
+
+async def test_a_refusal_followed_by_a_dropped_line_is_still_the_answer() -> None:
+    """A kept connection on which the server said no before it hung up is not replaced: we have been answered."""
+    script = Script(says={"MAIL": ["250 ok", ThenDrop("550 5.7.1 not you")]})
+    async with smtp_server(script) as server, transport_to(server) as transport:
+        await transport.send(envelope(), Letter())
+        reply = await transport.send(envelope(), Letter())
+    assert (reply.stage, reply.code) == (Stage.SENDER, 550)
+    assert len(server.visits) == 1
+
+
+async def test_content_written_to_a_closing_connection_has_not_left() -> None:
+    """The event loop drops such bytes silently; they are not reported as perhaps delivered."""
+    async with smtp_server() as server, transport_to(server) as transport:
+        await transport.send(envelope(), Letter())
+        [kept] = transport._pool._idle
+        kept._close()
+        assert await kept.hand_over(b"Subject: x\r\n\r\n.\r\n", 1, 1) == []
+    assert not kept.content_finished
 
 
 async def test_a_message_is_replaced_only_once() -> None:

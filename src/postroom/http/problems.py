@@ -94,7 +94,7 @@ def problem(
     errors: Sequence[FieldError] = (),
     headers: dict[str, str] | None = None,
 ) -> Answer:
-    slug = code or status.name.lower()
+    slug = code or status.phrase.lower().replace(" ", "_").replace("-", "_")
     value = Problem(
         type=f"urn:postroom:problem:{slug}",
         title=status.phrase,

@@ -72,8 +72,8 @@ class Connection(asyncio.Protocol):
             return []
         self.content_started = True
         for block in _blocks(content):
-            self._write(block)
-            while self._paused and self.trouble is None:
+            left = self._write(block)
+            while (self._paused or not left) and self.trouble is None:
                 await self._wait(block_timeout_s)
             if self.trouble is not None:
                 return self._answers
@@ -185,9 +185,12 @@ class Connection(asyncio.Protocol):
         self._expected = expected
         return True
 
-    def _write(self, data: bytes | memoryview) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
+    def _write(self, data: bytes | memoryview) -> bool:
+        """Write, and tell whether the bytes were taken: a connection on its way down drops them silently."""
+        if self._transport is None:
+            return False
+        self._transport.write(data)
+        return not self._transport.is_closing()
 
     def _unsecured(self, trouble: str) -> None:
         """Finish after a failed handshake, of which event loops do not always tell us by connection_lost."""

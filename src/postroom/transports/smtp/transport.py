@@ -3,6 +3,7 @@
 import ssl
 
 from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.transports.smtp.answer import SERVICE_CLOSING
 from postroom.transports.smtp.opening import Opener, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
 from postroom.transports.smtp.protocol import Connection
@@ -45,7 +46,7 @@ class SmtpTransport:
                 return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
             if connection is not None:
                 reply = await self._deliver(connection, envelope, content)
-                if not went_stale(connection):
+                if not went_stale(connection, reply):
                     return reply
             connection = None
             opened = await self._opener.open()
@@ -69,9 +70,10 @@ class SmtpTransport:
         return await Session(connection, self.relay.address, self._timeouts).deliver(envelope, content)
 
 
-def went_stale(connection: Connection) -> bool:
+def went_stale(connection: Connection, reply: Reply) -> bool:
     """True if a kept connection turned out dead and the message can safely go over a fresh one."""
-    return connection.lost and not connection.content_started
+    unanswered = reply.code is None or reply.code == SERVICE_CLOSING
+    return unanswered and connection.lost and not connection.content_started
 
 
 def tls_context(relay: SmtpRelay) -> ssl.SSLContext | None:

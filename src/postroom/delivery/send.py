@@ -1,0 +1,93 @@
+"""`postroom.send`: accept one mail in your own transaction, on your own connection."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.db.queries import Connection
+from postroom.delivery import service
+from postroom.delivery.address import parse_address
+from postroom.delivery.model import Address, Attachment, DeliveryId, DeliveryRequest, Lane
+from postroom.errors import BadInput, FieldError
+
+Addresses = str | Iterable[str]
+
+
+async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all by name
+    connection: Connection,
+    *,
+    to: Addresses,
+    subject: str | None = None,
+    text: str | None = None,
+    html: str | None = None,
+    template: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    locale: str | None = None,
+    lane: str = "transactional",
+    source: str = "python",
+    idempotency_key: str | None = None,
+    idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL,
+    send_at: datetime | None = None,
+    expires_at: datetime | None = None,
+    sender: str | None = None,
+    cc: Addresses = (),
+    bcc: Addresses = (),
+    reply_to: Addresses = (),
+    headers: Mapping[str, str] | None = None,
+    attachments: Iterable[Attachment] = (),
+    tags: Mapping[str, str] | None = None,
+    custom_data: Mapping[str, Any] | None = None,
+    room: str = "postroom",
+) -> DeliveryId:
+    """Accept one mail and return its delivery id; it is accepted when your transaction commits, and not before.
+
+    `connection` is an asyncpg connection to the database the room lives in, whatever its search path. Addresses are
+    `ada@example.org` or `Ada Lovelace <ada@example.org>`. The same `idempotency_key` with the same content returns the
+    first id again; with other content it raises `IdempotencyConflict`. Bad input raises `BadInput` naming each field.
+    """
+    errors: list[FieldError] = []
+    request = DeliveryRequest(
+        to=parse_addresses("to", to, errors),
+        cc=parse_addresses("cc", cc, errors),
+        bcc=parse_addresses("bcc", bcc, errors),
+        reply_to=parse_addresses("reply_to", reply_to, errors),
+        sender=next(iter(parse_addresses("from", [sender] if sender else [], errors)), None),
+        subject=subject,
+        text=text,
+        html=html,
+        template=template,
+        variables=variables or {},
+        locale=locale,
+        headers=headers or {},
+        attachments=tuple(attachments),
+        tags=tags or {},
+        custom_data=custom_data,
+        lane=_lane(lane, errors),
+        source=source,
+        idempotency_key=idempotency_key,
+        send_at=send_at,
+        expires_at=expires_at,
+    )
+    if errors:
+        raise BadInput(errors)
+    accepted = await service.accept(connection, request, room=room, idempotency_ttl=idempotency_ttl)
+    return accepted.id
+
+
+def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:
+    """Parse a list of addresses, noting each that is wrong under `field[index]`."""
+    parsed: list[Address] = []
+    for index, value in enumerate([values] if isinstance(values, str) else values):
+        try:
+            parsed.append(parse_address(value))
+        except ValueError as error:
+            errors.append(FieldError(f"{field}[{index}]", str(error)))
+    return tuple(parsed)
+
+
+def _lane(value: str, errors: list[FieldError]) -> Lane:
+    try:
+        return Lane(value)
+    except ValueError:
+        errors.append(FieldError("lane", f"must be one of {', '.join(Lane)}"))
+        return Lane.TRANSACTIONAL

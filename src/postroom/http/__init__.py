@@ -1,0 +1,26 @@
+"""http: the API, for programs.
+
+NAME     http, JSON under /v1, health for machines, OpenAPI for people who write clients
+OWNS     the table `api_keys`; keys are kept as hashes
+STATES   a key is valid until it is revoked; there is no way back
+CALLED BY  the composition root (`build_app`), the command line (`service`)
+CALLS    the handlers that capabilities list in their `api.py`, as `Endpoint`s: parse → one service call → render
+FAILURES   every refusal is application/problem+json with the field's name (`problems`); a bug answers 500 and says
+         nothing of its cause; a database that does not answer is 503
+
+HOSTILE INPUTS  the whole request, before and after authentication
+         path         matched against fixed patterns; ids beyond a bigint are not found
+         query        strict types, unknown and repeated parameters refused
+         headers      Authorization only if it looks like a key; Idempotency-Key 1 to 255 visible characters;
+                      X-Request-Id echoed only if it is plain; traceparent kept only if it is well formed
+         body         bounded before it is read (413), JSON only (415), strict types, unknown fields refused, bounded
+                      nesting; nothing is stored unless everything is right
+         answers      bodies of one-time codes, variables and attachments' content do not come back out
+
+A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →
+decoding (400) → the handler.
+"""
+
+from postroom.http.asgi import HttpApplication, build_app
+
+__all__ = ["HttpApplication", "build_app"]

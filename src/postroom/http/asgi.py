@@ -1,0 +1,202 @@
+"""The ASGI application: from a request to one handler and back.
+
+Plain ASGI without layers of middleware, because accepting mail is counted in thousands a second. Every answer carries
+`X-Request-Id`; every refusal is a problem document; an exception is logged without its message, which may hold
+people's data, and answered without its cause.
+"""
+
+import re
+import secrets
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from postroom.db.room import Room
+from postroom.delivery import api as delivery_api
+from postroom.delivery import dead_letter_api
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.http import api as key_api
+from postroom.http import health
+from postroom.http.auth import Authenticator
+from postroom.http.decode import check_idempotency_key, decode_body, decode_query
+from postroom.http.openapi import openapi_endpoint
+from postroom.http.problems import Refused, answer_to, our_fault
+from postroom.http.routing import UNMATCHED, Route, Routes
+from postroom.mail import api as mail_api
+from postroom.mail.catalog import Catalog
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.tracing import span
+from postroom.transports.capture import api as inbox_api
+
+MEGABYTE = 1024 * 1024
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_JSON = re.compile(r"application/(?:[\w.+-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
+_encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger()
+
+
+class HttpApplication:
+    """Routes requests to endpoints. What no endpoint knows goes to `fallback`, if there is one, or is not found."""
+
+    def __init__(
+        self, room: Room, endpoints: Sequence[Endpoint], *, auth: Authenticator, fallback: ASGIApp | None = None
+    ) -> None:
+        self.endpoints = tuple(endpoints)
+        self._room, self._auth, self._fallback = room, auth, fallback
+        self._routes = Routes(endpoints)
+        self._max_body = room.settings.max_body_mb * MEGABYTE
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        request_id = _request_id(headers)
+        found = self._routes.find(scope["path"])
+        if found is None and self._fallback is not None:
+            await self._fallback(scope, receive, send)
+            return
+        route, values = found or (UNMATCHED, {})
+        try:
+            answer = await self._answer(route, values, scope, headers, receive)
+            body = answer.value if isinstance(answer.value, bytes) else _encode(answer.value)
+        except Exception as error:  # noqa: BLE001 - nothing may leave but a problem document
+            answer = answer_to(error) or _confess(error, route, request_id)
+            body = _encode(answer.value)
+        await _respond(send, answer, body, request_id=request_id, head=scope["method"] == "HEAD")
+        route.measure(scope["method"], answer.status, time.perf_counter() - started)
+
+    async def _answer(
+        self, route: Route, values: Mapping[str, Any], scope: Scope, headers: Mapping[str, str], receive: Receive
+    ) -> Answer:
+        if route is UNMATCHED:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+        endpoint = route.endpoint_for(scope["method"])
+        name = ""
+        if endpoint.scope is not None:
+            name = (await self._auth.authenticate(headers.get("authorization"), endpoint.scope)).name
+        _check_media_types(endpoint, headers)
+        if endpoint.idempotent:
+            check_idempotency_key(headers)
+        query = decode_query(scope["query_string"], endpoint.query)
+        raw = await self._read(headers, receive)
+        body = None if endpoint.body is None else decode_body(raw, endpoint.body)
+        call = Call(self._room, f"key:{name}", name, values, query, body, headers)
+        with span(f"{endpoint.method} {endpoint.path}", traceparent=headers.get("traceparent")):
+            return await endpoint.handler(call)
+
+    async def _read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        """The body, refused as soon as it is known to be too large."""
+        announced = headers.get("content-length", "0")
+        size = int(announced) if announced.isdecimal() else 0
+        parts: list[bytes] = []
+        more = True
+        while more and size <= self._max_body:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
+            parts.append(message.get("body", b""))
+            size = max(size, sum(map(len, parts))) if len(parts) > 1 else max(size, len(parts[0]))
+            more = message.get("more_body", False)
+        if size > self._max_body:
+            limit = f"The request is larger than {self._max_body // MEGABYTE} MB."
+            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit, field="body")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def build_app(
+    room: Room,
+    *,
+    catalog: Catalog | None = None,
+    more: Sequence[Endpoint] = (),
+    fallback: ASGIApp | None = None,
+) -> HttpApplication:
+    """Everything this process offers over HTTP; `more` adds endpoints, `fallback` gets every other path."""
+    auth = Authenticator(room.pool)
+    accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl)
+    endpoints = [
+        *delivery_api.endpoints(accepting),
+        *dead_letter_api.ENDPOINTS,
+        *mail_api.endpoints(catalog),
+        *inbox_api.ENDPOINTS,
+        *key_api.endpoints(auth),
+        *health.endpoints(catalog),
+        *more,
+    ]
+    endpoints.append(openapi_endpoint(endpoints, public_url=room.settings.public_url))
+    return HttpApplication(room, endpoints, auth=auth, fallback=fallback)
+
+
+def _check_media_types(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    if endpoint.body is not None:
+        given = headers.get("content-type", "")
+        if given != "application/json" and not _JSON.fullmatch(given):
+            detail = "The body must be application/json in UTF-8."
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
+        if headers.get("content-encoding", "identity") != "identity":
+            detail = "The body must not be compressed."
+            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Encoding")
+    accept = headers.get("accept", "*/*")
+    if accept not in ("*/*", endpoint.media_type) and not _accepts(accept, endpoint.media_type):
+        detail = f"The answer is {endpoint.media_type}."
+        raise Refused(HTTPStatus.NOT_ACCEPTABLE, detail, field="Accept")
+
+
+def _accepts(accept: str, media_type: str) -> bool:
+    """True if one of the ranges in an Accept header holds the media type, and is not switched off by q=0."""
+    wanted = media_type.partition(";")[0]
+    ranges = {"*/*", wanted, wanted.partition("/")[0] + "/*"}
+    for entry in accept.split(","):
+        name, *parameters = (part.strip().lower() for part in entry.split(";"))
+        refused = any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+        if name in ranges and not refused:
+            return True
+    return not accept.strip()
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    given = headers.get("x-request-id")
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+
+
+def _confess(error: Exception, route: Route, request_id: str) -> Answer:
+    """Log where it happened, without the message: PostgreSQL's quotes whole rows."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames]
+    _log.error(
+        "request_failed", route=route.path, request_id=request_id, error=type(error).__name__, where=" < ".join(where)
+    )
+    return our_fault()
+
+
+async def _respond(send: Send, answer: Answer, body: bytes, *, request_id: str, head: bool) -> None:
+    headers = [
+        (b"content-type", answer.media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"x-request-id", request_id.encode()),
+    ]
+    headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Nothing is started or stopped here: the composition root opened the room and will close it."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,107 @@
+"""For machines that watch: alive, ready, measured. Public, and without a word about the inside."""
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import msgspec
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from postroom.db.migrate import check_migrated
+from postroom.db.room import Room
+from postroom.delivery import store as delivery
+from postroom.errors import DatabaseError
+from postroom.http.problems import problem
+from postroom.mail.catalog import Catalog
+from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY
+
+COUNTED = 10_000
+"""Waiting deliveries are counted up to this many per lane, so that a scrape stays cheap in a crisis."""
+
+PATIENCE_S = 5.0
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: str
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """What was checked, and found right."""
+
+    status: str
+    database: str
+    migrations: str
+    templates: int
+
+
+async def healthz(_call: Call) -> Answer:
+    return Answer(Alive("ok"))
+
+
+async def metrics(call: Call) -> Answer:
+    """Prometheus' text; the queue is measured now, and left out if the database does not answer."""
+    try:
+        await _measure_queue(call.room)
+    except Exception as error:
+        if not is_connection_lost(error):
+            raise
+        QUEUE_WAITING.clear()
+        QUEUE_OLDEST_SECONDS.clear()
+    return Answer(generate_latest(REGISTRY), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+async def _measure_queue(room: Room) -> None:
+    now = datetime.now(UTC)
+    async with room.pool.acquire(timeout=PATIENCE_S) as connection:
+        depths = await delivery.measure_queue(connection, bound=COUNTED)
+    for depth in depths:
+        QUEUE_WAITING.labels(depth.lane.value).set(depth.waiting)
+        waited = (now - depth.oldest_due_at).total_seconds() if depth.oldest_due_at else 0
+        QUEUE_OLDEST_SECONDS.labels(depth.lane.value).set(max(waited, 0))
+
+
+def endpoints(catalog: Catalog | None) -> list[Endpoint]:
+    templates = len(catalog.names()) if catalog is not None else 0
+
+    async def readyz(call: Call) -> Answer:
+        try:
+            async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
+                await check_migrated(connection, call.room.name)
+        except DatabaseError as error:
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
+        return Answer(Ready("ok", "ok", "ok", templates))
+
+    return [
+        Endpoint(
+            method="GET",
+            path="/healthz",
+            handler=healthz,
+            summary="The process is alive.",
+            scope=None,
+            tag="health",
+            answers={200: Alive},
+        ),
+        Endpoint(
+            method="GET",
+            path="/readyz",
+            handler=readyz,
+            summary="The database answers, its migrations are right, and the templates are parsed.",
+            scope=None,
+            tag="health",
+            answers={200: Ready},
+        ),
+        Endpoint(
+            method="GET",
+            path="/metrics",
+            handler=metrics,
+            summary="Metrics in Prometheus' text format.",
+            scope=None,
+            tag="health",
+            answers={200: None},
+            media_type=CONTENT_TYPE_PLAIN_0_0_4,
+        ),
+    ]

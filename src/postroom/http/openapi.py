@@ -1,0 +1,162 @@
+"""The OpenAPI 3.1 document, made from the same endpoints that are served: it cannot say anything else."""
+
+import re
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+from msgspec.inspect import StructType, type_info
+from msgspec.json import schema_components
+
+from postroom.http.problems import MEDIA_TYPE, Problem
+from postroom.http.routing import LARGEST_ID
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+
+_REF = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_REQUEST_ID = {
+    "X-Request-Id": {"description": "Names this request in logs.", "schema": {"type": "string"}},
+}
+_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same body gives the first answer again; with another body, 409.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+}
+
+
+def openapi_endpoint(endpoints: Sequence[Endpoint], *, public_url: str | None) -> Endpoint:
+    """`GET /openapi.json`: the document of these endpoints and of itself."""
+    document: list[bytes] = []
+
+    async def openapi(_call: Call) -> Answer:
+        return Answer(document[0])
+
+    itself = Endpoint(
+        method="GET",
+        path="/openapi.json",
+        handler=openapi,
+        summary="This document.",
+        scope=None,
+        tag="health",
+        answers={200: dict[str, Any]},
+    )
+    document.append(msgspec.json.encode(describe([*endpoints, itself], public_url=public_url)))
+    return itself
+
+
+def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) -> dict[str, Any]:
+    """The whole document as plain values."""
+    types = list(dict.fromkeys(_types(endpoints)))
+    schemas, components = schema_components(types, ref_template=_REF)
+    schema_of = dict(zip(types, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Postroom",
+            "version": _version(),
+            "description": "Accept, follow and operate deliveries. Times are ISO 8601 in UTC; ids are whole numbers.",
+        },
+        "servers": [{"url": public_url or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key: `pr_…`."},
+            },
+        },
+    }
+
+
+def _version() -> str:
+    try:
+        return version("postroom")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0"
+
+
+def _types(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
+    yield Problem
+    for endpoint in endpoints:
+        yield from (kind for kind in (endpoint.query, endpoint.body, *endpoint.answers.values()) if kind is not None)
+
+
+def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": getattr(endpoint.handler, "__name__", endpoint.path),
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": list(_parameters(endpoint, components)),
+        "responses": {
+            **{str(status): _answer(endpoint, kind, schema_of) for status, kind in endpoint.answers.items()},
+            **{str(status): _problem(status, schema_of) for status in _problem_statuses(endpoint)},
+        },
+        "security": [],
+    }
+    if endpoint.scope is not None:
+        operation["security"] = [{"key": []}]
+        operation["description"] = f"Needs the scope `{endpoint.scope}`."
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema_of[endpoint.body]}},
+        }
+    return operation
+
+
+def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name, kind in _PARAMETER.findall(endpoint.path):
+        is_id = kind == "int"
+        schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID} if is_id else _SEGMENT
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+    if endpoint.query is not None:
+        info = type_info(endpoint.query)
+        assert isinstance(info, StructType)
+        properties = components[endpoint.query.__name__]["properties"]
+        for field in info.fields:
+            schema = _without_null(properties[field.encode_name])
+            yield {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
+    if endpoint.idempotent:
+        yield _KEY_PARAMETER
+
+
+_SEGMENT = {"type": "string", "pattern": "^[^/]{1,200}$"}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is absent is absent: in a query string there is no null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) != 1:
+        return schema
+    return {**kinds[0], **{key: value for key, value in schema.items() if key not in ("anyOf", "default")}}
+
+
+def _problem_statuses(endpoint: Endpoint) -> list[int]:
+    statuses = {400, 406, 413, 503, *endpoint.problems}
+    if endpoint.scope is not None:
+        statuses |= {401, 403}
+    if endpoint.body is not None:
+        statuses.add(415)
+    if _PARAMETER.search(endpoint.path):
+        statuses.add(404)
+    return sorted(statuses)
+
+
+def _answer(endpoint: Endpoint, kind: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    schema = {} if kind is None else {"schema": schema_of[kind]}
+    return {"description": "Done.", "headers": _REQUEST_ID, "content": {endpoint.media_type: schema}}
+
+
+def _problem(status: int, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    return {
+        "description": HTTPStatus(status).phrase,
+        "headers": _REQUEST_ID,
+        "content": {MEDIA_TYPE: {"schema": schema_of[Problem]}},
+    }

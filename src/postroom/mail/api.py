@@ -1,0 +1,87 @@
+"""Templates over HTTP: which there are, and what one looks like with given variables."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.errors import BadInput, TemplateNotFound
+from postroom.mail.catalog import Catalog
+from postroom.mail.render import RenderError
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape
+
+READ = "templates:read"
+
+Locale = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$")]
+
+
+class PreviewBody(Shape):
+    """For whom to render: a locale and the template's variables."""
+
+    locale: Locale | None = None
+    variables: dict[str, Any] = {}
+
+
+class TemplateShape(msgspec.Struct, frozen=True):
+    """One template and the locales it is written in."""
+
+    id: str
+    locales: list[str]
+
+
+class TemplatePage(msgspec.Struct, frozen=True):
+    """The whole catalog: it has one page."""
+
+    items: list[TemplateShape]
+    next_cursor: None = None
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What would be sent."""
+
+    subject: str
+    text: str | None
+    html: str | None
+
+
+def endpoints(catalog: Catalog | None) -> list[Endpoint]:
+    """The endpoints of this catalog; without one there are no templates."""
+
+    async def list_templates(_call: Call) -> Answer:
+        names = catalog.names() if catalog is not None else []
+        return Answer(TemplatePage([TemplateShape(name, _locales(catalog, name)) for name in names]))
+
+    async def preview_template(call: Call) -> Answer:
+        template: str = call.path["template_id"]
+        if catalog is None or template not in catalog:
+            raise TemplateNotFound
+        rendered = catalog.render(template, locale=call.body.locale, variables=call.body.variables)
+        if isinstance(rendered, RenderError):
+            raise BadInput.of("variables", f"{rendered.part}: {rendered.message}")
+        return Answer(Preview(rendered.subject, rendered.text, rendered.html))
+
+    return [
+        Endpoint(
+            method="GET",
+            path="/v1/templates",
+            handler=list_templates,
+            summary="List the templates of the catalog.",
+            scope=READ,
+            tag="templates",
+            answers={200: TemplatePage},
+        ),
+        Endpoint(
+            method="POST",
+            path="/v1/templates/{template_id}/preview",
+            handler=preview_template,
+            summary="Render a template as it would be sent. A template that cannot be rendered answers 400.",
+            scope=READ,
+            tag="templates",
+            body=PreviewBody,
+            answers={200: Preview},
+            problems=(404,),
+        ),
+    ]
+
+
+def _locales(catalog: Catalog | None, template: str) -> list[str]:
+    return catalog.locales(template) if catalog is not None else []

@@ -1,0 +1,137 @@
+"""Supervision: some processes of the same kind, kept running until told to stop.
+
+A child that ends is replaced, at once the first time and with growing patience while it keeps ending quickly. Being
+told to stop is passed on as SIGTERM; a child that has not finished within the grace time is killed. A child that is
+sent SIGTERM by somebody else finishes its work and is replaced, which is how to restart workers one by one.
+
+Children hold one end of a pipe as their standard input. When the supervisor is gone, even by SIGKILL, the pipe ends,
+and a child that called `stop_with_parent` finishes its work as if it had been told to. Children have sessions of their
+own, so that Ctrl-C reaches them only through the supervisor.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorOptions:
+    """How patient a supervisor is."""
+
+    grace: timedelta = timedelta(seconds=28)  # below the 30 s most orchestrators wait before they kill
+    first_delay: timedelta = timedelta(milliseconds=200)
+    longest_delay: timedelta = timedelta(seconds=30)
+    steady_after: timedelta = timedelta(seconds=10)  # who lived this long starts again with the first delay
+    until_done: bool = False  # a child that ends with 0 has done its work and is not replaced
+
+
+def restart_delay(options: SupervisorOptions, quick_ends: int) -> timedelta:
+    """How long to wait before the next start, after this many short lives in a row."""
+    doubled = options.first_delay * 2 ** min(max(quick_ends - 1, 0), 16)
+    return min(doubled, options.longest_delay)
+
+
+def own_command(*arguments: str) -> list[str]:
+    """This program again, by the same interpreter, whatever is on the PATH."""
+    return [sys.executable, "-m", "postroom.cli", *arguments]
+
+
+class Supervisor:
+    """Keeps `count` children alive. `run` returns when they have all ended after a stop, or are done."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        *,
+        options: SupervisorOptions | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command, self._count = command, count
+        self._options = options or SupervisorOptions()
+        self._environment = dict(os.environ if environment is None else environment)
+        self._stop = asyncio.Event()
+        self._lifeline = -1
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Supervise until `stop` is set. False if a child had to be killed in the end."""
+        self._stop = stop
+        self._lifeline, held = os.pipe()  # `held` is never written to; it only has to close when we end
+        try:
+            ended = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
+        finally:
+            os.close(self._lifeline)
+            os.close(held)
+        return all(ended)
+
+    async def _keep(self, place: int) -> bool:
+        """One place among the children, filled again whenever it falls empty."""
+        quick_ends = 0
+        while not self._stop.is_set():
+            began = asyncio.get_running_loop().time()
+            child = await self._start(place)
+            if await _first(child.wait(), self._stop):
+                return await self._end(child)
+            if child.returncode == 0 and self._options.until_done:
+                return True
+            lived = asyncio.get_running_loop().time() - began
+            quick_ends = 1 if lived >= self._options.steady_after.total_seconds() else quick_ends + 1
+            delay = restart_delay(self._options, quick_ends)
+            _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in=delay)
+            await _first(asyncio.sleep(delay.total_seconds()), self._stop)
+        return True
+
+    async def _start(self, place: int) -> asyncio.subprocess.Process:
+        child = await asyncio.create_subprocess_exec(
+            *self._command, stdin=self._lifeline, env=self._environment, start_new_session=True
+        )
+        _log.info("process_started", place=place, pid=child.pid)
+        return child
+
+    async def _end(self, child: asyncio.subprocess.Process) -> bool:
+        with suppress(ProcessLookupError):
+            child.terminate()
+        try:
+            async with asyncio.timeout(self._options.grace.total_seconds()):
+                await child.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+            _log.error("process_killed", pid=child.pid)
+            return False
+        return child.returncode in (0, -signal.SIGTERM)  # the latter: it had not even begun
+
+
+def stop_with_parent(stop: asyncio.Event) -> None:
+    """In a child: set `stop` when the supervisor, who holds the other end of our standard input, is gone."""
+    loop = asyncio.get_running_loop()
+
+    def gone() -> None:
+        if not os.read(sys.stdin.fileno(), 1):
+            loop.remove_reader(sys.stdin.fileno())
+            stop.set()
+
+    loop.add_reader(sys.stdin.fileno(), gone)
+
+
+async def _first(doing: "asyncio._CoroutineLike[object]", stop: asyncio.Event) -> bool:
+    """Wait for one of both; True if it was the stop."""
+    work = asyncio.ensure_future(doing)
+    told = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
+        return not work.done()
+    finally:
+        for task in (work, told):
+            task.cancel()
+        await asyncio.gather(work, told, return_exceptions=True)

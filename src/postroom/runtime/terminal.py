@@ -1,0 +1,168 @@
+"""What every command shares: an event loop, an open room, and two ways to print, for people and for programs.
+
+A capability's `cli.py` parses, calls one service, and renders with what is here. Importing this module is cheap; the
+database driver and the table printer are loaded by the first command that needs them, so that `--help` stays quick.
+"""
+
+import asyncio
+import getpass
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from postroom.settings import Settings, parse_duration, read_settings
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+
+Result = TypeVar("Result")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Cursor = Annotated[str | None, typer.Option(help="Continue after an earlier page, with its next cursor.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")]
+
+CLI_POOL_SIZE = 2
+_PIPE_WIDTH = 200  # of a table that no terminal shows: wide enough for grep
+
+
+def actor() -> str:
+    """Who the audit log says it was."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        return "cli:unknown"
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end on the fastest loop there is."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # not on Windows
+        return asyncio.run(coroutine)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(coroutine)
+
+
+def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
+    """Run one command in the room that the environment names; the room must be migrated."""
+    from dataclasses import replace
+
+    from postroom.db.room import open_room
+    from postroom.runtime.log import configure_logging
+
+    settings = read_settings()
+    configure_logging(settings.log_level, settings.log_format)
+
+    async def opened() -> Result:
+        async with open_room(replace(settings, pool_size=CLI_POOL_SIZE)) as room:
+            return await command(room)
+
+    return run(opened())
+
+
+def load_settings() -> Settings:
+    """The settings, with logging set up after them: how every long-running command begins."""
+    from postroom.runtime.log import configure_logging
+
+    settings = read_settings()
+    configure_logging(settings.log_level, settings.log_format)
+    return settings
+
+
+def parse_moment(value: str) -> datetime:
+    """`2030-01-31T09:00:00Z`, or `+10m` from now. Without a zone it is refused: whose morning would it be?"""
+    try:
+        if value.startswith("+"):
+            return datetime.now(UTC) + parse_duration(value[1:])
+        moment = datetime.fromisoformat(value)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter("must be a time such as 2030-01-31T09:00:00Z, or +10m") from error
+    if moment.tzinfo is None:
+        raise typer.BadParameter("must have a time zone, such as 2030-01-31T09:00:00Z")
+    return moment
+
+
+def parse_pair(value: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, separator, text = value.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"{value!r} is not name=value")
+    return name, text
+
+
+def parse_variables(pairs: Sequence[str], as_json: str | None) -> dict[str, Any]:
+    """A template's variables from `--vars-json` and, over it, from each `--var`."""
+    import msgspec
+
+    try:
+        variables = msgspec.json.decode(as_json, type=dict[str, Any]) if as_json else {}
+    except msgspec.MsgspecError as error:
+        raise typer.BadParameter(f"--vars-json is not a JSON object: {error}") from error
+    return {**variables, **dict(parse_pair(pair) for pair in pairs)}
+
+
+def say(text: str) -> None:
+    """One line for whoever asked."""
+    sys.stdout.write(text + "\n")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document: keys as in the API, times in UTC."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+
+
+def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[str], as_json: bool) -> None:
+    """One page of a listing: a table of these attributes, or JSON of everything."""
+    if as_json:
+        print_json({"items": items, "next_cursor": cursor})
+        return
+    print_table(columns, ([getattr(item, column) for column in columns] for item in items))
+    if cursor:
+        say(f"more: --cursor {cursor}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A table without lines, so that it survives being pasted."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for row in rows:
+        # Text, not markup: a subject may contain [brackets].
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
+
+
+def print_record(record: Any, *, columns: Sequence[str]) -> None:
+    """One thing, a line per attribute that has a value."""
+    width = max(len(column) for column in columns)
+    for column in columns:
+        value = getattr(record, column)
+        if value not in (None, "", (), {}):
+            say(f"{column.replace('_', ' '):<{width}}  {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value as people read it, on one line and without anything that could steer a terminal."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(item) for item in value)
+    return printable(str(value)).replace("\n", " ")
+
+
+def printable(text: str) -> str:
+    """Text from strangers without control characters: mail must not repaint an operator's screen."""
+    return "".join(character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+                   for character in text.replace("\r\n", "\n"))

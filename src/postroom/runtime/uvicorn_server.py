@@ -1,0 +1,95 @@
+"""HTTP by uvicorn, without its opinions about signals: it starts when told and ends when the event is set.
+
+`bind` takes the address before anything else is started, `serve` begins to listen. Between the two a client is
+refused, never left waiting.
+"""
+
+import asyncio
+import errno
+import math
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import uvicorn
+
+from postroom.errors import SettingInvalid
+
+KEEP_ALIVE_S = 75
+
+
+def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> socket.socket:
+    """Take an address, not listening yet. Raises `SettingInvalid` naming the variable that chose it."""
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise _refused(address, error, variable) from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """How a person on this machine reaches the listener."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(
+    app: Any, listener: socket.socket, stop: asyncio.Event, *, grace: timedelta, on_ready: Callable[[], None]
+) -> None:
+    """Answer until `stop` is set; then take no new connection and finish the requests that have begun."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(grace.total_seconds()),
+    )
+    server = _Server(config, on_ready)
+    stopping = asyncio.create_task(_stop_when_set(server, stop), name="http-stop")
+    try:
+        await server.serve(sockets=[listener])
+    except OSError as error:
+        # Two processes may both have bound the address while neither listened: the second one learns it here.
+        raise _refused(listener.getsockname()[:2], error, "POSTROOM_HTTP_ADDR") from error
+    finally:
+        stopping.cancel()
+        with suppress(asyncio.CancelledError):
+            await stopping
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to whoever runs it and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:  # type: ignore[override] # a generator either way
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+async def _stop_when_set(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+def _refused(address: tuple[str, int], error: OSError, variable: str) -> SettingInvalid:
+    shown = f"{address[0]}:{address[1]}"
+    if error.errno == errno.EADDRINUSE:
+        return SettingInvalid(variable, f"{shown} is in use by another process; stop it or choose another address")
+    return SettingInvalid(variable, f"{shown} cannot be listened on: {error.strerror or error}")

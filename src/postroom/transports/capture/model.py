@@ -1,0 +1,36 @@
+"""What the inbox holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A message on its way into the inbox."""
+
+    delivery_id: int
+    mail_from: str
+    recipients: Sequence[str]
+    subject: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEntry:
+    """One line of the inbox. `mail_from` and `recipients` are the envelope's."""
+
+    id: int
+    delivery_id: int
+    received_at: datetime
+    mail_from: str
+    recipients: tuple[str, ...]
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class InboxMessage:
+    """One captured message with its bytes."""
+
+    entry: InboxEntry
+    raw: bytes

@@ -1,0 +1,131 @@
+"""Reading captured messages. Made of the standard library's parser, for our own and anybody's MIME.
+
+Whatever is wrong with a message, it is shown as well as it can be: a charset nobody knows or a broken encoding never
+raises.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.errors import HeaderParseError
+from email.header import decode_header
+from email.message import Message
+from email.utils import collapse_rfc2231_value
+
+_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
+_FOLD = re.compile(r"\r?\n(?=[ \t])")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file in a captured message."""
+
+    filename: str | None
+    content_type: str
+    content_id: str | None
+    size: int
+    content: str  # base64
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMessage:
+    """A message taken apart."""
+
+    headers: tuple[tuple[str, str], ...]
+    text: str | None
+    html: str | None
+    attachments: tuple[AttachedFile, ...]
+
+
+def read_message(raw: bytes) -> ReadMessage:
+    """Headers in order and decoded, the first text and HTML parts, and everything else as attachments."""
+    message = message_from_bytes(raw)
+    texts: dict[str, str] = {}
+    attachments: list[AttachedFile] = []
+    for part in message.walk():
+        if part.is_multipart():
+            continue
+        kind = part.get_content_type()
+        is_body = part.get_content_disposition() != "attachment" and kind in ("text/plain", "text/html")
+        if is_body and kind not in texts:
+            texts[kind] = _text(part)
+        else:
+            attachments.append(_attachment(part))
+    headers = tuple((name, decode_words(str(value))) for name, value in message.items())
+    return ReadMessage(headers, texts.get("text/plain"), texts.get("text/html"), tuple(attachments))
+
+
+def subject_of(raw: bytes) -> str:
+    """The decoded subject, read from the headers alone; empty if there is none."""
+    end = _END_OF_HEADERS.search(raw)
+    message = message_from_bytes(raw[: end.start()] if end else raw)
+    return decode_words(str(message.get("Subject", "")))
+
+
+def decode_words(value: str) -> str:
+    """A header's value with its folds and encoded words undone."""
+    unfolded = _FOLD.sub("", value)
+    try:
+        parts = decode_header(unfolded)
+    except (HeaderParseError, ValueError, binascii.Error):
+        return _clean(unfolded)
+    return _clean("".join(_decoded(part, charset) for part, charset in parts))
+
+
+def _decoded(part: bytes | str, charset: str | None) -> str:
+    if isinstance(part, str):
+        return part
+    # Bytes without a charset were raw in the header; mail today writes UTF-8 there (RFC 6532).
+    return _decode(part, charset or "utf-8")
+
+
+def _decode(raw: bytes, charset: str) -> str:
+    try:
+        return raw.decode(charset, "replace")
+    except (LookupError, UnicodeError, ValueError):
+        return raw.decode("utf-8", "replace")
+
+
+def _clean(text: str) -> str:
+    # The parser keeps bytes it cannot read as lone surrogates; they are UTF-8 if they are anything.
+    mended = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if _UNSTORABLE.search(text) else text
+    return mended.replace("\x00", "")
+
+
+def _content(part: Message) -> bytes:
+    content = part.get_payload(decode=True)
+    return content if isinstance(content, bytes) else b""
+
+
+def _text(part: Message) -> str:
+    charset = part.get_content_charset() or "utf-8"
+    return _clean(_decode(_content(part), charset).replace("\r\n", "\n"))
+
+
+def _attachment(part: Message) -> AttachedFile:
+    content = _content(part)
+    content_id = part.get("Content-ID")
+    return AttachedFile(
+        filename=_filename(part),
+        content_type=_clean(part.get_content_type()),
+        content_id=_clean(str(content_id)).strip("<> ") if content_id else None,
+        size=len(content),
+        content=base64.b64encode(content).decode(),
+    )
+
+
+def _filename(part: Message) -> str | None:
+    name = part.get_filename()
+    return decode_words(collapse_rfc2231_value(name)) if name else None
+
+
+def first_values(headers: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Headers by name, each with its first value."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        found.setdefault(name, value)
+    return found

@@ -1,0 +1,95 @@
+"""The capture transport: plays a mail server's part and keeps what it is given. Magic recipients: see the package.
+
+Messages that are sent at the same time are stored by one statement; each gets its 250 after the commit it is part of.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.runtime.combiner import Combiner, is_connection_lost
+from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
+from postroom.transports.capture import store
+from postroom.transports.capture.model import Captured
+from postroom.transports.capture.reader import subject_of
+
+SLOW = timedelta(seconds=2)
+
+_HOST = "capture"
+_LINE_DROPS = "drop"
+_NO_ANSWER = "ambiguous"
+_SLOW = "slow"
+_REFUSALS = {
+    "bounce": (550, "5.1.1", "no such mailbox here"),
+    "blocked": (550, "5.7.1", "refused by policy"),
+    "full": (452, "4.2.2", "mailbox full"),
+    "defer": (451, "4.3.0", "try again later"),
+}
+
+_log = structlog.get_logger()
+
+
+def _weigh(message: Captured) -> int:
+    return len(message.raw)
+
+
+def role_of(address: str) -> str:
+    """The part of an address that may be magic: `Bounce+signup@example.org` is `bounce`."""
+    return address.rpartition("@")[0].partition("+")[0].lower()
+
+
+class CaptureTransport:
+    """A way out that leads into the room's own inbox."""
+
+    name = "capture"
+
+    def __init__(self, pool: Pool, *, slow: timedelta = SLOW) -> None:
+        self._pool, self._slow_s = pool, slow.total_seconds()
+        self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Answer each recipient; capture the message for those who take it."""
+        answers = {address: _answer(address) for address in envelope.recipients}
+        taken = [address for address, answer in answers.items() if answer.code < 400]
+        replies = tuple(answers.values())
+        if not taken:
+            last = replies[-1]
+            return Reply(Stage.RECIPIENT, last.code, last.enhanced, last.text, remote_host=_HOST, recipients=replies)
+        roles = {role_of(address) for address in taken}
+        if _LINE_DROPS in roles:
+            return Reply(Stage.CONTENT, text="the line dropped", remote_host=_HOST, recipients=replies)
+        if _SLOW in roles:
+            await asyncio.sleep(self._slow_s)
+        captured = await self._capture(envelope, taken, content)
+        if not captured or _NO_ANSWER in roles:
+            return Reply(Stage.FINAL, text="no answer came", remote_host=_HOST, recipients=replies)
+        return Reply(Stage.FINAL, 250, "2.0.0", "captured", remote_host=_HOST, recipients=replies)
+
+    async def close(self) -> None:
+        """Wait for what is being stored; the pool belongs to the room."""
+        await self._inbox.drain()
+
+    async def _capture(self, envelope: Envelope, recipients: Sequence[str], content: Content) -> bool:
+        raw = content.encode(eight_bit=True)
+        message = Captured(envelope.delivery_id, envelope.sender, recipients, subject_of(raw), raw)
+        try:
+            await self._inbox.submit(message)
+        except Exception as error:
+            if not is_connection_lost(error):
+                raise
+            # The statement may have been committed before the connection went: nobody knows, and that is the answer.
+            _log.warning("capture_unanswered", delivery_id=envelope.delivery_id, error=type(error).__name__)
+            return False
+        return True
+
+    async def _store(self, messages: Sequence[Captured]) -> list[int]:
+        async with self._pool.acquire() as connection:
+            return await store.insert_inbox_messages(connection, messages=messages)
+
+
+def _answer(address: str) -> RecipientReply:
+    code, enhanced, text = _REFUSALS.get(role_of(address), (250, "2.1.5", "ok"))
+    return RecipientReply(address, code, enhanced, text)

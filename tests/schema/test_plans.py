@@ -1,0 +1,73 @@
+"""Plans of the hot statements: each finds its rows by the index that was made for it, however full the table is."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from postroom.db.pool import Pool, Session
+from postroom.delivery.store import QUERIES
+
+FILL = """
+    INSERT INTO deliveries (state, lane, next_attempt_at, ladder, source, template_id, expires_at)
+    SELECT 'queued', 'bulk', now() - interval '1 minute', 'generic', 'test',
+        CASE WHEN n % 2 = 0 THEN 'welcome' END, CASE WHEN n % 100 = 0 THEN now() + interval '1 day' END
+    FROM generate_series(1, 20000) AS n
+"""
+FILL_PAYLOADS = "INSERT INTO delivery_payloads (delivery_id, variables) SELECT id, '{}' FROM deliveries"
+FILL_RECIPIENTS = """
+    INSERT INTO delivery_recipients (delivery_id, kind, position, email)
+    SELECT id, 'to', 0, 'person' || id || '@example.org' FROM deliveries
+"""
+
+
+@pytest.fixture
+async def full(pool: Pool) -> AsyncIterator[Session]:
+    """A connection to a room in which twenty thousand deliveries wait."""
+    connection = await pool.acquire()
+    for statement in (FILL, FILL_PAYLOADS, FILL_RECIPIENTS):
+        await connection.execute(statement)
+    await connection.execute("ANALYZE")
+    # What a worker sees after its fifth batch: a plan that knows nothing about its parameters.
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    yield connection
+    await pool.release(connection)
+
+
+async def plan_of(connection: Session, name: str) -> Any:
+    statement = QUERIES[name]
+    await connection.execute(f"PREPARE hot AS {statement.sql}")
+    arguments = ", ".join("NULL" for _ in statement.parameters)
+    row = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot({arguments})")
+    return json.loads(row)[0]["Plan"]
+
+
+def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
+
+
+@pytest.mark.parametrize(
+    "name, index",
+    [
+        ("claim_due", "deliveries_due_idx"),
+        ("lock_unrendered", "deliveries_unrendered_idx"),
+        ("list_claim_recipients", "deliveries_claim_idx"),
+        ("recover_claims", "deliveries_claim_idx"),
+        ("expire_waiting", "deliveries_expiry_idx"),
+        ("complete", "deliveries_pkey"),
+        ("release", "deliveries_pkey"),
+        ("mark_rendered", "deliveries_pkey"),
+    ],
+)
+async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: str) -> None:
+    """No sequential scan of deliveries, and the index that the migration made for this statement."""
+    plan = nodes(await plan_of(full, name))
+    assert index in {node.get("Index Name") for node in plan}
+    assert not [node for node in plan if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "deliveries"]
+
+
+async def test_a_claim_reads_in_index_order(full: Session) -> None:
+    """Claiming sorts nothing but its own batch: the cost is that of the batch, not of the queue."""
+    sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]
+    assert [node["Sort Key"] for node in sorts] == [["claimed.claim_ordinal"]]
