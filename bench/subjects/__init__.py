@@ -16,7 +16,7 @@ def all_subjects() -> list[Subject]:
         PostroomSubject(),
         BarePostgres(),
         PgQueuer(),
-        PgQueuer(batch_size=1000),
+        PgQueuer(batch_size=500),
         Procrastinate(),
         DjangoPostOffice(),
     ]

@@ -2,7 +2,8 @@
 
 Django runs in processes of its own, with persistent connections. Queues with `send` and `send_many`, the bulk call of
 its manual, and renders on delivery, which is cheaper to queue and the same work Postroom's workers do. Sends with
-`send_queued_mail --processes 2`, batches of 1,000 and ten threads per process, its log of deliveries on as it ships.
+`send_queued_mail --processes 2`, batches of 5,000 and ten threads per process, its log of deliveries on as it ships;
+with the batches of 100 and five threads it ships with it reaches little more than half of that.
 The no-op transport is Django's dummy backend.
 """
 

@@ -49,7 +49,7 @@ def configure(url: str, smtp_port: int) -> None:
         ],
         POST_OFFICE={
             "BACKENDS": {"default": f"django.core.mail.backends.{transport}.EmailBackend"},
-            "BATCH_SIZE": 1_000,
+            "BATCH_SIZE": 5_000,
             "THREADS_PER_PROCESS": 10,
         },
     )

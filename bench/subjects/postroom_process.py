@@ -51,15 +51,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: Command, *, port: int | None = None) -> Iterator[None]:
+def running(command: Command, *, port: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """The command in the background for the length of the block; with a port, only once that answers."""
     process = start(command)
     try:
         if port is not None:
             wait_for_port(process, port)
-        yield
-        if process.poll() is not None:
-            raise RuntimeError(f"{command.arguments[3:]} ended with {process.returncode}")
+        yield process
     finally:
         stop([process])
 

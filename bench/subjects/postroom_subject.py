@@ -5,6 +5,7 @@ is accepted in a transaction of the caller's; batches of 1,000 in one each; work
 """
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -168,10 +169,10 @@ class PostroomSubject:
         """Codes at a steady pace while two processes send the bulk; from commit to the sink's last byte."""
         await self._top_up(self._many, waiting)
         record = self._scratch / f"codes-{time.monotonic_ns()}"
-        with start_sink(record=record, only="code-") as sink, running(self._workers("many", sink=sink)):
-            await until(lambda: sink.counts().messages > 0)
+        with start_sink(record=record, only="code-") as sink, running(self._workers("many", sink=sink)) as workers:
+            await until(lambda: sink.counts().messages > 0, workers)
             accepted = await self._send_codes()
-            await until(lambda: len(sink.recorded()) >= CODES)
+            await until(lambda: len(sink.recorded()) >= CODES, workers)
             arrived = {found.recipients[0]: found.at for found in sink.recorded()}
         waits = [(arrived[address] - at) * 1_000 for address, at in accepted.items()]
         return {"code-p50": load.percentile(waits, 50), "code-p99": load.percentile(waits, 99)}
@@ -232,10 +233,12 @@ async def claim(connection: asyncpg.Connection) -> float:
     return elapsed
 
 
-async def until(happened: Callable[[], bool]) -> None:
+async def until(happened: Callable[[], bool], workers: subprocess.Popen[bytes]) -> None:
     """Look again and again, off the event loop, until it has happened."""
     deadline = time.monotonic() + ARRIVAL_PATIENCE_S
     while not await asyncio.to_thread(happened):
+        if workers.poll() is not None:
+            raise RuntimeError(f"the workers ended with {workers.returncode}")
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {ARRIVAL_PATIENCE_S} s")
         await asyncio.sleep(0.1)

@@ -2,7 +2,7 @@
 
 Batches with `batch_defer_async`, the bulk call of its manual; no queueing lock. Finished jobs stay in its table with
 their events, which is its default and its record of what happened. It fetches and finishes each job in a transaction
-of its own, so more concurrency than ten gains nothing.
+of its own; of one, ten and thirty jobs at a time, ten is the fastest.
 """
 
 from collections.abc import Mapping

@@ -3,6 +3,8 @@
 import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from math import isfinite
 from typing import Any
 
 from postroom.delivery.header import check_header, check_text
@@ -18,11 +20,14 @@ MAX_TAGS = 50
 MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
+_YEARS = range(1970, 9999)
+_INTEGER_BITS = 63
 
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 _CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
 _CONTENT_ID = re.compile(r"[!-;=?A-~]{1,200}")
+_LONGEST_EMAIL = 254  # RFC 5321, as in `address`
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor half a character."""
@@ -57,6 +62,8 @@ def _recipients(request: DeliveryRequest) -> Problems:
         yield "to", "at least one recipient is required"
     if receiving > MAX_RECIPIENTS:
         yield "to", f"at most {MAX_RECIPIENTS} recipients are allowed, counting cc and bcc"
+    if len(request.reply_to) > MAX_RECIPIENTS:
+        yield "reply_to", f"at most {MAX_RECIPIENTS} are allowed"
     named: tuple[tuple[str, tuple[Address, ...]], ...] = (
         ("to", request.to),
         ("cc", request.cc),
@@ -66,7 +73,7 @@ def _recipients(request: DeliveryRequest) -> Problems:
     )
     for field, addresses in named:
         for index, address in enumerate(addresses):
-            if "@" not in address.email or _CONTROL.search(address.email + (address.name or "")):
+            if not _is_address(address):
                 yield (field if field == "from" else f"{field}[{index}]"), "is not an e-mail address"
 
 
@@ -133,31 +140,61 @@ def _bookkeeping(request: DeliveryRequest) -> Problems:
         yield "idempotency_key", f"must be 1 to {MAX_KEY} characters"
     if request.ladder is not None and request.ladder not in LADDERS:
         yield "ladder", f"must be one of {', '.join(sorted(LADDERS))}"
-    for field in ("send_at", "expires_at"):
-        moment = getattr(request, field)
-        if moment is not None and moment.tzinfo is None:
-            yield field, "must have a time zone, such as 2030-01-31T09:00:00Z"
+    if request.traceparent is not None and not _is_label(request.traceparent, MAX_KEY):
+        yield "traceparent", f"must be 1 to {MAX_KEY} characters"
+    yield from _moments(request)
     yield from _data(request)
+
+
+def _moments(request: DeliveryRequest) -> Problems:
+    for field in ("send_at", "expires_at"):
+        moment: datetime | None = getattr(request, field)
+        if moment is None:
+            continue
+        if moment.utcoffset() is None:
+            yield field, "must have a time zone, such as 2030-01-31T09:00:00Z"
+        elif moment.year not in _YEARS:
+            yield field, f"must be between the years {_YEARS[0]} and {_YEARS[-1]}"
 
 
 def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
-        if _has_unstorable(getattr(request, field)):
-            yield field, "contains a NUL or half a character"
+        try:
+            broken = _has_unstorable(getattr(request, field))
+        except RecursionError:
+            broken = True
+        if broken:
+            yield field, "must be JSON without NUL, half characters, endless numbers or endless depth"
 
 
 def _is_label(value: str, longest: int) -> bool:
     return 1 <= len(value) <= longest and _CONTROL.search(value) is None
 
 
+def _is_address(address: Address) -> bool:
+    """True if it has the form of an address. Whoever reads addresses from outside uses `address.parse_address`."""
+    written = address.email + (address.name or "")
+    return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and _CONTROL.search(written) is None
+
+
 def _has_unstorable(value: Any) -> bool:
-    """True if PostgreSQL's jsonb would refuse a string somewhere inside."""
-    if isinstance(value, str):
-        return _UNSTORABLE.search(value) is not None
-    if isinstance(value, Mapping):
-        return any(_has_unstorable(key) or _has_unstorable(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return any(_has_unstorable(item) for item in value)
-    return False
+    """True if it holds, anywhere, something that jsonb could not give back as it was."""
+    match value:
+        case None | bool():
+            return False
+        case str():
+            return _UNSTORABLE.search(value) is not None
+        case int():
+            return value.bit_length() > _INTEGER_BITS
+        case float():
+            return not isfinite(value)
+        case Mapping():
+            return any(not isinstance(key, str) or _has_unstorable(key) for key in value) or any(
+                map(_has_unstorable, value.values())
+            )
+        case list() | tuple():
+            return any(map(_has_unstorable, value))
+        case _:
+            return True

@@ -1,7 +1,8 @@
 """Accepting over HTTP at speed: requests that wait at the same time are accepted by one statement.
 
-Bad input is refused before it joins, so a batch holds only what can be stored; a conflict is an answer to the one
-request it concerns. An answer is given only after the commit.
+Callers check a request before it joins (`check.problems`), so a batch holds only what can be stored; should one slip
+through, its batch is taken again one by one and only that one is refused. A conflict is an answer to the one request it
+concerns. An answer is given only after the commit.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
-from postroom.delivery.check import check_batch
 from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
 from postroom.errors import IdempotencyConflict
 from postroom.runtime.combiner import Combiner
@@ -35,7 +35,6 @@ class AcceptCombiner:
 
     async def accept(self, request: DeliveryRequest) -> Accepted:
         """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
-        check_batch([request])
         accepted = await self._combiner.submit(request)
         count_accepted(request, accepted)
         if accepted.acceptance is Acceptance.CONFLICT:

@@ -1,5 +1,6 @@
 """From an attempt's reply to what is written: the verdict applied to one delivery."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from postroom.delivery.retry import GiveUp, age_of, next_step
 from postroom.transports import Reply
 
 NO_TIME = timedelta()
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 _ENDS = {
     Verdict.DELIVERED: ("sent", "sent", None),
@@ -64,8 +66,9 @@ def decide(
     told = _recipients(outgoing.recipients, outcome.recipients)
     facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": told}
     verdict = outcome.verdict
-    if verdict is Verdict.REFUSED and any(r.outcome is RecipientOutcome.DELIVERED for r in outgoing.recipients):
-        verdict = Verdict.DELIVERED  # an earlier attempt reached somebody; only this one address is refused
+    if verdict is Verdict.REFUSED and _reached_somebody(outgoing):
+        # this attempt failed, but an earlier one arrived: only these addresses are refused, not the delivery
+        return Result(outgoing=outgoing, outcome="failed", state="sent", **facts)
     if verdict in _ENDS:
         written, state, reason = _ENDS[verdict]
         detail = reply.text[:500] if reason == "refused" else None
@@ -103,8 +106,8 @@ def expired(outgoing: Outgoing) -> Result:
 def suppressed(outgoing: Outgoing) -> Result:
     """Since it was accepted, every recipient who was still to get it has been suppressed."""
     recipients = tuple(r for r in outgoing.recipients if r.outcome is RecipientOutcome.SUPPRESSED)
-    if any(r.outcome is RecipientOutcome.DELIVERED for r in outgoing.recipients):
-        return Result(outgoing=outgoing, outcome="sent", state="sent", recipients=recipients)
+    if _reached_somebody(outgoing):
+        return Result(outgoing=outgoing, outcome="suppressed", state="sent", recipients=recipients)
     return Result(
         outgoing=outgoing,
         outcome="suppressed",
@@ -117,6 +120,11 @@ def suppressed(outgoing: Outgoing) -> Result:
 def unwritable(outgoing: Outgoing, problem: str) -> Result:
     """The message cannot be put into bytes; trying again would not help."""
     return Result(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+
+
+def _reached_somebody(outgoing: Outgoing) -> bool:
+    """True if an earlier attempt delivered to one of the recipients."""
+    return any(recipient.outcome is RecipientOutcome.DELIVERED for recipient in outgoing.recipients)
 
 
 def is_open(recipient: Recipient) -> bool:
@@ -133,7 +141,7 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "state": [r.state for r in results],
         "retry_in": [r.retry_in for r in results],
         "reason": [r.reason for r in results],
-        "detail": [r.detail for r in results],
+        "detail": [_storable(r.detail) for r in results],
         "dead_letter_reason": [r.dead_letter_reason for r in results],
         "elapsed": [r.elapsed for r in results],
         "transport": [r.transport for r in results],
@@ -142,7 +150,7 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "enhanced_code": [r.reply.enhanced if r.reply else None for r in results],
         "remote_host": [r.reply.remote_host if r.reply else None for r in results],
         "tls": [r.reply.tls if r.reply else None for r in results],
-        "reply_text": [r.reply.text if r.reply else None for r in results],
+        "reply_text": [_storable(r.reply.text) if r.reply else None for r in results],
     }
     told = [(r.outgoing.id, recipient) for r in results for recipient in r.recipients]
     columns |= {
@@ -152,9 +160,14 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "recipient_outcome": [recipient.outcome.value for _, recipient in told],
         "recipient_code": [recipient.code for _, recipient in told],
         "recipient_enhanced_code": [recipient.enhanced for _, recipient in told],
-        "recipient_detail": [recipient.detail for _, recipient in told],
+        "recipient_detail": [_storable(recipient.detail) for _, recipient in told],
     }
     return columns
+
+
+def _storable(text: str | None) -> str | None:
+    """What the other side said, without the characters that PostgreSQL's text cannot hold."""
+    return None if text is None else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:

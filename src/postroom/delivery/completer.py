@@ -7,23 +7,35 @@ changes nothing, and is counted.
 
 import asyncio
 from collections import Counter
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import asyncpg
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.complete import Result, complete_columns
-from postroom.delivery.model import ClaimId
+from postroom.delivery.model import ClaimId, DeliveryId
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
 
 _log = structlog.get_logger()
 
-FLICKER = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.TransactionRollbackError)
-"""Errors that pass: a dropped connection, a restart, a deadlock with the recovery of a lost claim."""
+FLICKER = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.TransactionRollbackError,
+)
+"""Errors that pass: a dropped connection, a restart, a crowd, a deadlock with the recovery of a lost claim."""
+
+T = TypeVar("T")
 
 
 class Completer:
@@ -41,6 +53,10 @@ class Completer:
         """A claim holds this many deliveries; it is closed when each has its result or was given back."""
         self._open[claim_id] += count
 
+    def held(self) -> list[ClaimId]:
+        """The claims whose leases are worth keeping: something in them still waits for its result."""
+        return list(self._open)
+
     def add(self, result: Result) -> None:
         self._results.append(result)
         self._all_written.clear()
@@ -48,8 +64,11 @@ class Completer:
 
     async def give_back(self, claim_id: ClaimId, delivery_ids: list[int]) -> None:
         """Return deliveries that were never started: it costs them nothing and nobody waits for a lease."""
-        async with self._pool.acquire() as connection:
-            await store.release(connection, claim_id=claim_id, delivery_ids=delivery_ids, now=self._clock())
+        await self._insist(
+            lambda connection: store.release(
+                connection, claim_id=claim_id, delivery_ids=delivery_ids, now=self._clock()
+            )
+        )
         await self._close({claim_id: len(delivery_ids)})
 
     async def drain(self) -> None:
@@ -65,23 +84,12 @@ class Completer:
             self._all_written.set()
 
     async def _write(self, batch: list[Result]) -> None:
-        pause_s = 0.05
-        while True:
-            try:
-                await self._write_once(batch, self._clock())
-            except FLICKER as error:
-                _log.warning("completion_postponed", count=len(batch), error=type(error).__name__, retry_in_s=pause_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, 2)
-            else:
-                return
-
-    async def _write_once(self, batch: list[Result], now: datetime | None) -> None:
-        async with self._pool.acquire() as connection:
-            written = await store.complete(connection, now=now, **complete_columns(batch))
+        newest = _newest(batch)
+        columns = complete_columns(list(newest.values()))
+        written = await self._insist(lambda connection: store.complete(connection, now=self._clock(), **columns))
         self._signal("completed")
         for result in batch:
-            if result.outgoing.id in written:
+            if result.outgoing.id in written and newest[result.outgoing.id] is result:
                 ATTEMPTS.labels(result.outgoing.lane, result.transport or "none", result.outcome).inc()
             else:
                 CLAIMS_LOST.inc()
@@ -93,7 +101,25 @@ class Completer:
             self._open[claim_id] -= count
         finished = [claim_id for claim_id in settled if self._open[claim_id] <= 0]
         if finished:
-            async with self._pool.acquire() as connection:
-                await store.close_claims(connection, claim_ids=finished)
+            await self._insist(partial(store.close_claims, claim_ids=finished))
             for claim_id in finished:
                 del self._open[claim_id]
+
+    async def _insist(self, step: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do it, and do it again while the database flickers."""
+        pause_s = 0.05
+        while True:
+            try:
+                async with self._pool.acquire() as connection:
+                    return await step(connection)
+            except ValueError:  # the driver cannot encode a value: a bug, which no patience mends
+                raise
+            except FLICKER as error:
+                _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, 2)
+
+
+def _newest(batch: Sequence[Result]) -> dict[DeliveryId, Result]:
+    """One result per delivery. Who lost a claim and claimed again may bring two; only the last claim can still hold."""
+    return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}

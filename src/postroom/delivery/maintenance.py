@@ -20,6 +20,8 @@ from postroom.runtime.metrics import RECOVERED
 _log = structlog.get_logger()
 
 STEP = 1000
+NOBODY = 0
+WORKER_SILENCE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,13 @@ class Maintenance:
         async with asyncio.TaskGroup() as rhythms:
             rhythms.create_task(self._repeat(self._options.recovery_interval, self.recover, self.expire))
             rhythms.create_task(
-                self._repeat(self._options.cleanup_interval, self.make_partitions, self.clean_up, self.tell_admin)
+                self._repeat(
+                    self._options.cleanup_interval,
+                    self.make_partitions,
+                    self.clean_up,
+                    self.forget_workers,
+                    self.tell_admin,
+                )
             )
 
     async def recover(self) -> int:
@@ -90,6 +98,11 @@ class Maintenance:
                 if deleted < STEP:
                     break
         return total
+
+    async def forget_workers(self) -> int:
+        """Forget workers that died in their sleep: every acceptance would go on notifying them."""
+        async with self._pool.acquire() as connection:
+            return await store.forget_workers(connection, worker_id=NOBODY, silence=WORKER_SILENCE, now=self._clock())
 
     async def tell_admin(self) -> int:
         """One mail to the administrator about dead letters nobody was told of."""

@@ -189,6 +189,7 @@ class Outgoing:
     html: str | None
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
+    problem: str | None = None  # why what is stored cannot be sent
 
 
 @dataclass(frozen=True, slots=True)

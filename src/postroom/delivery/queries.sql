@@ -152,7 +152,7 @@ given_up AS (
 SELECT id FROM done;
 
 -- name: count_redrivable :one
--- How many dead letters a filter selects: the dry run of a redrive.
+-- How many dead letters a filter selects: the dry run of a redrive. Without its body nothing can be sent again.
 SELECT count(*) AS redrivable
 FROM dead_letters AS l
 JOIN deliveries AS d ON d.id = l.delivery_id
@@ -160,7 +160,8 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND (:source::text IS NULL OR d.source = :source)
     AND (:template_id::text IS NULL OR d.template_id = :template_id)
     AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
-    AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids));
+    AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
+    AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
 
 -- name: delete_old_deliveries :exec
 -- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters.
@@ -436,7 +437,7 @@ SELECT id, state::text, is_ambiguous
 FROM recovered;
 
 -- name: redrive :many
--- Bring dead letters back to the queue with a new budget.
+-- Bring dead letters back to the queue with a new budget; those whose body retention has taken stay where they are.
 WITH chosen AS (
     SELECT l.delivery_id
     FROM dead_letters AS l
@@ -446,6 +447,7 @@ WITH chosen AS (
         AND (:template_id::text IS NULL OR d.template_id = :template_id)
         AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
         AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
+        AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id)
     ORDER BY l.created_at, l.delivery_id
     LIMIT :batch_limit
     FOR UPDATE OF l SKIP LOCKED
@@ -484,7 +486,7 @@ WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id
 RETURNING id;
 
 -- name: renew_claims :many
--- Keep this worker's leases; a claim that is not returned is lost.
+-- Keep the leases of the claims this worker still works on; a claim that is not returned is lost.
 WITH seen AS (
     UPDATE workers
     SET seen_at = coalesce(:now::timestamptz, now())
@@ -492,7 +494,7 @@ WITH seen AS (
 )
 UPDATE claims
 SET expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
-WHERE worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, now())
+WHERE id = ANY(:claim_ids::bigint[]) AND worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, now())
 RETURNING id;
 
 -- name: resend :maybe
@@ -542,6 +544,11 @@ WITH freed AS (
     DELETE FROM dead_letters
     WHERE delivery_id = :delivery_id AND reason = 'ambiguous'
     RETURNING delivery_id
+),
+told AS (
+    UPDATE delivery_recipients
+    SET outcome = 'delivered'
+    WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome = 'pending' AND kind <> 'reply_to'
 )
 UPDATE deliveries
 SET state = 'sent', reason = 'settled_by_operator', detail = NULL

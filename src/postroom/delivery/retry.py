@@ -72,7 +72,7 @@ def next_step(
     """
     if outcome.verdict is Verdict.UNKNOWN and hold_unknown:
         return GiveUp("ambiguous")
-    steps = LADDERS[ladder]
+    steps = LADDERS.get(ladder, LADDERS["generic"])  # a later version may have named one that we do not know
     wait = steps.wait_after(attempts)
     if wait is None:
         return GiveUp("attempts_exhausted")

@@ -34,11 +34,16 @@ from postroom.delivery.model import (
 QUERIES = load("postroom.delivery")
 
 _decode = msgspec.json.Decoder().decode
+_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 _decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 
 
 def _json(value: str | None) -> Any:
     return _decode(value) if value else {}
+
+
+def _headers(value: str | None) -> Mapping[str, str]:
+    return _decode_headers(value) if value else {}
 
 
 def _attachments(value: str | None) -> tuple[Attachment, ...]:
@@ -344,9 +349,11 @@ async def release(
 
 
 async def renew_claims(
-    connection: Connection, *, worker_id: int, lease: timedelta, now: datetime | None
+    connection: Connection, *, worker_id: int, claim_ids: Sequence[int], lease: timedelta, now: datetime | None
 ) -> set[ClaimId]:
-    rows = await QUERIES["renew_claims"].many(connection, worker_id=worker_id, lease=lease, now=now)
+    rows = await QUERIES["renew_claims"].many(
+        connection, worker_id=worker_id, claim_ids=claim_ids, lease=lease, now=now
+    )
     return {ClaimId(row["id"]) for row in rows}
 
 
@@ -373,7 +380,13 @@ async def wake_workers(connection: Connection, *, lanes: Sequence[str]) -> None:
 
 def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
     """A claimed row and its recipients as the value an attempt works on."""
-    headers: Mapping[str, str] = _json(row["headers"])
+    headers: Mapping[str, str] = {}
+    attachments: tuple[Attachment, ...] = ()
+    problem = None
+    try:
+        headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
+    except msgspec.MsgspecError as error:  # written by hand: one such row must not stop its neighbours
+        problem = f"headers or attachments cannot be read: {error}"
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
@@ -393,5 +406,6 @@ def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
         text=row["text_body"],
         html=row["html_body"],
         headers=headers,
-        attachments=_attachments(row["attachments"]),
+        attachments=attachments,
+        problem=problem,
     )

@@ -21,11 +21,12 @@ from time import perf_counter
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.delivery import store
-from postroom.delivery.complete import Policy, Result, decide, expired, is_open, suppressed, unwritable
+from postroom.delivery.complete import NO_TIME, Policy, Result, decide, expired, is_open, suppressed, unwritable
 from postroom.delivery.completer import FLICKER, Completer
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
-from postroom.delivery.outcome import classify
+from postroom.delivery.outcome import Outcome, Verdict, classify
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import ATTEMPT_SECONDS
@@ -103,31 +104,28 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped; with `until_empty`, until nothing is due."""
         await self._register()
-        completing = asyncio.create_task(self._completer.run(), name="completer")
-        renewing = asyncio.create_task(self._keep_leases(), name="leases")
         try:
-            async with asyncio.TaskGroup() as lanes:
-                for lane in self._options.lanes:
-                    lanes.create_task(self._run_lane(lane), name=f"lane-{lane}")
-            await self._finish_in_flight()
-            await self._completer.drain()
+            async with asyncio.TaskGroup() as group:  # whichever loop fails ends them all: none is missed silently
+                completing = group.create_task(self._completer.run(), name="completer")
+                renewing = group.create_task(self._keep_leases(), name="leases")
+                lanes = [group.create_task(self._run_lane(lane), name=f"lane-{lane}") for lane in self._options.lanes]
+                await asyncio.wait(lanes)
+                await self._finish_in_flight()
+                await self._completer.drain()
+                completing.cancel()
+                renewing.cancel()
         finally:
-            for task in (completing, renewing):
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
             await self._say_goodbye()
 
     async def run_once(self, lane: Lane) -> int:
         """Claim one batch, attempt it and write the results; returns how many deliveries it was."""
         await self._register()
-        completing = asyncio.create_task(self._completer.run())
-        try:
+        async with asyncio.TaskGroup() as group:
+            completing = group.create_task(self._completer.run())
             claimed = await self._claim(lane)
             await self._work_through(lane, claimed)
             await self._finish_in_flight()
             await self._completer.drain()
-        finally:
             completing.cancel()
         return len(claimed)
 
@@ -162,7 +160,7 @@ class Worker:
                 return []
             claim_id = rows[0]["claim_id"]
             recipients = await store.list_claim_recipients(connection, claim_id=claim_id, now=self._clock())
-            await self._wake_up(lane)
+            await self._wake_up(lane, connection)
         self._completer.expect(claim_id, len(rows))
         self._signal("claimed")
         return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
@@ -183,20 +181,31 @@ class Worker:
             await self._completer.give_back(claimed[0].claim_id, [outgoing.id for outgoing in claimed[started:]])
 
     async def _make_room(self, lane: Lane) -> None:
+        """Wait until there are few enough attempts in flight, or the worker is to stop."""
         tasks = self._lanes[lane].tasks
-        while len(tasks) > self._options.chunk and not self._stopping.is_set():
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if len(tasks) <= self._options.chunk:
+            return
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            while len(tasks) > self._options.chunk and not stopping.done():
+                await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
 
     async def _start(self, chunk: list[Outgoing], through: int) -> bool:
-        """Commit that this chunk is about to go to the wire. False: the claim was lost meanwhile."""
-        async with self._pool.acquire() as connection:
-            held = await store.mark_started(
-                connection,
-                claim_id=chunk[0].claim_id,
-                started_through=through,
-                lease=self._options.lease,
-                now=self._clock(),
-            )
+        """Commit that this chunk is about to go to the wire. False: the claim was lost, or nobody knows."""
+        try:
+            async with self._pool.acquire() as connection:
+                held = await store.mark_started(
+                    connection,
+                    claim_id=chunk[0].claim_id,
+                    started_through=through,
+                    lease=self._options.lease,
+                    now=self._clock(),
+                )
+        except FLICKER as error:
+            _log.warning("start_postponed", error=type(error).__name__)
+            return False
         self._signal("started")
         return held
 
@@ -213,13 +222,12 @@ class Worker:
         else:
             await self._waker.wait(lane, self._options.poll_interval)
 
-    async def _wake_up(self, lane: Lane) -> None:
+    async def _wake_up(self, lane: Lane, connection: Connection) -> None:
         state = self._lanes[lane]
         state.empty_looks = 0
         if state.asleep:
+            await store.wake_up(connection, worker_id=self._worker_id or 0, lane=lane)
             state.asleep = False
-            async with self._pool.acquire() as connection:
-                await store.wake_up(connection, worker_id=self._worker_id or 0, lane=lane)
 
     # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,6 +240,8 @@ class Worker:
     def _unsendable(self, outgoing: Outgoing) -> Result | None:
         if outgoing.is_expired:
             return expired(outgoing)
+        if outgoing.problem is not None:
+            return unwritable(outgoing, outgoing.problem)
         if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
             return suppressed(outgoing)
         return None
@@ -239,23 +249,36 @@ class Worker:
     async def _send(self, outgoing: Outgoing) -> Result:
         try:
             envelope, content = self._compose(outgoing)
+            transport = self._route(outgoing.channel, outgoing.lane)
         except ValueError as error:
             return unwritable(outgoing, str(error))
-        transport = self._route(outgoing.channel, outgoing.lane)
+        except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
+            _log.exception("compose_crashed", delivery_id=outgoing.id)
+            reply = Reply(Stage.CONNECT, text="it could not be composed; nothing was sent")
+            return decide(
+                outgoing,
+                reply,
+                Outcome(Verdict.DEFERRED, (), None),
+                self._policy(),
+                elapsed=NO_TIME,
+                transport="none",
+            )
         started = perf_counter()
         reply = await self._say(transport, envelope, content)
         elapsed = perf_counter() - started
         self._signal("sent")
         ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
-        policy = Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._options.held_lanes)  # noqa: S311 - jitter
         return decide(
             outgoing,
             reply,
             classify(reply, envelope),
-            policy,
+            self._policy(),
             elapsed=timedelta(seconds=elapsed),
             transport=transport.name,
         )
+
+    def _policy(self) -> Policy:
+        return Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._options.held_lanes)  # noqa: S311 - jitter
 
     async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
         try:
@@ -281,7 +304,11 @@ class Worker:
             try:
                 async with self._pool.acquire() as connection:
                     await store.renew_claims(
-                        connection, worker_id=self._worker_id or 0, lease=self._options.lease, now=self._clock()
+                        connection,
+                        worker_id=self._worker_id or 0,
+                        claim_ids=self._completer.held(),
+                        lease=self._options.lease,
+                        now=self._clock(),
                     )
             except FLICKER as error:
                 _log.warning("renewal_postponed", error=type(error).__name__)

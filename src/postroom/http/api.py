@@ -17,14 +17,14 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SCOPE = "^(" + "|".join((*SCOPES, r"\*")) + ")$"
 
 
-class KeyQuery(Shape):
+class KeyQuery(Shape, frozen=True, kw_only=True):
     """Which page of the keys."""
 
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
-class NewKey(Shape):
+class NewKey(Shape, frozen=True, kw_only=True):
     """A key to make: its name becomes the source of its deliveries."""
 
     name: Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -86,9 +86,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
         for scope in call.body.scopes:  # a key cannot give what it does not have
             if not owner.allows(scope):
                 raise ScopeMissing(scope)
-        key, row = await service.create_key(
-            call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor
-        )
+        key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
         created = CreatedKey(
             key=key, id=row.id, name=row.name, prefix=row.prefix, scopes=list(row.scopes), created_at=row.created_at
         )

@@ -87,7 +87,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _bad(description: str, whole: str) -> BadInput:
-    """msgspec's sentence, split into the field it is about and what is wrong with it."""
+    """The decoder's sentence, split into the field it is about and what is wrong with it."""
     found = _AT.match(description)
     assert found is not None
     path = (found["path"] or "").replace("[...]", "").removeprefix(".")

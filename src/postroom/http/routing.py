@@ -14,6 +14,7 @@ from postroom.runtime.endpoint import Endpoint
 from postroom.runtime.metrics import HTTP_REQUESTS, HTTP_SECONDS
 
 LARGEST_ID = 2**63 - 1
+LONGEST_SEGMENT = 200
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -79,7 +80,7 @@ class Routes:
 
 
 def _values(route: Route, match: re.Match[str]) -> dict[str, Any] | None:
-    if any(len(text) > 200 for text in match.groupdict().values()):
+    if any(len(text) > LONGEST_SEGMENT for text in match.groupdict().values()):
         return None
     values = {name: route.convertors[name].convert(text) for name, text in match.groupdict().items()}
     # No row has such an id, and the database could not even be asked.

@@ -37,9 +37,7 @@ async def insert_key(
     connection: Connection, *, name: str, prefix: str, scopes: Sequence[str], key_hash: bytes
 ) -> ApiKey:
     return _key(
-        await QUERIES["insert_key"].one(
-            connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash
-        )
+        await QUERIES["insert_key"].one(connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash)
     )
 
 

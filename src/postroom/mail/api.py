@@ -14,11 +14,11 @@ READ = "templates:read"
 Locale = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$")]
 
 
-class PreviewBody(Shape):
+class PreviewBody(Shape, frozen=True, kw_only=True):
     """For whom to render: a locale and the template's variables."""
 
     locale: Locale | None = None
-    variables: dict[str, Any] = {}
+    variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class TemplateShape(msgspec.Struct, frozen=True):

@@ -13,10 +13,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import structlog
 
@@ -86,7 +87,7 @@ class Supervisor:
             lived = asyncio.get_running_loop().time() - began
             quick_ends = 1 if lived >= self._options.steady_after.total_seconds() else quick_ends + 1
             delay = restart_delay(self._options, quick_ends)
-            _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in=delay)
+            _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=delay.total_seconds())
             await _first(asyncio.sleep(delay.total_seconds()), self._stop)
         return True
 
@@ -124,10 +125,10 @@ def stop_with_parent(stop: asyncio.Event) -> None:
     loop.add_reader(sys.stdin.fileno(), gone)
 
 
-async def _first(doing: "asyncio._CoroutineLike[object]", stop: asyncio.Event) -> bool:
+async def _first(doing: Coroutine[Any, Any, object], stop: asyncio.Event) -> bool:
     """Wait for one of both; True if it was the stop."""
-    work = asyncio.ensure_future(doing)
-    told = asyncio.ensure_future(stop.wait())
+    work = asyncio.create_task(doing)
+    told = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
         return not work.done()

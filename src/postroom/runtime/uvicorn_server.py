@@ -8,7 +8,7 @@ import asyncio
 import errno
 import math
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -75,7 +75,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override] # a generator either way
+    def capture_signals(self) -> Generator[None, None, None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

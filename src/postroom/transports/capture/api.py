@@ -14,7 +14,7 @@ READ = "inbox:read"
 WRITE = "inbox:write"
 
 
-class InboxQuery(Shape):
+class InboxQuery(Shape, frozen=True, kw_only=True):
     """Whose mail, and which page of it."""
 
     to: Annotated[Text, msgspec.Meta(description="An address of the envelope, in any case.")] | None = None
@@ -68,9 +68,7 @@ def _item(entry: InboxEntry) -> InboxItem:
 
 async def list_inbox(call: Call) -> Answer:
     query: InboxQuery = call.query
-    found, cursor = await service.list_inbox(
-        call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit
-    )
+    found, cursor = await service.list_inbox(call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit)
     return Answer(InboxPage([_item(entry) for entry in found], cursor))
 
 

@@ -47,7 +47,5 @@ async def insert_inbox_messages(connection: Connection, *, messages: Sequence[Ca
 async def list_inbox(
     connection: Connection, *, recipient: str | None, before_id: int | None, page_limit: int
 ) -> list[InboxEntry]:
-    rows = await QUERIES["list_inbox"].many(
-        connection, recipient=recipient, before_id=before_id, page_limit=page_limit
-    )
+    rows = await QUERIES["list_inbox"].many(connection, recipient=recipient, before_id=before_id, page_limit=page_limit)
     return [_entry(row) for row in rows]

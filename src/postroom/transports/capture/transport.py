@@ -53,7 +53,7 @@ class CaptureTransport:
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         """Answer each recipient; capture the message for those who take it."""
         answers = {address: _answer(address) for address in envelope.recipients}
-        taken = [address for address, answer in answers.items() if answer.code < 400]
+        taken = [address for address in answers if role_of(address) not in _REFUSALS]
         replies = tuple(answers.values())
         if not taken:
             last = replies[-1]

@@ -1,0 +1,106 @@
+"""cli: the command line, for people.
+
+NAME     cli, `postroom <command>`; `postroom --help` lists the commands
+CALLS    the commands below and those of each capability's `cli.py`, one service call each
+FAILURES   one sentence on standard error. Exit 0 done, 1 refused, 2 usage, 130 interrupted
+
+A command's module is imported only when that command is asked for, so that `--help` and a typing mistake answer at
+once; the others stand in the list by the name and sentence of the table below.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from postroom.cli.output import report
+
+RUN, MAIL, CARE = "Run", "Mail", "Look after"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One word after `postroom`: where it is implemented, and what it is for."""
+
+    name: str
+    place: str  # module:attribute, a function or a group
+    panel: str
+    about: str
+    passes_arguments: bool = False
+
+    def load(self) -> Any:
+        module, _, attribute = self.place.partition(":")
+        return getattr(import_module(module), attribute)
+
+
+COMMANDS = (
+    Entry("up", "postroom.cli.up:up", RUN, "Everything in one process: database, API, workers."),
+    Entry("serve", "postroom.cli.serve:serve", RUN, "Answer the HTTP API."),
+    Entry("work", "postroom.cli.work:work", RUN, "Render and deliver what waits."),
+    Entry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
+    Entry("send", "postroom.delivery.cli:send", MAIL, "Send one mail and print its id."),
+    Entry("doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."),
+    Entry("db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."),
+    Entry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
+)
+GROUPS = (
+    Entry("deliveries", "postroom.delivery.cli:deliveries", MAIL, "Look at deliveries, cancel, retry, resend."),
+    Entry("dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."),
+    Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
+    Entry("inbox", "postroom.transports.capture.cli:inbox", MAIL, "Mail that was captured instead of sent."),
+    Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
+)
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        build(sys.argv[1:])(prog_name="postroom")
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
+        sys.exit(report(error))
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The application, with only the module of the asked command loaded."""
+    completing = "_POSTROOM_COMPLETE" in os.environ  # the shell may ask about any of them
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    app = typer.Typer(
+        help="Every message an application owes its people, delivered from the PostgreSQL it already runs.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for entry in COMMANDS:
+        function = entry.load() if completing or entry.name == asked else _unloaded
+        extra = {"allow_extra_args": True, "ignore_unknown_options": True} if entry.passes_arguments else {}
+        app.command(entry.name, short_help=entry.about, rich_help_panel=entry.panel, context_settings=extra)(function)
+    for entry in GROUPS:
+        group = entry.load() if completing or entry.name == asked else typer.Typer()
+        app.add_typer(group, name=entry.name, help=entry.about, rich_help_panel=entry.panel, no_args_is_help=True)
+    return app
+
+
+def _unloaded() -> None:
+    """Stand in the list for a command that was not asked for."""
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - called by typer
+    if asked:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"postroom {version('postroom')}\n")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""

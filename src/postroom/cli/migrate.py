@@ -1,0 +1,34 @@
+"""`postroom migrate`: bring the room up to this version, or say what that would take."""
+
+from typing import Annotated
+
+import typer
+
+from postroom.runtime.terminal import AsJson, load_settings, print_json, run, say
+
+
+def migrate(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be applied.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the room's schema up to this version. Safe to run from several hosts at once."""
+    from postroom.db.migrate import Plan
+    from postroom.db.migrate import migrate as apply
+    from postroom.db.room import open_database
+
+    settings = load_settings()
+
+    async def migrated() -> Plan:
+        async with open_database(settings) as (_, direct_url):
+            return await apply(direct_url, settings.schema, dry_run=dry_run)
+
+    plan = run(migrated())
+    names = [file.name for file in (*plan.migrations, *plan.functions)]
+    if as_json:
+        print_json({"room": settings.schema, "dry_run": dry_run, "files": names})
+        return
+    for name in names:
+        say(f"{'would apply' if dry_run else 'applied'} {name}")
+    if not names:
+        say(f"The room {settings.schema!r} is up to date.")

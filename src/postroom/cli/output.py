@@ -1,0 +1,58 @@
+"""From what went wrong to what a person reads and a shell sees: one table and one sentence."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+from postroom.errors import PostroomError
+
+DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+EXIT_CODES: dict[type[BaseException], int] = {
+    PostroomError: REFUSED,
+    BrokenPipeError: REFUSED,  # whoever read our output went away, as `| head` does
+    KeyboardInterrupt: INTERRUPTED,
+}
+"""An error ends with the code of its nearest class here; wrong usage is typer's to report, with 2."""
+
+
+def exit_code(error: BaseException) -> int:
+    return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), REFUSED)
+
+
+def report(error: Exception) -> int:
+    """Say in one sentence what went wrong; returns the exit code. A bug of ours is raised again, with its trace."""
+    causes = list(_causes(error))
+    known = next((cause for cause in causes if isinstance(cause, PostroomError)), None)
+    if known is not None:
+        _complain(known.message)
+        return exit_code(known)
+    if any(isinstance(cause, BrokenPipeError) for cause in causes):
+        # Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_code(BrokenPipeError())
+    if all(_is_connection_lost(cause) for cause in causes):
+        _complain(f"The database went away: {causes[0]}")
+        return REFUSED
+    raise error
+
+
+def _complain(sentence: str) -> None:
+    sys.stderr.write(f"postroom: {sentence}\n")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors themselves, out of the groups that tasks put them in."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield error
+
+
+def _is_connection_lost(error: BaseException) -> bool:
+    if "asyncpg" not in sys.modules:  # no driver was loaded, so it cannot be its error
+        return False
+    from postroom.runtime.combiner import is_connection_lost
+
+    return is_connection_lost(error)

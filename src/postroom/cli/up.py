@@ -1,0 +1,132 @@
+"""`postroom up`: the whole of Postroom by one command, for development, demonstrations and small installations.
+
+The address is taken first, so that a second `up` changes nothing. Then, in order: the database answers, the room is
+migrated, templates parse, keys exist, and only now the API listens and the workers begin. Stopping goes backwards, and
+the embedded server ends last.
+"""
+
+import asyncio
+import os
+import shlex
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.runtime.terminal import actor, load_settings, run, say
+from postroom.settings import Settings
+
+if TYPE_CHECKING:
+    from postroom.cli.lifetime import Life
+    from postroom.db.room import Room
+    from postroom.mail.catalog import Catalog
+
+_EXAMPLE = '{"to":["you@example.org"],"subject":"Hello","text":"It works."}'
+
+
+def up(
+    *,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 works inside this one.")] = 0,
+) -> None:
+    """Start everything: database (embedded unless POSTROOM_DATABASE_URL is set), API and workers. Ctrl-C stops."""
+    from postroom.cli.lifetime import live
+
+    settings = load_settings()
+
+    async def main(life: "Life") -> None:
+        await start_everything(settings, life, workers=workers)
+
+    run(live(main))
+
+
+async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
+    from postroom.app import load_catalog
+    from postroom.cli.first_run import admin_key, with_secret_key
+    from postroom.db.room import open_room
+    from postroom.runtime import uvicorn_server
+
+    with uvicorn_server.bind(settings.http_addr) as listener:
+        settings = with_secret_key(settings, making=True)
+        async with open_room(settings, migrating=True) as room:
+            catalog = load_catalog(settings)
+            key_file, made = await admin_key(room.pool, settings.data_dir, actor=actor())
+
+            def ready() -> None:
+                say(banner(room, uvicorn_server.url_of(listener), key_file=key_file, made=made))
+
+            life.running()
+            work = _worker(room, catalog, life, workers=workers)
+            await _run(room, catalog, listener, life=life, work=work, ready=ready)
+
+
+def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> Callable[[], Awaitable[None]]:
+    """The work, in this process or in supervised ones with the same secret key."""
+
+    async def work() -> None:
+        if workers == 0:
+            from postroom.app import run_worker
+
+            await run_worker(room, catalog, stop=life.stop)
+            return
+        from postroom.cli.work import supervise_workers
+
+        secret = room.settings.secret_key
+        environment = {**os.environ, **({"POSTROOM_SECRET_KEY": secret.hex()} if secret else {})}
+        await supervise_workers(workers, life, room.settings, environment=environment)
+
+    return work
+
+
+async def _run(  # noqa: PLR0913 - everything that lives together
+    room: "Room",
+    catalog: "Catalog",
+    listener: socket.socket,
+    *,
+    life: "Life",
+    work: Callable[[], Awaitable[None]],
+    ready: Callable[[], None],
+) -> None:
+    """The API and the workers side by side; if one fails, the other is not left alone."""
+    from postroom.http import build_app
+    from postroom.runtime.uvicorn_server import serve
+
+    app = build_app(room, catalog=catalog)
+    grace = room.settings.shutdown_grace
+    async with asyncio.TaskGroup() as together:
+        together.create_task(serve(app, listener, life.stop, grace=grace, on_ready=ready), name="http")
+        together.create_task(_as_coroutine(work), name="work")
+
+
+async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+def banner(room: "Room", url: str, *, key_file: Path | None, made: str | None) -> str:
+    """What a person needs next, in the order they will need it."""
+    database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
+    lines = [
+        "",
+        "  Postroom is up.",
+        "",
+        f"  API        {url}/v1",
+        f"  OpenAPI    {url}/openapi.json",
+    ]
+    if room.settings.transport == "capture":
+        lines.append(f"  Inbox      {url}/v1/inbox, or `postroom inbox list`: captured, nothing leaves")
+    lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
+    if made is not None:
+        lines.append(f"  API key    {made}  (shown this once; kept in {key_file})")
+    lines += ["", "  Send a first mail:", "", f"  {curl_line(url, key_file)}", "", "  Ctrl-C stops.", ""]
+    return "\n".join(lines)
+
+
+def curl_line(url: str, key_file: Path | None) -> str:
+    """A command to paste. The key is read from its file, so that it does not end up in a shell's history."""
+    if key_file is None:
+        bearer = '"Authorization: Bearer $POSTROOM_API_KEY"'
+        note = "  # a key: `postroom keys create me --scope '*'`"
+    else:
+        bearer, note = f'"Authorization: Bearer $(cat {shlex.quote(str(key_file))})"', ""
+    return f"curl -sS {url}/v1/deliveries -H {bearer} -H 'Content-Type: application/json' -d '{_EXAMPLE}'{note}"

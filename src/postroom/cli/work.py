@@ -1,0 +1,83 @@
+"""`postroom work`: render and deliver, in this process or in several supervised ones."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.errors import PostroomError
+from postroom.runtime.terminal import load_settings, run
+from postroom.settings import Settings
+
+if TYPE_CHECKING:
+    from postroom.cli.lifetime import Life
+
+
+def work(
+    *,
+    processes: Annotated[int, typer.Option(min=1, help="How many worker processes; one works right here.")] = 1,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is due in any lane.")] = False,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
+) -> None:
+    """Render and deliver what waits, until SIGTERM or Ctrl-C.
+
+    Stopping finishes what is in flight within POSTROOM_SHUTDOWN_GRACE and gives the rest back.
+    """
+    from postroom.cli.lifetime import live
+
+    settings = load_settings()
+
+    async def main(life: "Life") -> None:
+        if supervised:
+            from postroom.runtime.processes import stop_with_parent
+
+            stop_with_parent(life.stop)
+        if processes > 1:
+            await work_in_processes(settings, processes, life, until_empty=until_empty, migrating=migrate)
+        else:
+            await work_here(settings, life, until_empty=until_empty, migrating=migrate)
+
+    run(live(main))
+
+
+async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migrating: bool) -> None:
+    """Be the worker."""
+    from postroom.app import load_catalog, run_worker
+    from postroom.cli.first_run import with_secret_key
+    from postroom.db.room import open_room
+
+    async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
+        catalog = load_catalog(settings)
+        life.running()
+        await run_worker(room, catalog, stop=life.stop, until_empty=until_empty)
+
+
+async def work_in_processes(
+    settings: Settings, processes: int, life: "Life", *, until_empty: bool, migrating: bool
+) -> None:
+    """Check once that a worker could start, then keep several running.
+
+    Without a database of one's own, the room stays open here: the embedded server must not stop between two children.
+    """
+    from postroom.app import load_catalog
+    from postroom.db.room import open_room
+
+    load_catalog(settings)
+    async with open_room(settings, migrating=migrating):
+        life.running()
+        await supervise_workers(processes, life, settings, until_empty=until_empty)
+
+
+async def supervise_workers(
+    processes: int, life: "Life", settings: Settings, *, until_empty: bool = False, environment: dict[str, str] | None = None
+) -> None:
+    """Keep worker processes running until `life.stop`; raises if one had to be killed."""
+    from datetime import timedelta
+
+    from postroom.runtime.processes import Supervisor, SupervisorOptions, own_command
+
+    # A worker ends within its own grace time; the margin is for writing down what hung until then.
+    options = SupervisorOptions(grace=settings.shutdown_grace + timedelta(seconds=3), until_done=until_empty)
+    command = own_command("work", "--supervised", *(["--until-empty"] if until_empty else []))
+    if not await Supervisor(command, processes, options=options, environment=environment).run(life.stop):
+        raise PostroomError("A worker did not stop within POSTROOM_SHUTDOWN_GRACE and was killed.")

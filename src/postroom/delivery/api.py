@@ -1,0 +1,342 @@
+"""Deliveries over HTTP: accept, follow, operate."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.delivery import service
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Acceptance, Accepted, DeliveryFilter, DeliveryRequest, Lane, State
+from postroom.delivery.shapes import (
+    AcceptedShape,
+    AttemptShape,
+    DeliveryBody,
+    DeliveryShape,
+    SummaryShape,
+    Written,
+    attempt_shape,
+    delivery_shape,
+    request_from,
+    summary_shape,
+)
+from postroom.errors import BadInput, FieldError
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+
+WRITE = "deliveries:write"
+READ = "deliveries:read"
+OPERATE = "deliveries:operate"
+
+MAX_BATCH = 1000
+LOGIN_TEMPLATE = "login-code"
+LONGEST_BATCH_KEY = 250
+"""In a batch each item's key is the header's and its place, which must fit as well."""
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class BatchBody(Shape, frozen=True, kw_only=True):
+    """Many deliveries, accepted or refused together; each has its own answer."""
+
+    deliveries: Annotated[list[DeliveryBody], msgspec.Meta(max_length=MAX_BATCH)]
+
+
+Batch = Annotated[list[DeliveryBody], msgspec.Meta(max_length=MAX_BATCH)] | BatchBody
+
+
+class BatchItem(msgspec.Struct, frozen=True):
+    """The answer to one delivery of a batch; a conflict has the status `conflict` and no id."""
+
+    id: int | None
+    status: str
+    replayed: bool
+
+
+class BatchAnswer(msgspec.Struct, frozen=True):
+    """One answer per delivery, in the order they came."""
+
+    items: list[BatchItem]
+
+
+class LoginCodeBody(Shape, frozen=True, kw_only=True):
+    """A one-time code for one person. It leaves at once or, after `expires_in` seconds, not at all."""
+
+    email: Written
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    locale: str | None = None
+    expires_in: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 600
+    variables: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class DeliveryQuery(Shape, frozen=True, kw_only=True):
+    """Which deliveries, and which page of them."""
+
+    status: State | None = None
+    recipient: Text | None = None
+    template: Text | None = None
+    source: Text | None = None
+    created_from: Moment | None = None
+    created_before: Moment | None = None
+    custom_data: Annotated[Text, msgspec.Meta(description="A JSON object the delivery's must contain.")] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class DeliveryPage(msgspec.Struct, frozen=True):
+    """Deliveries, newest first."""
+
+    items: list[SummaryShape]
+    next_cursor: str | None
+
+
+class AttemptList(msgspec.Struct, frozen=True):
+    """The history of one delivery, first attempt first; it has one page."""
+
+    items: list[AttemptShape]
+    next_cursor: None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The delivery after what was asked for: where it stands now."""
+
+    id: int
+    status: str
+
+
+class Resent(msgspec.Struct, frozen=True):
+    """The new delivery, and the one it repeats."""
+
+    id: int
+    status: str
+    resend_of: int
+
+
+def accepted_answer(accepted: Accepted) -> Answer:
+    shape = AcceptedShape(accepted.id, accepted.state.value, accepted.replayed)
+    return Answer(shape, 200 if accepted.replayed else 202)
+
+
+def traceparent_of(call: Call) -> str | None:
+    """The caller's trace, if it is well formed; a broken one begins a new trace, as W3C asks."""
+    given = call.headers.get("traceparent")
+    return given if given is not None and _TRACEPARENT.fullmatch(given) else None
+
+
+# --- accepting -----------------------------------------------------------------------
+
+
+def _batch_requests(call: Call) -> list[DeliveryRequest]:
+    """Every item's request; all wrong fields of all items are named."""
+    is_object = isinstance(call.body, BatchBody)
+    bodies: list[DeliveryBody] = call.body.deliveries if is_object else call.body
+    key = call.headers.get("idempotency-key")
+    if key is not None and len(key) > LONGEST_BATCH_KEY:
+        raise BadInput.of("Idempotency-Key", f"must be at most {LONGEST_BATCH_KEY} characters for a batch")
+    requests: list[DeliveryRequest] = []
+    errors: list[FieldError] = []
+    for index, body in enumerate(bodies):
+        try:
+            request = request_from(
+                body,
+                source=call.source,
+                idempotency_key=None if key is None else f"{key}/{index}",
+                traceparent=traceparent_of(call),
+                where=f"{'deliveries' if is_object else ''}[{index}].",
+            )
+            requests.append(request)
+        except BadInput as bad:
+            errors += bad.errors
+    if errors:
+        raise BadInput(errors)
+    return requests
+
+
+def _batch_item(accepted: Accepted) -> BatchItem:
+    if accepted.acceptance is Acceptance.CONFLICT:
+        return BatchItem(None, "conflict", replayed=False)
+    return BatchItem(accepted.id, accepted.state.value, accepted.replayed)
+
+
+def _login_request(call: Call) -> DeliveryRequest:
+    body: LoginCodeBody = call.body
+    minutes = max(1, round(body.expires_in / 60))
+    delivery = DeliveryBody(
+        to=[body.email],
+        template=LOGIN_TEMPLATE,
+        variables={"minutes": minutes, **body.variables, "code": body.code},
+        locale=body.locale,
+        lane=Lane.AUTH,
+        expires_at=datetime.now(UTC) + timedelta(seconds=body.expires_in),
+    )
+    try:
+        return request_from(
+            delivery,
+            source=call.source,
+            idempotency_key=call.headers.get("idempotency-key"),
+            traceparent=traceparent_of(call),
+        )
+    except BadInput as bad:
+        own = {"to[0]": "email"}
+        raise BadInput([FieldError(own.get(e.field, e.field), e.message) for e in bad.errors]) from None
+
+
+# --- following and operating ---------------------------------------------------------
+
+
+async def list_deliveries(call: Call) -> Answer:
+    query: DeliveryQuery = call.query
+    chosen = DeliveryFilter(
+        state=query.status,
+        recipient=query.recipient,
+        template_id=query.template,
+        source=query.source,
+        custom_data=_custom_data(query.custom_data),
+        created_from=query.created_from,
+        created_before=query.created_before,
+    )
+    found, cursor = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    return Answer(DeliveryPage([summary_shape(delivery) for delivery in found], cursor))
+
+
+def _custom_data(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        msgspec.json.encode(decoded)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        raise BadInput.of("custom_data", "is not a JSON object") from None
+    if "\\u0000" in text:
+        raise BadInput.of("custom_data", "contains a NUL")
+    return decoded
+
+
+async def get_delivery(call: Call) -> Answer:
+    return Answer(delivery_shape(await service.get_delivery(call.room.pool, call.path["delivery_id"])))
+
+
+async def list_attempts(call: Call) -> Answer:
+    attempts = await service.list_attempts(call.room.pool, call.path["delivery_id"])
+    return Answer(AttemptList([attempt_shape(attempt) for attempt in attempts]))
+
+
+async def cancel_delivery(call: Call) -> Answer:
+    await service.cancel(call.room.pool, call.path["delivery_id"], actor=call.actor)
+    return Answer(Done(call.path["delivery_id"], State.CANCELLED.value))
+
+
+async def retry_delivery(call: Call) -> Answer:
+    await service.retry(call.room.pool, call.path["delivery_id"], actor=call.actor)
+    delivery = await service.get_delivery(call.room.pool, call.path["delivery_id"])
+    return Answer(Done(delivery.id, delivery.state.value))
+
+
+async def resend_delivery(call: Call) -> Answer:
+    original: int = call.path["delivery_id"]
+    clone = await service.resend(call.room.pool, original, actor=call.actor)
+    return Answer(Resent(clone, State.QUEUED.value, original), 202)
+
+
+def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
+    """All endpoints of deliveries; acceptance goes through the combiner."""
+    return [*_accepting(accepting), *_FOLLOWING, *_OPERATING]
+
+
+def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
+    async def accept_delivery(call: Call) -> Answer:
+        request = request_from(
+            call.body,
+            source=call.source,
+            idempotency_key=call.headers.get("idempotency-key"),
+            traceparent=traceparent_of(call),
+        )
+        return accepted_answer(await accepting.accept(request))
+
+    async def accept_batch(call: Call) -> Answer:
+        answers = await accepting.accept_all(_batch_requests(call))
+        return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
+
+    async def accept_login_code(call: Call) -> Answer:
+        return accepted_answer(await accepting.accept(_login_request(call)))
+
+    shared: dict[str, Any] = {"method": "POST", "scope": WRITE, "tag": "deliveries", "idempotent": True}
+    taken = {202: AcceptedShape, 200: AcceptedShape}
+    return [
+        Endpoint(
+            path="/v1/deliveries",
+            handler=accept_delivery,
+            summary="Accept a delivery. 202: it is committed. 200: an earlier request with this key was.",
+            body=DeliveryBody,
+            answers=taken,
+            problems=(409,),
+            **shared,
+        ),
+        Endpoint(
+            path="/v1/deliveries/batch",
+            handler=accept_batch,
+            summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One that is wrong refuses them all.",
+            body=Batch,
+            answers={202: BatchAnswer},
+            **shared,
+        ),
+        Endpoint(
+            path="/v1/login-codes",
+            handler=accept_login_code,
+            summary="Send a one-time code in the lane that waits for nobody; it dies when the code does.",
+            body=LoginCodeBody,
+            answers=taken,
+            problems=(409,),
+            **shared,
+        ),
+    ]
+
+
+_FOLLOWING = [
+    Endpoint(
+        method="GET",
+        path="/v1/deliveries",
+        handler=list_deliveries,
+        summary="List deliveries, newest first.",
+        scope=READ,
+        tag="deliveries",
+        query=DeliveryQuery,
+        answers={200: DeliveryPage},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/deliveries/{delivery_id:int}",
+        handler=get_delivery,
+        summary="Show a delivery: where it stands, what became of each recipient, and its content.",
+        scope=READ,
+        tag="deliveries",
+        answers={200: DeliveryShape},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/deliveries/{delivery_id:int}/attempts",
+        handler=list_attempts,
+        summary="List the attempts of a delivery and what the other side said to each.",
+        scope=READ,
+        tag="deliveries",
+        answers={200: AttemptList},
+    ),
+]
+
+_OPERATING = [
+    Endpoint(
+        method="POST",
+        path=f"/v1/deliveries/{{delivery_id:int}}/{verb}",
+        handler=handler,
+        summary=summary,
+        scope=OPERATE,
+        tag="deliveries",
+        answers=answers,
+        problems=(409,),
+    )
+    for verb, handler, summary, answers in (
+        ("cancel", cancel_delivery, "End a delivery that still waits.", {200: Done}),
+        ("retry", retry_delivery, "Try now; a dead letter is brought back first.", {200: Done}),
+        ("resend", resend_delivery, "Send the same again as a new delivery.", {202: Resent}),
+    )
+]

@@ -1,0 +1,228 @@
+"""Deliveries at the command line: send one, look at them, cancel, retry, resend."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.delivery.model import Address, Attachment, Delivery, DeliveryFilter, DeliveryRequest, Lane, State
+from postroom.errors import BadInput
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    parse_moment,
+    parse_pair,
+    parse_variables,
+    print_json,
+    print_page,
+    print_record,
+    print_table,
+    printable,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.delivery.model import Accepted
+
+SOURCE = "cli"
+
+deliveries = typer.Typer()
+
+Ids = Annotated[list[int], typer.Argument(help="Ids of deliveries.")]
+Id = Annotated[int, typer.Argument(help="The id of a delivery.")]
+
+_LISTED = ("id", "state", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
+_RECORD = (
+    "id", "state", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template_id", "locale",
+    "attempt_count", "created_at", "next_attempt_at", "expires_at", "finished_at", "resend_of", "tags", "subject",
+)  # fmt: skip
+_ATTEMPTED = (
+    "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",
+    "next_attempt_at", "reply_text",
+)  # fmt: skip
+
+
+def send(  # noqa: PLR0913 - one parameter per option
+    *,
+    to: Annotated[list[str], typer.Option(help="Recipient, `a@example.org` or `Name <a@example.org>`; repeatable.")],
+    cc: Annotated[list[str] | None, typer.Option()] = None,
+    bcc: Annotated[list[str] | None, typer.Option()] = None,
+    reply_to: Annotated[list[str] | None, typer.Option()] = None,
+    sender: Annotated[str | None, typer.Option("--from", help="Default: POSTROOM_FROM.")] = None,
+    subject: Annotated[str | None, typer.Option()] = None,
+    text: Annotated[str | None, typer.Option(help="The text part; `-` reads standard input.")] = None,
+    html: Annotated[str | None, typer.Option(help="The HTML part; `-` reads standard input.")] = None,
+    template: Annotated[str | None, typer.Option(help="A template's id, instead of subject and parts.")] = None,
+    var: Annotated[list[str] | None, typer.Option(help="A template's variable, name=value; repeatable.")] = None,
+    vars_json: Annotated[str | None, typer.Option(help="Variables as one JSON object.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Such as fr or pt-BR.")] = None,
+    lane: Annotated[Lane, typer.Option()] = Lane.TRANSACTIONAL,
+    tag: Annotated[list[str] | None, typer.Option(help="name=value; repeatable.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same mail is accepted once.")] = None,
+    at: Annotated[str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z, or +10m.")] = None,
+    attach: Annotated[list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file; repeatable.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept one mail for delivery and print its id. Workers (`postroom work`, `postroom up`) deliver it."""
+    request = DeliveryRequest(
+        to=_addresses("to", to),
+        cc=_addresses("cc", cc),
+        bcc=_addresses("bcc", bcc),
+        reply_to=_addresses("reply_to", reply_to),
+        sender=_address("from", sender) if sender else None,
+        subject=subject,
+        text=_content(text),
+        html=_content(html),
+        template=template,
+        variables=parse_variables(var or [], vars_json),
+        locale=locale,
+        lane=lane,
+        tags=dict(parse_pair(pair) for pair in tag or []),
+        idempotency_key=key,
+        send_at=parse_moment(at) if at else None,
+        attachments=tuple(_attachment(path) for path in attach or []),
+        source=SOURCE,
+    )
+    accepted = in_room(lambda room: _accept(room, request))
+    if as_json:
+        print_json({"id": accepted.id, "status": accepted.state, "replayed": accepted.replayed})
+    else:
+        say(str(accepted.id))
+
+
+async def _accept(room: "Room", request: DeliveryRequest) -> "Accepted":
+    from postroom.delivery import service
+
+    async with room.pool.acquire() as connection, connection.transaction():
+        return await service.accept(connection, request, idempotency_ttl=room.settings.idempotency_ttl)
+
+
+@deliveries.command("list")
+def list_(  # noqa: PLR0913 - one parameter per option
+    *,
+    state: Annotated[State | None, typer.Option()] = None,
+    recipient: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    template: Annotated[str | None, typer.Option()] = None,
+    source: Annotated[str | None, typer.Option()] = None,
+    since: Annotated[str | None, typer.Option(help="Accepted at or after this time.")] = None,
+    before: Annotated[str | None, typer.Option(help="Accepted before this time.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List deliveries, newest first."""
+    from postroom.delivery import service
+
+    chosen = DeliveryFilter(
+        state=state,
+        recipient=recipient,
+        template_id=template,
+        source=source,
+        created_from=parse_moment(since) if since else None,
+        created_before=parse_moment(before) if before else None,
+    )
+    found, more = in_room(lambda room: service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@deliveries.command()
+def show(
+    delivery_id: Id,
+    *,
+    body: Annotated[bool, typer.Option("--body", help="Also print the text part.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show one delivery and what became of each recipient."""
+    from postroom.delivery import service
+
+    delivery = in_room(lambda room: service.get_delivery(room.pool, delivery_id))
+    if as_json:
+        print_json(delivery)
+    else:
+        _print_delivery(delivery, body=body)
+
+
+def _print_delivery(delivery: Delivery, *, body: bool) -> None:
+    print_record(delivery, columns=_RECORD)
+    say("")
+    columns = ("kind", "address", "name", "outcome", "code", "enhanced", "detail")
+    print_table(columns, ([getattr(recipient, column) for column in columns] for recipient in delivery.recipients))
+    if body and delivery.text:
+        say("\n" + printable(delivery.text))
+
+
+@deliveries.command()
+def attempts(delivery_id: Id, *, as_json: AsJson = False) -> None:
+    """List the attempts of one delivery: what was said, by whom, and when the next one is due."""
+    from postroom.delivery import service
+
+    found = in_room(lambda room: service.list_attempts(room.pool, delivery_id))
+    print_page(found, None, columns=_ATTEMPTED, as_json=as_json)
+
+
+@deliveries.command()
+def cancel(delivery_ids: Ids) -> None:
+    """End deliveries that still wait."""
+    from postroom.delivery import service
+
+    async def command(room: "Room") -> None:
+        for delivery_id in delivery_ids:
+            await service.cancel(room.pool, delivery_id, actor=actor())
+            say(f"{delivery_id} cancelled")
+
+    in_room(command)
+
+
+@deliveries.command()
+def retry(delivery_ids: Ids) -> None:
+    """Try now instead of later; a dead letter is brought back first."""
+    from postroom.delivery import service
+
+    async def command(room: "Room") -> None:
+        for delivery_id in delivery_ids:
+            await service.retry(room.pool, delivery_id, actor=actor())
+            say(f"{delivery_id} will be tried now")
+
+    in_room(command)
+
+
+@deliveries.command()
+def resend(delivery_id: Id, *, as_json: AsJson = False) -> None:
+    """Send the same again as a new delivery, and print its id."""
+    from postroom.delivery import service
+
+    clone = in_room(lambda room: service.resend(room.pool, delivery_id, actor=actor()))
+    if as_json:
+        print_json({"id": clone, "resend_of": delivery_id})
+    else:
+        say(str(clone))
+
+
+def _address(field: str, written: str) -> Address:
+    from postroom.delivery.address import parse_address
+
+    try:
+        return parse_address(written)
+    except ValueError as error:
+        raise BadInput.of(field, str(error)) from error
+
+
+def _addresses(field: str, written: list[str] | None) -> tuple[Address, ...]:
+    return tuple(_address(f"{field}[{index}]", value) for index, value in enumerate(written or []))
+
+
+def _attachment(path: Path) -> Attachment:
+    import base64
+    import mimetypes
+
+    content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return Attachment(path.name, content_type, base64.b64encode(path.read_bytes()).decode())
+
+
+def _content(value: str | None) -> str | None:
+    return sys.stdin.read() if value == "-" else value

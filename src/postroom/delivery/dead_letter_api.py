@@ -1,0 +1,160 @@
+"""Dead letters over HTTP: what was given up, and how it comes back."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from postroom.delivery import service
+from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, State
+from postroom.errors import BadInput
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+
+READ = "deliveries:read"
+OPERATE = "deliveries:operate"
+
+Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class Reason(StrEnum):
+    """Why a delivery was given up."""
+
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    MAX_AGE = "max_age"
+    AMBIGUOUS = "ambiguous"
+
+
+class DeadLetterQuery(Shape, frozen=True, kw_only=True):
+    """Which dead letters, and which page of them."""
+
+    reason: Reason | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class RedriveBody(Shape, frozen=True, kw_only=True):
+    """Which dead letters come back; with `dry_run` they are only counted. Without a filter, all."""
+
+    reason: Reason | None = None
+    source: Text | None = None
+    template: Text | None = None
+    created_before: Moment | None = None
+    delivery_ids: Annotated[list[Id], msgspec.Meta(max_length=10_000)] | None = None
+    dry_run: bool = False
+
+
+class DeadLetterShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery given up, and why."""
+
+    delivery_id: int
+    reason: str
+    detail: str | None
+    created_at: datetime
+    lane: str
+    channel: str
+    source: str
+    template: str | None
+    attempt_count: int
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """Dead letters, newest first."""
+
+    items: list[DeadLetterShape]
+    next_cursor: str | None
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """How many came back, or would."""
+
+    count: int
+    dry_run: bool
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """An ambiguous delivery that an operator knows to have arrived."""
+
+    id: int
+    status: str
+
+
+def _shape(letter: DeadLetter) -> DeadLetterShape:
+    return DeadLetterShape(
+        delivery_id=letter.delivery_id,
+        reason=letter.reason,
+        detail=letter.detail,
+        created_at=letter.created_at,
+        lane=letter.lane.value,
+        channel=letter.channel.value,
+        source=letter.source,
+        template=letter.template_id,
+        attempt_count=letter.attempt_count,
+    )
+
+
+async def list_dead_letters(call: Call) -> Answer:
+    query: DeadLetterQuery = call.query
+    reason = query.reason.value if query.reason else None
+    found, cursor = await service.list_dead_letters(
+        call.room.pool, reason=reason, cursor=query.cursor, limit=query.limit
+    )
+    return Answer(DeadLetterPage([_shape(letter) for letter in found], cursor))
+
+
+async def redrive_dead_letters(call: Call) -> Answer:
+    body: RedriveBody = call.body
+    chosen = DeadLetterFilter(
+        reason=body.reason.value if body.reason else None,
+        source=body.source,
+        template_id=body.template,
+        created_before=_in_utc("created_before", body.created_before),
+        delivery_ids=None if body.delivery_ids is None else tuple(map(DeliveryId, body.delivery_ids)),
+    )
+    count = await service.redrive(call.room.pool, chosen, actor=call.actor, dry_run=body.dry_run)
+    return Answer(Redriven(count, body.dry_run))
+
+
+def _in_utc(field: str, moment: datetime | None) -> datetime | None:
+    try:
+        return None if moment is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise BadInput.of(field, "is beyond the end of the calendar") from None
+
+
+async def settle_dead_letter(call: Call) -> Answer:
+    await service.settle(call.room.pool, call.path["delivery_id"], actor=call.actor)
+    return Answer(Settled(call.path["delivery_id"], State.SENT.value))
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/v1/dead-letters",
+        handler=list_dead_letters,
+        summary="List deliveries that were given up, newest first.",
+        scope=READ,
+        tag="dead letters",
+        query=DeadLetterQuery,
+        answers={200: DeadLetterPage},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/dead-letters/redrive",
+        handler=redrive_dead_letters,
+        summary="Bring dead letters back to the queue with a new budget, or count those that would come.",
+        scope=OPERATE,
+        tag="dead letters",
+        body=RedriveBody,
+        answers={200: Redriven},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/dead-letters/{delivery_id:int}/settle",
+        handler=settle_dead_letter,
+        summary="Say that an ambiguous dead letter had arrived: it becomes sent and is not sent again.",
+        scope=OPERATE,
+        tag="dead letters",
+        answers={200: Settled},
+    ),
+]

@@ -1,0 +1,82 @@
+"""Dead letters at the command line: list them, bring them back, or say that they had arrived."""
+
+from typing import Annotated
+
+import typer
+
+from postroom.delivery.model import DeadLetterFilter, DeliveryId
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    parse_moment,
+    print_json,
+    print_page,
+    say,
+)
+
+dead_letters = typer.Typer()
+
+_LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "template_id", "attempt_count", "detail")
+
+Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or ambiguous.")]
+
+
+@dead_letters.command("list")
+def list_(*, reason: Reason = None, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List dead letters, newest first."""
+    from postroom.delivery import service
+
+    found, more = in_room(
+        lambda room: service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
+    )
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@dead_letters.command()
+def redrive(  # noqa: PLR0913 - one parameter per option
+    delivery_ids: Annotated[list[int] | None, typer.Argument(help="Only these deliveries.")] = None,
+    *,
+    reason: Reason = None,
+    source: Annotated[str | None, typer.Option()] = None,
+    template: Annotated[str | None, typer.Option()] = None,
+    before: Annotated[str | None, typer.Option(help="Given up before this time.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Without a filter, bring all of them back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring dead letters back to the queue, with a fresh budget of attempts."""
+    from postroom.delivery import service
+
+    chosen = DeadLetterFilter(
+        reason=_known(reason),
+        source=source,
+        template_id=template,
+        created_before=parse_moment(before) if before else None,
+        delivery_ids=tuple(DeliveryId(delivery_id) for delivery_id in delivery_ids) if delivery_ids else None,
+    )
+    if chosen == DeadLetterFilter() and not everything and not dry_run:
+        raise typer.BadParameter("give ids or a filter, or --all for every dead letter")
+    count = in_room(lambda room: service.redrive(room.pool, chosen, actor=actor(), dry_run=dry_run))
+    if as_json:
+        print_json({"redriven": 0 if dry_run else count, "matched": count, "dry_run": dry_run})
+    else:
+        say(f"{count} would be brought back" if dry_run else f"{count} brought back")
+
+
+@dead_letters.command()
+def settle(delivery_id: Annotated[int, typer.Argument(help="The id of an ambiguous delivery.")]) -> None:
+    """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
+    from postroom.delivery import service
+
+    in_room(lambda room: service.settle(room.pool, delivery_id, actor=actor()))
+    say(f"{delivery_id} is sent")
+
+
+def _known(reason: str | None) -> str | None:
+    reasons = ("attempts_exhausted", "max_age", "ambiguous")
+    if reason is not None and reason not in reasons:
+        raise typer.BadParameter(f"the reason must be one of {', '.join(reasons)}")
+    return reason

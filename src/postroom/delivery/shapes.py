@@ -1,0 +1,316 @@
+"""Deliveries as JSON: the shapes that arrive and leave, and the way between them and the model.
+
+Nothing secret leaves: variables and attachments' content never do, and of the lane `auth`, whose mail holds one-time
+codes, neither do subject and bodies.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.delivery.address import parse_address
+from postroom.delivery.check import problems
+from postroom.delivery.model import (
+    Address,
+    Attachment,
+    Attempt,
+    Delivery,
+    DeliveryRequest,
+    DeliverySummary,
+    Lane,
+    Recipient,
+)
+from postroom.errors import BadInput, FieldError
+from postroom.runtime.endpoint import Moment, Shape
+
+Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]
+Addresses = Written | list[Written]
+
+_FURTHEST = datetime(9000, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class AttachmentBody(Shape, frozen=True, kw_only=True):
+    """A file in base64; with a `content_id`, an image shown inside the HTML part."""
+
+    filename: str
+    content_type: str
+    content: str
+    content_id: str | None = None
+
+
+class DeliveryBody(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """What to deliver: content (`subject` with `text` or `html`), or a `template` with `variables` and `locale`."""
+
+    to: Addresses
+    cc: Addresses = msgspec.field(default_factory=list)
+    bcc: Addresses = msgspec.field(default_factory=list)
+    reply_to: Addresses = msgspec.field(default_factory=list)
+    sender: Written | None = None
+    subject: str | None = None
+    text: str | None = None
+    html: str | None = None
+    template: str | None = None
+    variables: dict[str, Any] = msgspec.field(default_factory=dict)
+    locale: str | None = None
+    lane: Lane = Lane.TRANSACTIONAL
+    send_at: Moment | None = None
+    expires_at: Moment | None = None
+    attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
+    custom_data: dict[str, Any] | None = None
+
+
+class AcceptedShape(msgspec.Struct, frozen=True):
+    """The delivery that stands for the request; `replayed` if an earlier request with the same key made it."""
+
+    id: int
+    status: str
+    replayed: bool
+
+
+class RecipientShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One address and what became of it."""
+
+    kind: str
+    address: str
+    name: str | None
+    outcome: str
+    code: int | None
+    enhanced_code: str | None
+    detail: str | None
+
+
+class AttachmentShape(msgspec.Struct, frozen=True):
+    """A file without its content."""
+
+    filename: str
+    content_type: str
+    content_id: str | None
+    size: int
+
+
+class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a listing."""
+
+    id: int
+    status: str
+    lane: str
+    channel: str
+    source: str
+    template: str | None
+    subject: str | None
+    recipients: list[str]
+    attempt_count: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+    reason: str | None
+
+
+class DeliveryShape(SummaryShape, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """One delivery, whole. `content_hidden` says that subject and bodies are kept back because they hold a code."""
+
+    recipients: list[RecipientShape]  # type: ignore[assignment] # here with their outcomes
+    sender: str | None
+    locale: str | None
+    idempotency_key: str | None
+    expires_at: datetime | None
+    rendered_at: datetime | None
+    resend_of: int | None
+    detail: str | None
+    traceparent: str | None
+    text: str | None
+    html: str | None
+    content_hidden: bool
+    headers: dict[str, str]
+    tags: dict[str, str]
+    custom_data: dict[str, Any] | None
+    attachments: list[AttachmentShape]
+
+
+class AttemptShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One try: how far it got and what the other side said."""
+
+    attempt_no: int
+    outcome: str
+    transport: str | None
+    stage: str | None
+    code: int | None
+    enhanced_code: str | None
+    reply_text: str | None
+    remote_host: str | None
+    tls: str | None
+    started_at: datetime
+    finished_at: datetime
+    next_attempt_at: datetime | None
+
+
+# --- arriving ------------------------------------------------------------------------
+
+
+def request_from(
+    body: DeliveryBody, *, source: str, idempotency_key: str | None, traceparent: str | None, where: str = ""
+) -> DeliveryRequest:
+    """The request a body means, checked by every rule; `where` stands before the name of each wrong field."""
+    errors: list[FieldError] = []
+    request = DeliveryRequest(
+        to=_addresses("to", body.to, errors),
+        cc=_addresses("cc", body.cc, errors),
+        bcc=_addresses("bcc", body.bcc, errors),
+        reply_to=_addresses("reply_to", body.reply_to, errors),
+        sender=next(iter(_addresses("from", body.sender, errors)), None) if body.sender is not None else None,
+        subject=body.subject,
+        text=body.text,
+        html=body.html,
+        template=body.template,
+        variables=body.variables,
+        locale=body.locale,
+        headers=body.headers,
+        attachments=tuple(Attachment(a.filename, a.content_type, a.content, a.content_id) for a in body.attachments),
+        tags=body.tags,
+        custom_data=body.custom_data,
+        lane=body.lane,
+        source=source,
+        idempotency_key=idempotency_key,
+        send_at=_moment("send_at", body.send_at, errors),
+        expires_at=_moment("expires_at", body.expires_at, errors),
+        traceparent=traceparent,
+    )
+    errors += (FieldError(*found) for found in _all_problems(request) if found[0] not in {e.field for e in errors})
+    if errors:
+        raise BadInput([FieldError(f"{where}{error.field}", error.message) for error in errors])
+    return request
+
+
+def _all_problems(request: DeliveryRequest) -> Iterator[tuple[str, str]]:
+    try:
+        yield from problems(request)
+        for field in ("variables", "tags", "custom_data"):
+            yield from _unwritable(field, getattr(request, field))
+    except RecursionError:
+        yield "variables", "is nested too deeply"
+
+
+def _unwritable(field: str, value: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Numbers that JSON can write and nobody can store: they must not surface as our fault later."""
+    if not value:
+        return
+    try:
+        msgspec.json.encode(value)
+    except (OverflowError, ValueError):
+        yield field, "holds a number that is too large"
+
+
+def _addresses(field: str, written: str | Sequence[str], errors: list[FieldError]) -> tuple[Address, ...]:
+    is_one = isinstance(written, str)
+    parsed = []
+    for index, text in enumerate([written] if isinstance(written, str) else written):
+        try:
+            parsed.append(parse_address(text))
+        except ValueError as error:
+            errors.append(FieldError(field if is_one else f"{field}[{index}]", str(error)))
+    # What cannot be read must not be reported as missing too.
+    return tuple(parsed) or ((Address("unreadable@localhost"),) if errors and written else ())
+
+
+def _moment(field: str, moment: datetime | None, errors: list[FieldError]) -> datetime | None:
+    if moment is None:
+        return None
+    try:
+        in_utc = moment.astimezone(UTC)
+    except OverflowError:
+        in_utc = datetime.max.replace(tzinfo=UTC)
+    if not _EARLIEST <= in_utc < _FURTHEST:
+        errors.append(FieldError(field, "must be between the years 1970 and 9000"))
+        return None
+    return in_utc
+
+
+# --- leaving -------------------------------------------------------------------------
+
+
+def summary_shape(delivery: DeliverySummary) -> SummaryShape:
+    return SummaryShape(
+        id=delivery.id,
+        status=delivery.state.value,
+        lane=delivery.lane.value,
+        channel=delivery.channel.value,
+        source=delivery.source,
+        template=delivery.template_id,
+        subject=None if delivery.lane is Lane.AUTH else delivery.subject,
+        recipients=list(delivery.recipients),
+        attempt_count=delivery.attempt_count,
+        next_attempt_at=delivery.next_attempt_at,
+        created_at=delivery.created_at,
+        finished_at=delivery.finished_at,
+        reason=delivery.reason,
+    )
+
+
+def delivery_shape(delivery: Delivery) -> DeliveryShape:
+    is_hidden = delivery.lane is Lane.AUTH
+    return DeliveryShape(
+        id=delivery.id,
+        status=delivery.state.value,
+        lane=delivery.lane.value,
+        channel=delivery.channel.value,
+        source=delivery.source,
+        template=delivery.template_id,
+        subject=None if is_hidden else delivery.subject,
+        recipients=[_recipient(recipient) for recipient in delivery.recipients],
+        attempt_count=delivery.attempt_count,
+        next_attempt_at=delivery.next_attempt_at,
+        created_at=delivery.created_at,
+        finished_at=delivery.finished_at,
+        reason=delivery.reason,
+        sender=_written(delivery.sender),
+        locale=delivery.locale,
+        idempotency_key=delivery.idempotency_key,
+        expires_at=delivery.expires_at,
+        rendered_at=delivery.rendered_at,
+        resend_of=delivery.resend_of,
+        detail=delivery.detail,
+        traceparent=delivery.traceparent,
+        text=None if is_hidden else delivery.text,
+        html=None if is_hidden else delivery.html,
+        content_hidden=is_hidden,
+        headers=dict(delivery.headers),
+        tags=dict(delivery.tags),
+        custom_data=None if delivery.custom_data is None else dict(delivery.custom_data),
+        attachments=[_attachment(attachment) for attachment in delivery.attachments],
+    )
+
+
+def attempt_shape(attempt: Attempt) -> AttemptShape:
+    return AttemptShape(**{name: getattr(attempt, name) for name in AttemptShape.__struct_fields__})
+
+
+def _recipient(recipient: Recipient) -> RecipientShape:
+    return RecipientShape(
+        kind=recipient.kind.value,
+        address=recipient.address,
+        name=recipient.name,
+        outcome=recipient.outcome.value,
+        code=recipient.code,
+        enhanced_code=recipient.enhanced,
+        detail=recipient.detail,
+    )
+
+
+def _attachment(attachment: Attachment) -> AttachmentShape:
+    padding = attachment.content[-2:].count("=")
+    size = len(attachment.content) * 3 // 4 - padding
+    return AttachmentShape(attachment.filename, attachment.content_type, attachment.content_id, size)
+
+
+def _written(address: Address | None) -> str | None:
+    if address is None:
+        return None
+    if address.name is None:
+        return address.email
+    name = address.name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{name}" <{address.email}>'

@@ -1,0 +1,55 @@
+"""API keys at the command line."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.http.model import ALL, SCOPES
+from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+
+keys = typer.Typer()
+
+_LISTED = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "revoked_at")
+_SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Who will use it; becomes the source of its deliveries.")],
+    *,
+    scope: Annotated[list[str], typer.Option(help=f"What it may do; repeatable: {_SCOPES}.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make an API key and print it, this once."""
+    from postroom.http import service
+
+    key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor()))
+    if as_json:
+        print_json({"id": row.id, "name": row.name, "scopes": row.scopes, "key": key})
+    else:
+        say(key)
+
+
+@keys.command("list")
+def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List API keys, newest first. The keys themselves are kept nowhere."""
+    from postroom.http import service
+
+    found, more = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@keys.command()
+def revoke(key_ids: Annotated[list[int], typer.Argument(help="Ids of keys.")]) -> None:
+    """End keys for good; running servers forget them within seconds."""
+    from postroom.http import service
+
+    async def command(room: "Room") -> None:
+        for key_id in key_ids:
+            row = await service.revoke_key(room.pool, key_id, actor=actor())
+            say(f"{key_id} ({row.name}) revoked")
+
+    in_room(command)

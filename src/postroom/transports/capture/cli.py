@@ -1,0 +1,79 @@
+"""The capture inbox at the command line."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    printable,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.transports.capture.model import InboxMessage
+
+inbox = typer.Typer()
+
+_LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject")
+
+Id = Annotated[int, typer.Argument(help="The id of a captured message.")]
+
+
+@inbox.command("list")
+def list_(
+    *,
+    to: Annotated[str | None, typer.Option(help="Only mail to this address.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List captured mail, newest first."""
+    from postroom.transports.capture import service
+
+    found, more = in_room(lambda room: service.list_inbox(room.pool, recipient=to, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@inbox.command()
+def show(message_id: Id, *, as_json: AsJson = False) -> None:
+    """Show one captured message: its headers and its text."""
+    from postroom.transports.capture.reader import read_message
+
+    content = read_message(_find(message_id))
+    if as_json:
+        print_json(content)
+        return
+    for name, value in content.headers:
+        say(printable(f"{name}: {value}"))
+    say("\n" + printable(content.text or content.html or ""))
+    for attachment in content.attachments:
+        say(printable(f"[{attachment.filename}, {attachment.content_type}, {attachment.size} bytes]"))
+
+
+@inbox.command()
+def raw(message_id: Id) -> None:
+    """Print one captured message as the bytes that would have left."""
+    sys.stdout.buffer.write(_find(message_id).raw)
+
+
+@inbox.command()
+def clear() -> None:
+    """Forget everything captured so far."""
+    from postroom.transports.capture import service
+
+    cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
+    say(f"{cleared} cleared")
+
+
+def _find(message_id: int) -> "InboxMessage":
+    from postroom.transports.capture import service
+
+    return in_room(lambda room: service.get_inbox_message(room.pool, message_id))

@@ -1,0 +1,98 @@
+"""The served API against its own OpenAPI document, with values nobody would think of."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.database import InMemoryExampleDatabase
+from schemathesis import GenerationMode, checks
+
+from postroom.db.room import Room
+from postroom.http import build_app
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.transports import Envelope
+from postroom.transports.capture import CaptureTransport
+from tests.support.http import Browser, Letter, open_browser, served
+
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+EXAMPLES = 12
+
+# Revoking is tested elsewhere: here it would take away the key that asks.
+REVOKING = "DELETE /v1/keys/{key_id}"
+
+Operation = Any  # schemathesis' own type is generic over its transport
+
+
+async def _furnish(room: Room, browser: Browser) -> None:
+    """Something to find at the first ids: a delivery and a captured message."""
+    await browser.post("/v1/deliveries", json={"to": "ann@example.org", "subject": "s", "text": "t"})
+    transport = CaptureTransport(room.pool)
+    await transport.send(Envelope(1, "<1@localhost>", "room@localhost", ("ann@example.org",)), Letter())
+
+
+def _examine(operation: Operation, mode: GenerationMode, key: str, wanted: list[Any]) -> set[int]:
+    seen: set[int] = set()
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=InMemoryExampleDatabase(),
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def examine(case: Any) -> None:
+        response = case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=wanted)
+        seen.add(response.status_code)
+
+    examine()
+    return seen
+
+
+def _examine_all(url: str, key: str, mode: GenerationMode, wanted: list[Any]) -> dict[str, set[int]]:
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    operations = [result.ok() for result in schema.get_all_operations()]
+    return {
+        operation.label: _examine(operation, mode, key, wanted)
+        for operation in operations
+        if operation.label != REVOKING and _can_be_wrong(operation, mode)
+    }
+
+
+def _can_be_wrong(operation: Operation, mode: GenerationMode) -> bool:
+    """False if a request without any input is to be made wrong: there is no such thing."""
+    has_input = operation.path_parameters or operation.query or operation.body or operation.headers
+    return mode is GenerationMode.POSITIVE or bool(has_input)
+
+
+@pytest.mark.parametrize(
+    "mode,wanted",
+    [
+        pytest.param(GenerationMode.POSITIVE, CHECKS, id="right"),
+        pytest.param(GenerationMode.NEGATIVE, [*CHECKS, checks.negative_data_rejection], id="wrong"),
+    ],
+)
+async def test_answers_are_what_the_document_says(
+    room: Room, mode: GenerationMode, wanted: list[Callable[..., Any]]
+) -> None:
+    """Whatever is sent, every answer's status, type, headers and shape are documented, and none is a 5xx."""
+    app = build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES))
+    browser = await open_browser(room, app=app)
+    assert browser.key is not None
+    await _furnish(room, browser)
+    async with served(app) as url:
+        seen = await asyncio.to_thread(_examine_all, url, browser.key, mode, wanted)
+    assert len(seen) > 15
+    statuses = set().union(*seen.values())
+    assert 401 not in statuses
+    assert 403 not in statuses
+    assert max(statuses) < 500

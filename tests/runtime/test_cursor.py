@@ -1,0 +1,24 @@
+"""Cursors: opaque, exact, and refused when they are not ours."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.errors import BadInput
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+
+@given(st.datetimes(timezones=st.just(UTC)), st.integers(0, 2**53))
+def test_a_cursor_comes_back_exactly(moment: datetime, number: int) -> None:
+    """A position survives the round trip to the last microsecond."""
+    assert decode_cursor(encode_cursor(moment, number), tuple[datetime, int]) == (moment, number)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "!!!!", "bm90IGpzb24", "WyJ0ZXh0Il0", "é", "[]"])
+def test_a_foreign_cursor_is_bad_input(cursor: str) -> None:
+    """Anything that is not a cursor of the listing names the field."""
+    with pytest.raises(BadInput) as caught:
+        decode_cursor(cursor, tuple[int])
+    assert caught.value.errors[0].field == "cursor"

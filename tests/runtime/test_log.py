@@ -1,0 +1,56 @@
+"""Logs: structured, and silent about people and secrets."""
+
+import io
+import json
+
+import pytest
+import structlog
+
+from postroom.runtime.log import configure_logging
+
+
+def written(level: str, method: str, **fields: object) -> dict[str, object] | None:
+    """What one call at this level leaves behind, if anything."""
+    out = io.StringIO()
+    configure_logging(level, "json", stream=out)
+    getattr(structlog.get_logger(), method)("attempt_deferred", **fields)
+    return json.loads(out.getvalue()) if out.getvalue() else None
+
+
+def test_an_event_is_one_line_of_json() -> None:
+    """A log line is a name, a level, a time in UTC and fields."""
+    line = written("info", "info", delivery_id=7)
+    assert line is not None
+    assert (line["event"], line["level"], line["delivery_id"]) == ("attempt_deferred", "info", 7)
+    assert str(line["timestamp"]).endswith("Z")
+
+
+@pytest.mark.parametrize("key", ["email", "recipient", "to_address", "subject", "html_body"])
+def test_people_s_data_is_hidden_unless_debugging(key: str) -> None:
+    """Addresses and content appear at debug level only."""
+    hidden, shown = written("debug", "info", **{key: "ada"}), written("debug", "debug", **{key: "ada"})
+    assert hidden is not None
+    assert shown is not None
+    assert (hidden[key], shown[key]) == ("[hidden]", "ada")
+
+
+@pytest.mark.parametrize("key", ["password", "smtp_password", "token", "Authorization", "api_key", "client_secret"])
+def test_secrets_are_hidden_at_every_level(key: str) -> None:
+    """A careless call site cannot leak a secret."""
+    line = written("debug", "debug", **{key: "hush"})
+    assert line is not None
+    assert line[key] == "[hidden]"
+
+
+def test_levels_filter() -> None:
+    """Below the level nothing is written."""
+    assert written("warning", "info") is None
+
+
+def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text style is not JSON."""
+    out = io.StringIO()
+    configure_logging("info", "text", stream=out)
+    structlog.get_logger().info("worker_started", lanes=3)
+    assert "worker_started" in out.getvalue()
+    assert not out.getvalue().startswith("{")
