@@ -1,7 +1,7 @@
 """Runs subjects side by side: interleaved rounds (A, B, C, A, B, C, …), sizes that last, medians.
 
 Interleaving spreads a slow minute of the machine over every subject instead of charging it to one. Experiments
-measured as a rate get a warm-up round first, which is not counted: it fills caches and tells how many operations
+measured as a rate get two warm-up rounds first, which are not counted: they fill caches and tell how many operations
 make the round last the asked-for seconds.
 """
 
@@ -23,7 +23,10 @@ Measure = Callable[[int], Awaitable[Readings]]
 """Performs an experiment at the given size and tells what it found."""
 
 
-GROWTH = 40
+WARM_UPS = 2
+"""The first is too short to time a fast subject; the second, sized by it, is not."""
+
+GROWTH = 200
 """How much larger than the warm-up a round may be: a warm-up too short to time must not ask for hours."""
 
 
@@ -98,7 +101,8 @@ class Rounds:
     async def run(self, subjects: Sequence[Subject], results: Results) -> None:
         contenders = [subject for subject in subjects if self._experiment.name in subject.measures()]
         if self._experiment.first is not None and self._plan.size is None:
-            contenders = await self._round("warm-up", contenders, results, counted=False)
+            for _ in range(WARM_UPS):
+                contenders = await self._round("warm-up", contenders, results, counted=False)
         for number in range(1, self._plan.rounds + 1):
             contenders = await self._round(f"round {number}", contenders, results, counted=True)
 

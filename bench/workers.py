@@ -18,7 +18,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOOK_INTERVAL_S = 0.02
 PATIENCE_S = 600
-SHORTEST_S = 0.05  # below this the difference of two process runs says nothing
+IDLE_RUNS = 2  # the quicker counts, so that a busy moment of the machine is never credited to a subject
 
 Fill = Callable[[int], Awaitable[None]]
 """Puts that many jobs into the queue."""
@@ -65,10 +65,15 @@ async def run_workers(commands: Sequence[Command]) -> Effort:
 
 async def drain(commands: Sequence[Command], fill: Fill, count: int) -> Effort:
     """Empty start, fill, drain: the drain's effort without the time that starting and stopping costs."""
-    idle = await run_workers(commands)
+    idle = min([(await run_workers(commands)).seconds for _ in range(IDLE_RUNS)])
     await fill(count)
     busy = await run_workers(commands)
-    return Effort(max(busy.seconds - idle.seconds, SHORTEST_S), busy.peak_megabytes)
+    return Effort(net_seconds(busy.seconds, idle), busy.peak_megabytes)
+
+
+def net_seconds(busy: float, idle: float) -> float:
+    """The time spent draining. Where starting was most of it, half is charged: too slow beats absurdly fast."""
+    return max(busy - idle, busy / 2)
 
 
 def start(command: Command, *, errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:

@@ -15,6 +15,7 @@ from bench.server import Arena
 from bench.sink import Counts, message_id_of, start_sink
 from bench.statements import read_statements
 from bench.targets import TARGETS, Bound, Level, Target, Verdict
+from bench.workers import net_seconds
 from rich.console import Console
 
 from bench import letters, load
@@ -100,17 +101,17 @@ def test_a_fixed_experiment_keeps_its_size(quick: bool, size: int) -> None:  # n
 async def test_rounds_are_interleaved_after_an_uncounted_warm_up() -> None:
     """Every subject takes its turn in each round; the warm-up only sets the size."""
     order: list[str] = []
-    first, second = Scripted("a", [50.0, 60.0, 70.0], order), Scripted("b", [500.0, 600.0, 700.0], order)
+    first, second = Scripted("a", [40.0, 50.0, 60.0, 70.0], order), Scripted("b", [400.0, 500.0, 600.0, 700.0], order)
     found = await run_experiments([RATED], [first, second], Plan(rounds=2, seconds=4), announce=lambda _: None)
-    assert order == ["a", "b"] * 3
+    assert order == ["a", "b"] * 4
     assert found.samples == {"drain": {"a": [60.0, 70.0], "b": [600.0, 700.0]}}
-    assert first.sizes == [100, 200, 240]
-    assert second.sizes == [100, 2_000, 2_400]
+    assert first.sizes == [100, 160, 200, 240]
+    assert second.sizes == [100, 1_600, 2_000, 2_400]
 
 
 async def test_a_failing_subject_does_not_stop_the_others() -> None:
     """Who fails is named with its reason and takes no further part."""
-    broken, sound = Scripted("broken", []), Scripted("sound", [1.0, 2.0])
+    broken, sound = Scripted("broken", []), Scripted("sound", [1.0, 1.0, 2.0])
     found = await run_experiments([RATED], [broken, sound], Plan(rounds=1), announce=lambda _: None)
     assert list(found.failures) == [("drain", "broken")]
     assert found.samples == {"drain": {"sound": [2.0]}}
@@ -220,6 +221,12 @@ def test_numbers_are_never_handed_out_twice() -> None:
     """Idempotency keys of different rounds differ."""
     numbers = load.Numbers()
     assert (numbers.take(3), numbers.take(2)) == (range(3), range(3, 5))
+
+
+@pytest.mark.parametrize("busy, idle, net", [(4.0, 0.5, 3.5), (1.0, 0.9, 0.5), (1.0, 1.5, 0.5)])
+def test_start_up_is_not_charged_but_never_more_than_half_taken_off(busy: float, idle: float, net: float) -> None:
+    """A drain too short to tell from its start-up must not read as an absurd rate."""
+    assert net_seconds(busy, idle) == net
 
 
 def test_the_letter_is_about_five_kilobytes() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.database import InMemoryExampleDatabase
 from schemathesis import GenerationMode, checks
 
 from postroom.db.room import Room
@@ -24,7 +23,7 @@ CHECKS = [
     checks.response_headers_conformance,
     checks.response_schema_conformance,
 ]
-EXAMPLES = 12
+EXAMPLES = 15
 
 # Revoking is tested elsewhere: here it would take away the key that asks.
 REVOKING = "DELETE /v1/keys/{key_id}"
@@ -45,7 +44,6 @@ def _examine(operation: Operation, mode: GenerationMode, key: str, wanted: list[
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
-        database=InMemoryExampleDatabase(),
         suppress_health_check=list(HealthCheck),
         derandomize=True,
     )
@@ -93,6 +91,5 @@ async def test_answers_are_what_the_document_says(
         seen = await asyncio.to_thread(_examine_all, url, browser.key, mode, wanted)
     assert len(seen) > 15
     statuses = set().union(*seen.values())
-    assert 401 not in statuses
-    assert 403 not in statuses
     assert max(statuses) < 500
+    assert mode is GenerationMode.NEGATIVE or not statuses & {401, 403}  # wrong requests may lack the key

@@ -108,6 +108,7 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", access_log=False, lifespan="on")
     server = uvicorn.Server(config)
     with contextlib.closing(config.bind_socket()) as socket:
+        socket.listen()  # from here on connections wait until the server takes them
         task = asyncio.create_task(server._serve([socket]))
         try:
             yield f"http://127.0.0.1:{socket.getsockname()[1]}"

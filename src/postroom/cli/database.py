@@ -68,7 +68,7 @@ async def _with_embedded(settings: Settings, program: Path, arguments: Sequence[
 
 
 def psql_command(program: Path, url: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """psql's arguments and environment; the password goes into the latter, because everybody sees the former."""
+    """Arguments and environment of psql; the password goes into the latter, because everybody sees the former."""
     parts = urlsplit(url)
     environment = dict(os.environ)
     if parts.password is not None:

@@ -30,15 +30,13 @@ def with_secret_key(settings: Settings, *, making: bool) -> Settings:
     return replace(settings, secret_key=found.secret_key)
 
 
-async def admin_key(pool: Pool, data_dir: Path, *, actor: str) -> tuple[Path | None, str | None]:
+async def admin_key(pool: Pool, path: Path, *, actor: str) -> tuple[Path | None, str | None]:
     """The file that holds the administrator's key, if it does, and the key itself if it was made just now."""
-    path = data_dir.absolute() / API_KEY_FILE
     made, row = await ensure_admin_key(pool, actor=actor)
     if made is not None:
         write_private(path, made)
         return path, made
-    holds_it = path.exists() and _read(path).startswith(row.prefix)
-    return (path if holds_it else None), None
+    return (path if _holds(path, row.prefix) else None), None
 
 
 def write_private(path: Path, text: str) -> None:
@@ -53,6 +51,11 @@ def write_private(path: Path, text: str) -> None:
         fresh.replace(path)
     except OSError as error:
         raise ConfigurationError(f"POSTROOM_DATA_DIR: {path} cannot be written: {error.strerror}") from error
+
+
+def _holds(path: Path, prefix: str) -> bool:
+    """True if the file's key is the one whose first characters the room knows, not one of another room."""
+    return path.exists() and _read(path).startswith(prefix)
 
 
 def _read(path: Path) -> str:

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from postroom.cli.lifetime import Life
 
 
-def serve(
-    *, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False
-) -> None:
+def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False) -> None:
     """Answer the HTTP API on POSTROOM_HTTP_ADDR, until SIGTERM or Ctrl-C."""
     from postroom.cli.lifetime import live
 

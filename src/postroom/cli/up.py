@@ -9,9 +9,9 @@ import asyncio
 import os
 import shlex
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -43,7 +43,7 @@ def up(
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
     from postroom.app import load_catalog
-    from postroom.cli.first_run import admin_key, with_secret_key
+    from postroom.cli.first_run import API_KEY_FILE, admin_key, with_secret_key
     from postroom.db.room import open_room
     from postroom.runtime import uvicorn_server
 
@@ -51,7 +51,7 @@ async def start_everything(settings: Settings, life: "Life", *, workers: int) ->
         settings = with_secret_key(settings, making=True)
         async with open_room(settings, migrating=True) as room:
             catalog = load_catalog(settings)
-            key_file, made = await admin_key(room.pool, settings.data_dir, actor=actor())
+            key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
 
             def ready() -> None:
                 say(banner(room, uvicorn_server.url_of(listener), key_file=key_file, made=made))
@@ -61,7 +61,7 @@ async def start_everything(settings: Settings, life: "Life", *, workers: int) ->
             await _run(room, catalog, listener, life=life, work=work, ready=ready)
 
 
-def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> Callable[[], Awaitable[None]]:
+def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
     """The work, in this process or in supervised ones with the same secret key."""
 
     async def work() -> None:
@@ -79,13 +79,13 @@ def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> 
     return work
 
 
-async def _run(  # noqa: PLR0913 - everything that lives together
+async def _run(
     room: "Room",
     catalog: "Catalog",
     listener: socket.socket,
     *,
     life: "Life",
-    work: Callable[[], Awaitable[None]],
+    work: Callable[[], Coroutine[Any, Any, None]],
     ready: Callable[[], None],
 ) -> None:
     """The API and the workers side by side; if one fails, the other is not left alone."""
@@ -96,11 +96,7 @@ async def _run(  # noqa: PLR0913 - everything that lives together
     grace = room.settings.shutdown_grace
     async with asyncio.TaskGroup() as together:
         together.create_task(serve(app, listener, life.stop, grace=grace, on_ready=ready), name="http")
-        together.create_task(_as_coroutine(work), name="work")
-
-
-async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
+        together.create_task(work(), name="work")
 
 
 def banner(room: "Room", url: str, *, key_file: Path | None, made: str | None) -> str:

@@ -69,7 +69,12 @@ async def work_in_processes(
 
 
 async def supervise_workers(
-    processes: int, life: "Life", settings: Settings, *, until_empty: bool = False, environment: dict[str, str] | None = None
+    processes: int,
+    life: "Life",
+    settings: Settings,
+    *,
+    until_empty: bool = False,
+    environment: dict[str, str] | None = None,
 ) -> None:
     """Keep worker processes running until `life.stop`; raises if one had to be killed."""
     from datetime import timedelta

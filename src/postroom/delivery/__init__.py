@@ -1,1 +1,22 @@
-"""delivery: the queue and its ledger."""
+"""delivery: the queue and its ledger.
+
+NAME     delivery, from an accepted request to its end
+OWNS     deliveries           one message to one set of recipients over one channel
+         delivery_recipients  who gets it, and what became of each
+         delivery_payloads    what it says
+         attempts             one row per finished attempt, a partition per month
+         dead_letters         deliveries given up, and why
+         malformed_commands   what could not be read
+         claims, workers      leases, and who holds them
+         channel <room>_deliveries: rung for sleeping workers
+STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
+         docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
+STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire and
+         retention in `maintenance`; what a reply means in `outcome`, when to try again in `retry`
+CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
+CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
+FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`. A failed send is a
+         value. A lost claim changes nothing and is counted.
+BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
+         doctor` names it.
+"""

@@ -4,7 +4,6 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from math import isfinite
 from typing import Any
 
 from postroom.delivery.header import check_header, check_text
@@ -21,7 +20,7 @@ MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
 _YEARS = range(1970, 9999)
-_INTEGER_BITS = 63
+_LARGEST_NUMBER = 2**63 - 1
 
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
@@ -166,7 +165,7 @@ def _data(request: DeliveryRequest) -> Problems:
         except RecursionError:
             broken = True
         if broken:
-            yield field, "must be JSON without NUL, half characters, endless numbers or endless depth"
+            yield field, "must be JSON, without NUL or half a character, its numbers within 64 bits, not too deep"
 
 
 def _is_label(value: str, longest: int) -> bool:
@@ -186,11 +185,9 @@ def _has_unstorable(value: Any) -> bool:
             return False
         case str():
             return _UNSTORABLE.search(value) is not None
-        case int():
-            return value.bit_length() > _INTEGER_BITS
-        case float():
-            return not isfinite(value)
-        case Mapping():
+        case int() | float():
+            return not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER  # true for NaN as well
+        case dict() | Mapping():
             return any(not isinstance(key, str) or _has_unstorable(key) for key in value) or any(
                 map(_has_unstorable, value.values())
             )

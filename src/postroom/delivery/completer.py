@@ -1,7 +1,6 @@
 """Writes what became of attempts, many at a time.
 
-Results gather while the previous batch is being written, so the batch grows with the load and a lone result waits for
-nobody. Writing is tried again while the database flickers; sending is not. A result whose claim was lost meanwhile
+Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load. Writing is tried again while the database flickers; sending is not. A result whose claim was lost meanwhile
 changes nothing, and is counted.
 """
 
@@ -36,6 +35,10 @@ FLICKER = (
 """Errors that pass: a dropped connection, a restart, a crowd, a deadlock with the recovery of a lost claim."""
 
 T = TypeVar("T")
+
+
+LINGER_S = 0.005
+"""A result waits this long for others: nobody waits for it, and one statement for many is what makes the ledger cheap."""
 
 
 class Completer:
@@ -78,6 +81,8 @@ class Completer:
         while True:
             await self._arrived.wait()
             self._arrived.clear()
+            if len(self._results) < self._batch_limit:
+                await asyncio.sleep(LINGER_S)
             while self._results:
                 batch, self._results = self._results[: self._batch_limit], self._results[self._batch_limit :]
                 await self._write(batch)

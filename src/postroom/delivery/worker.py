@@ -219,6 +219,7 @@ class Worker:
             state.asleep = True
             async with self._pool.acquire() as connection:
                 await store.put_to_sleep(connection, worker_id=self._worker_id or 0, lane=lane)
+            self._signal("asleep")
         else:
             await self._waker.wait(lane, self._options.poll_interval)
 

@@ -37,12 +37,12 @@ class SupervisorOptions:
 
 def restart_delay(options: SupervisorOptions, quick_ends: int) -> timedelta:
     """How long to wait before the next start, after this many short lives in a row."""
-    doubled = options.first_delay * 2 ** min(max(quick_ends - 1, 0), 16)
+    doubled: timedelta = options.first_delay * 2 ** min(max(quick_ends - 1, 0), 16)
     return min(doubled, options.longest_delay)
 
 
 def own_command(*arguments: str) -> list[str]:
-    """This program again, by the same interpreter, whatever is on the PATH."""
+    """Postroom again, by the same interpreter, whatever is on the PATH."""
     return [sys.executable, "-m", "postroom.cli", *arguments]
 
 
@@ -87,7 +87,9 @@ class Supervisor:
             lived = asyncio.get_running_loop().time() - began
             quick_ends = 1 if lived >= self._options.steady_after.total_seconds() else quick_ends + 1
             delay = restart_delay(self._options, quick_ends)
-            _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=delay.total_seconds())
+            _log.warning(
+                "process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=delay.total_seconds()
+            )
             await _first(asyncio.sleep(delay.total_seconds()), self._stop)
         return True
 

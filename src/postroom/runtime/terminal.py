@@ -73,7 +73,7 @@ def load_settings() -> Settings:
 
 
 def parse_moment(value: str) -> datetime:
-    """`2030-01-31T09:00:00Z`, or `+10m` from now. Without a zone it is refused: whose morning would it be?"""
+    """`2030-01-31T09:00:00Z`, or `+10m` from now. Without a zone it is refused; nobody knows whose morning it is."""
     try:
         if value.startswith("+"):
             return datetime.now(UTC) + parse_duration(value[1:])
@@ -164,5 +164,7 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text from strangers without control characters: mail must not repaint an operator's screen."""
-    return "".join(character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-                   for character in text.replace("\r\n", "\n"))
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text.replace("\r\n", "\n")
+    )

@@ -31,7 +31,7 @@ def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> s
     except OSError as error:
         listener.close()
         raise _refused(address, error, variable) from error
-    listener.setblocking(False)
+    listener.settimeout(0)
     return listener
 
 

@@ -35,6 +35,11 @@ DECLARE
     v_accepted record;
 BEGIN
     PERFORM check_send(p_to, p_subject, p_text, p_html, p_template, p_lane, p_source, p_idempotency_key, p_headers);
+    PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+    IF coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100
+        OR cardinality(p_reply_to) > 100 THEN
+        RAISE EXCEPTION 'to: at most 100 recipients are allowed, counting cc and bcc' USING ERRCODE = 'PR001', COLUMN = 'to';
+    END IF;
 
     SELECT array_agg(kind ORDER BY kind, place), array_agg(place ORDER BY kind, place),
         array_agg(parsed[1] ORDER BY kind, place), array_agg(parsed[2] ORDER BY kind, place)

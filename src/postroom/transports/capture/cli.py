@@ -1,7 +1,7 @@
 """The capture inbox at the command line."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from postroom.runtime.terminal import (
 )
 
 if TYPE_CHECKING:
-    from postroom.transports.capture.model import InboxMessage
+    from postroom.transports.capture.model import InboxEntry, InboxMessage
 
 inbox = typer.Typer()
 
@@ -39,17 +39,22 @@ def list_(
     from postroom.transports.capture import service
 
     found, more = in_room(lambda room: service.list_inbox(room.pool, recipient=to, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    if as_json:
+        print_json({"items": [_as_json(entry) for entry in found], "next_cursor": more})
+    else:
+        print_page(found, more, columns=_LISTED, as_json=False)
 
 
 @inbox.command()
 def show(message_id: Id, *, as_json: AsJson = False) -> None:
     """Show one captured message: its headers and its text."""
-    from postroom.transports.capture.reader import read_message
+    from postroom.transports.capture.reader import first_values, read_message
 
-    content = read_message(_find(message_id))
+    message = _find(message_id)
+    content = read_message(message.raw)
     if as_json:
-        print_json(content)
+        parts = {"text": content.text, "html": content.html, "attachments": content.attachments}
+        print_json({**_as_json(message.entry), "headers": first_values(content.headers), **parts})
         return
     for name, value in content.headers:
         say(printable(f"{name}: {value}"))
@@ -71,6 +76,18 @@ def clear() -> None:
 
     cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
     say(f"{cleared} cleared")
+
+
+def _as_json(entry: "InboxEntry") -> dict[str, Any]:
+    """The same names as in the API."""
+    return {
+        "id": entry.id,
+        "delivery_id": entry.delivery_id,
+        "from": entry.mail_from,
+        "to": entry.recipients,
+        "subject": entry.subject,
+        "received_at": entry.received_at,
+    }
 
 
 def _find(message_id: int) -> "InboxMessage":

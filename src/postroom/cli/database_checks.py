@@ -1,0 +1,133 @@
+"""The doctor's questions to the database, one function per check."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+
+from postroom.cli.finding import Finding, fail, ok, rough, warn
+from postroom.db.binaries import OLDEST_MAJOR
+from postroom.db.migrate import check_migrated
+from postroom.db.pool import Session
+from postroom.db.queries import load
+from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged
+from postroom.settings import Settings
+
+SKEW_WARNS = timedelta(seconds=2)
+SKEW_FAILS = timedelta(seconds=30)
+TRANSACTION_WARNS = timedelta(minutes=1)
+TRANSACTION_FAILS = timedelta(minutes=15)
+CLAIM_STALLS = timedelta(minutes=1)
+WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
+LANE_LATE = timedelta(minutes=5)
+CONNECTIONS_WARN = 0.9
+
+_QUERIES = load("postroom.cli", "doctor.sql")
+
+
+async def examine(session: Session, settings: Settings) -> list[Finding]:
+    """Every check, in the order in which a failure explains the next one; the room's only if there is a room."""
+    findings = await _server(session, settings)
+    migrations = await _migrations(session, settings)
+    findings.append(migrations)
+    findings.append(await _transactions(session))
+    room_checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (_claims, _workers, _queue)
+    for check in room_checks:
+        try:
+            findings.append(await check(session))
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError):
+            break  # the row about migrations has said why
+    return findings
+
+
+async def _server(session: Session, settings: Settings) -> list[Finding]:
+    asked = datetime.now(UTC)
+    row = await _QUERIES["describe_server"].one(session)
+    answered = datetime.now(UTC)
+    return [
+        _version(row),
+        _room(row, settings),
+        _clock(row["at"] - (asked + (answered - asked) / 2)),
+        _connections(row, settings),
+    ]
+
+
+def _version(row: asyncpg.Record) -> Finding:
+    if row["major"] < OLDEST_MAJOR:
+        return fail("database", f"PostgreSQL {row['version']}", f"use PostgreSQL {OLDEST_MAJOR} or newer")
+    if row["is_replica"]:
+        return fail("database", f"PostgreSQL {row['version']}, a read-only replica", "connect to the primary")
+    return ok("database", f"PostgreSQL {row['version']}")
+
+
+def _room(row: asyncpg.Record, settings: Settings) -> Finding:
+    if row["schema"] == settings.schema:
+        return ok("room", f"schema {row['schema']}, role {row['role']}")
+    if settings.is_pooled:
+        advice = f"behind a pooler: ALTER ROLE {row['role']} SET search_path = {settings.schema}"
+    else:
+        advice = "run `postroom migrate`, or check POSTROOM_SCHEMA"
+    return fail("room", f"the search path leads to {row['schema'] or 'nothing'}, not to {settings.schema}", advice)
+
+
+def _clock(skew: timedelta) -> Finding:
+    shown = f"{abs(skew).total_seconds():.3f} s {'behind' if skew > timedelta() else 'ahead of'} the database"
+    if abs(skew) >= SKEW_FAILS:
+        return fail("clock", f"this host is {shown}", "set this host's clock (NTP)")
+    if abs(skew) >= SKEW_WARNS:
+        return warn("clock", f"this host is {shown}", "set this host's clock (NTP)")
+    return ok("clock", f"this host is {shown}")
+
+
+def _connections(row: asyncpg.Record, settings: Settings) -> Finding:
+    shown = f"{row['connections']} of {row['max_connections']} in use, up to {settings.pool_size} per process"
+    if row["connections"] >= CONNECTIONS_WARN * row["max_connections"]:
+        return warn("connections", shown, "raise max_connections, lower POSTROOM_POOL_SIZE, or use a pooler")
+    return ok("connections", shown)
+
+
+async def _migrations(session: Session, settings: Settings) -> Finding:
+    try:
+        await check_migrated(session, settings.schema)
+    except (DatabaseNewer, MigrationChanged) as error:
+        return fail("migrations", error.message, "install the version that migrated this room")
+    except DatabaseError as error:
+        return fail("migrations", error.message, "run `postroom migrate`")
+    return ok("migrations", "up to date")
+
+
+async def _transactions(session: Session) -> Finding:
+    rows = await _QUERIES["list_long_transactions"].many(session, patience=TRANSACTION_WARNS)
+    if not rows:
+        return ok("transactions", f"none older than {rough(TRANSACTION_WARNS)}")
+    shown = "; ".join(
+        f"pid {row['pid']} ({row['application']}, {row['role']}, {row['state']}) for {rough(row['age'])}"
+        for row in rows
+    )
+    advice = f"they hold back the queue; end one with SELECT pg_terminate_backend({rows[0]['pid']})"
+    judge = fail if rows[0]["age"] >= TRANSACTION_FAILS else warn
+    return judge("transactions", shown, advice)
+
+
+async def _claims(session: Session) -> Finding:
+    rows = await _QUERIES["list_stalled_claims"].many(session, patience=CLAIM_STALLS)
+    if not rows:
+        return ok("claims", "none stalled")
+    shown = "; ".join(f"claim {row['id']} ({row['lane']}, {row['size']}) for {rough(row['late'])}" for row in rows)
+    return warn("claims", f"left by dead workers: {shown}", "start a worker: it takes them over")
+
+
+async def _workers(session: Session) -> Finding:
+    rows = await _QUERIES["list_workers_seen"].many(session, patience=WORKER_SILENT)
+    if not rows:
+        return warn("workers", "none seen lately", "start one with `postroom work` or `postroom up`")
+    hosts = sorted({row["host"] for row in rows})
+    return ok("workers", f"{len(rows)} on {', '.join(hosts)}")
+
+
+async def _queue(session: Session) -> Finding:
+    rows = await _QUERIES["list_late_lanes"].many(session, patience=LANE_LATE)
+    if not rows:
+        return ok("queue", f"nothing due for more than {rough(LANE_LATE)}")
+    shown = ", ".join(f"{row['lane']} {rough(row['late'])} late" for row in rows)
+    return warn("queue", shown, "start more workers, or look at `postroom deliveries list --state queued`")

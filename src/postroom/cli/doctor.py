@@ -1,0 +1,72 @@
+"""`postroom doctor`: check everything Postroom stands on, and say what to do. Changes nothing, starts nothing."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from postroom.runtime.terminal import AsJson, print_json, run
+from postroom.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from postroom.cli.finding import Finding
+
+_PATIENCE_S = 10.0
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(*, as_json: AsJson = False) -> None:
+    """Check the database, the room, workers, ports, templates and the way out. Exit 1 when something fails."""
+    from postroom.cli.finding import Verdict
+
+    findings = run(examine(read_settings()))
+    if as_json:
+        print_json({"healthy": all(f.verdict is not Verdict.FAIL for f in findings), "checks": findings})
+    else:
+        _print(findings)
+    if any(finding.verdict is Verdict.FAIL for finding in findings):
+        raise typer.Exit(1)
+
+
+async def examine(settings: Settings) -> "list[Finding]":
+    """Every finding, those about the database first."""
+    from postroom.cli import host_checks
+
+    return [*await _examine_database(settings), *await host_checks.examine(settings)]
+
+
+async def _examine_database(settings: Settings) -> "list[Finding]":
+    from postroom.cli import database_checks
+    from postroom.cli.finding import fail
+    from postroom.db.embedded import running_url
+    from postroom.db.pool import connect
+    from postroom.errors import DatabaseUnreachable
+
+    url = settings.database_url or await running_url(settings.data_dir.absolute())
+    if url is None:
+        return []  # the row about the embedded server says so
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            session = await connect(url, settings.schema)
+    except (DatabaseUnreachable, TimeoutError) as error:
+        found = error.message if isinstance(error, DatabaseUnreachable) else f"no answer in {_PATIENCE_S:g} s"
+        return [fail("database", found, "check POSTROOM_DATABASE_URL and that PostgreSQL runs")]
+    try:
+        return await database_checks.examine(session, settings)
+    finally:
+        await session.close()
+
+
+def _print(findings: "list[Finding]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for finding in findings:
+        advice = Text(f"→ {finding.advice}" if finding.advice else "", style="dim")
+        table.add_row(
+            Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.check), Text(finding.found), advice
+        )
+    Console(width=None if sys.stdout.isatty() else 240).print(table)

@@ -1,0 +1,59 @@
+-- What `postroom doctor` asks the database. Reads only; every statement answers at once whatever the size of the queue.
+
+-- name: describe_server :one
+-- Version, clock and place of this session.
+SELECT
+    current_setting('server_version_num')::integer / 10000 AS major,
+    current_setting('server_version') AS version,
+    clock_timestamp() AS at,
+    current_schema() AS schema,
+    current_user AS role,
+    pg_is_in_recovery() AS is_replica,
+    current_setting('max_connections')::integer AS max_connections,
+    (SELECT count(*) FROM pg_stat_activity) AS connections;
+
+-- name: list_late_lanes :many
+-- Lanes whose oldest due delivery should have left long ago.
+SELECT lane.name::text AS lane, clock_timestamp() - oldest.next_attempt_at AS late
+FROM unnest(enum_range(NULL::delivery_lane)) AS lane (name)
+CROSS JOIN LATERAL (
+    SELECT next_attempt_at
+    FROM deliveries
+    WHERE deliveries.lane = lane.name
+        AND next_attempt_at IS NOT NULL
+        AND (state = 'rendered' OR template_id IS NULL)
+    ORDER BY next_attempt_at, id
+    LIMIT 1
+) AS oldest
+WHERE oldest.next_attempt_at < clock_timestamp() - :patience::interval;
+
+-- name: list_long_transactions :many
+-- Transactions old enough to keep dead rows of the queue alive and every cursor waiting, oldest first.
+SELECT
+    pid,
+    clock_timestamp() - xact_start AS age,
+    coalesce(nullif(application_name, ''), 'unnamed') AS application,
+    coalesce(usename, 'unknown')::text AS role,
+    coalesce(state, 'unknown') AS state
+FROM pg_stat_activity
+WHERE xact_start < clock_timestamp() - :patience::interval
+    AND backend_type = 'client backend'
+    AND pid <> pg_backend_pid()
+    AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL OR state LIKE 'idle in transaction%')
+ORDER BY xact_start
+LIMIT 5;
+
+-- name: list_stalled_claims :many
+-- Leases that ran out and that no worker has taken over.
+SELECT id, lane::text AS lane, size, clock_timestamp() - expires_at AS late
+FROM claims
+WHERE expires_at < clock_timestamp() - :patience::interval
+ORDER BY expires_at
+LIMIT 5;
+
+-- name: list_workers_seen :many
+-- Workers that said something lately.
+SELECT id, pid, host, seen_at
+FROM workers
+WHERE seen_at > clock_timestamp() - :patience::interval
+ORDER BY id;

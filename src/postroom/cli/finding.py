@@ -1,0 +1,44 @@
+"""What a check found: a verdict, a sentence, and what to do about it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How bad it is. Only `fail` makes `doctor` end with 1."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's report."""
+
+    check: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def ok(check: str, found: str) -> Finding:
+    return Finding(check, Verdict.OK, found)
+
+
+def warn(check: str, found: str, advice: str) -> Finding:
+    return Finding(check, Verdict.WARN, found, advice)
+
+
+def fail(check: str, found: str, advice: str) -> Finding:
+    return Finding(check, Verdict.FAIL, found, advice)
+
+
+def rough(age: timedelta) -> str:
+    """An age as people say it: 40 s, 12 min, 3 h, 2 d."""
+    seconds = age.total_seconds()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

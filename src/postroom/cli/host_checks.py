@@ -1,0 +1,123 @@
+"""The doctor's questions to this host: ports, files, templates, the way out."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from postroom.app import load_catalog, load_signers
+from postroom.cli.finding import Finding, fail, ok, warn
+from postroom.db.embedded import running_url
+from postroom.errors import PostroomError
+from postroom.runtime import uvicorn_server
+from postroom.settings import Settings
+from postroom.transports.smtp import SmtpRelay
+
+CONNECT_TIMEOUT_S = 5.0
+GIGABYTE = 1024**3
+DISK_WARNS = 2 * GIGABYTE
+DISK_FAILS = GIGABYTE // 4
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    return [
+        await embedded(settings),
+        await port(settings),
+        templates(settings),
+        signatures(settings),
+        await transport(settings),
+        secret(settings),
+        disk(settings),
+    ]
+
+
+async def embedded(settings: Settings) -> Finding:
+    if settings.database_url is not None:
+        return ok("embedded server", "not used: POSTROOM_DATABASE_URL is set")
+    directory = settings.data_dir.absolute()
+    if await running_url(directory) is None:
+        return fail("embedded server", f"not running under {directory}", "start it with `postroom up`")
+    return ok("embedded server", f"running under {directory}")
+
+
+async def port(settings: Settings) -> Finding:
+    host, number = settings.http_addr
+    shown = f"{host}:{number}"
+    try:
+        uvicorn_server.bind(settings.http_addr).close()
+    except PostroomError as error:
+        if await _is_postroom(host, number):
+            return ok("http address", f"{shown} is answered by Postroom")
+        return warn("http address", error.message, "set POSTROOM_HTTP_ADDR to a free address")
+    return ok("http address", f"{shown} is free: no API runs there")
+
+
+async def _is_postroom(host: str, number: int) -> bool:
+    """True if whoever listens answers `/healthz` the way we do."""
+    request = f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, number)
+            try:
+                writer.write(request)
+                answer = await reader.read(4096)
+            finally:
+                writer.close()
+    except OSError:  # TimeoutError is one
+        return False
+    return b" 200 " in answer.partition(b"\r\n")[0] and b"x-request-id" in answer.lower()
+
+
+def templates(settings: Settings) -> Finding:
+    try:
+        catalog = load_catalog(settings)
+    except PostroomError as error:
+        return fail("templates", error.message, "mend the file, or check POSTROOM_TEMPLATE_DIR")
+    return ok("templates", f"{len(catalog.names())} parse")
+
+
+def signatures(settings: Settings) -> Finding:
+    try:
+        signers = load_signers(settings.dkim_keys)
+    except PostroomError as error:
+        return fail("dkim", error.message, "write POSTROOM_DKIM_KEYS as domain:selector:path")
+    if not signers and settings.transport == "smtp":
+        return warn("dkim", "mail leaves unsigned", "set POSTROOM_DKIM_KEYS, unless the relay signs")
+    return ok("dkim", f"signs for {', '.join(sorted(signers))}" if signers else "no keys; nothing leaves")
+
+
+async def transport(settings: Settings) -> Finding:
+    if settings.transport != "smtp":
+        return ok("transport", f"{settings.transport}: nothing leaves this installation")
+    try:
+        relay = SmtpRelay.parse(settings.smtp_relay or "")
+    except ValueError as error:
+        return fail("transport", f"POSTROOM_SMTP_RELAY: {error}", "write it as smtp://user:password@host:587")
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(relay.host, relay.port)
+            writer.close()
+    except OSError as error:  # TimeoutError is one
+        reason = str(error) or f"no answer in {CONNECT_TIMEOUT_S:g} s"
+        return fail("transport", f"smtp to {relay.address}: {reason}", "check the relay, its port and the firewall")
+    return ok("transport", f"smtp: {relay.address} accepts connections")
+
+
+def secret(settings: Settings) -> Finding:
+    if settings.secret_key is not None or (settings.data_dir / "secret-key").exists():
+        return ok("secret key", "there")
+    return warn("secret key", "not set", "set POSTROOM_SECRET_KEY to 64 hex characters; `postroom up` makes one")
+
+
+def disk(settings: Settings) -> Finding:
+    directory = _existing(settings.data_dir.absolute())
+    free = shutil.disk_usage(directory).free
+    shown = f"{free / GIGABYTE:.1f} GB free at {directory}"
+    if settings.database_url is not None:
+        return ok("disk", f"{shown}; the database has its own")
+    if free < DISK_FAILS:
+        return fail("disk", shown, "make room before PostgreSQL stops")
+    return warn("disk", shown, "make room soon") if free < DISK_WARNS else ok("disk", shown)
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())

@@ -1,0 +1,187 @@
+"""Builders: a mail, a clock moved by hand, a way out that answers as told, a worker on it, and short ways to look."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from postroom.db.pool import Pool
+from postroom.delivery import service, store
+from postroom.delivery.complete import Result
+from postroom.delivery.model import Address, Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.worker import Compose, Worker, WorkerOptions
+from postroom.mail.compose import Composer
+from postroom.transports import Content, Envelope, RecipientReply, Reply, Stage, Transport
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+LEASE = timedelta(minutes=1)
+DELIVERED = Reply(Stage.FINAL, 250, "2.0.0", "queued as 7", remote_host="mx.example.org:25", tls="TLSv1.3")
+BUSY = Reply(Stage.RECIPIENT, 451, "4.3.0", "try later", remote_host="mx.example.org:25")
+REFUSED = Reply(Stage.FINAL, 554, "5.7.1", "go away", remote_host="mx.example.org:25")
+NO_ANSWER = Reply(Stage.FINAL, text="the connection was lost", remote_host="mx.example.org:25")
+
+
+def addresses(*emails: str) -> tuple[Address, ...]:
+    return tuple(Address(email) for email in emails)
+
+
+def a_mail(*to: str, **fields: Any) -> DeliveryRequest:
+    """A mail to Ada, or to others, that says hello."""
+    given = {"to": addresses(*(to or ("ada@example.org",))), "subject": "Hello", "text": "Hello, Ada."}
+    if "template" in fields:
+        del given["subject"], given["text"]
+    return DeliveryRequest(**{**given, **fields})
+
+
+class Hands:
+    """A clock that stands still until somebody moves its hands."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **by: float) -> datetime:
+        self.now += timedelta(**by)
+        return self.now
+
+
+class Recording:
+    """A way out that remembers every envelope and answers as told; without an answer it takes everything."""
+
+    name = "recording"
+
+    def __init__(self, *answers: Reply | Exception | Callable[[Envelope], Reply]) -> None:
+        self._answers = list(answers) or [DELIVERED]
+        self.envelopes: list[Envelope] = []
+        self.contents: list[bytes] = []
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        self.envelopes.append(envelope)
+        self.contents.append(content.encode(eight_bit=True))
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Reply) else answer(envelope)
+
+    async def close(self) -> None:
+        return
+
+    @property
+    def delivery_ids(self) -> list[int]:
+        return [envelope.delivery_id for envelope in self.envelopes]
+
+
+class Hanging(Recording):
+    """A way out that never answers; `reached` says that somebody waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        self.envelopes.append(envelope)
+        self.reached.set()
+        await asyncio.Event().wait()
+        return DELIVERED
+
+
+def per_recipient(codes: dict[str, tuple[int, str]], final: Reply = DELIVERED) -> Callable[[Envelope], Reply]:
+    """An answer that speaks of each recipient by itself and closes with `final`; those not named are welcome."""
+
+    def answer(envelope: Envelope) -> Reply:
+        spoken = [(address, *codes.get(address, (250, "2.1.5"))) for address in envelope.recipients]
+        recipients = tuple(RecipientReply(address, code, enhanced, "said so") for address, code, enhanced in spoken)
+        if all(reply.code != 250 for reply in recipients):
+            worst = recipients[0]
+            return Reply(Stage.RECIPIENT, worst.code, worst.enhanced, worst.text, recipients=recipients)
+        return Reply(final.stage, final.code, final.enhanced, final.text, recipients=recipients)
+
+    return answer
+
+
+def a_compose() -> Compose:
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
+    return lambda outgoing: composer.compose(outgoing, now=NOON)
+
+
+def a_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
+    """A worker on one way out; `options` and the other seams as the case needs them."""
+    seams.setdefault("compose", a_compose())
+    seams.setdefault("options", WorkerOptions(lease=LEASE))
+    return Worker(pool, route=lambda _channel, _lane: transport, **seams)
+
+
+async def accepted(pool: Pool, *requests: DeliveryRequest, now: datetime | None = None) -> list[DeliveryId]:
+    """Accept and commit; the ids in order."""
+    async with pool.acquire() as connection:
+        return [answer.id for answer in await service.accept_batch(connection, requests or [a_mail()], now=now)]
+
+
+async def claimed(
+    pool: Pool,
+    lane: Lane = Lane.TRANSACTIONAL,
+    *,
+    now: datetime | None = None,
+    limit: int = 500,
+    lease: timedelta = LEASE,
+    worker_id: int = 1,
+) -> list[Outgoing]:
+    """Claim as a worker does."""
+    async with pool.acquire() as connection:
+        rows = await store.claim_due(
+            connection, lane=lane, batch_limit=limit, worker_id=worker_id, lease=lease, now=now
+        )
+        if not rows:
+            return []
+        recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
+    return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+
+
+async def state_of(pool: Pool, delivery_id: int) -> State:
+    return (await service.get_delivery(pool, delivery_id)).state
+
+
+async def outcomes_of(pool: Pool, delivery_id: int) -> dict[str, str]:
+    """Every recipient's address and what became of it."""
+    delivery = await service.get_delivery(pool, delivery_id)
+    return {recipient.address: recipient.outcome.value for recipient in delivery.recipients}
+
+
+async def attempts_of(pool: Pool, delivery_id: int) -> list[Attempt]:
+    return await service.list_attempts(pool, delivery_id)
+
+
+async def suppress(pool: Pool, address: str, *, scope: str = "all", until: datetime | None = None) -> None:
+    async with pool.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO suppressions (address, scope, reason, until) VALUES ($1, $2, 'manual', $3)",
+            address,
+            scope,
+            until,
+        )
+
+
+def finished(outgoing: Sequence[Outgoing], *, outcome: str = "sent", state: str = "sent") -> list[Result]:
+    """Results without a conversation, for those who test what happens to results."""
+    return [Result(outgoing=each, outcome=outcome, state=state) for each in outgoing]
+
+
+class Steps:
+    """Hears a worker's steps; `reached(step)` waits for the next one of that name."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    def __call__(self, step: str) -> None:
+        self.heard.append(step)
+        self._waiting.setdefault(step, asyncio.Event()).set()
+
+    async def reached(self, step: str, *, times: int = 1) -> None:
+        async with asyncio.timeout(10):
+            while self.heard.count(step) < times:
+                event = self._waiting.setdefault(step, asyncio.Event())
+                event.clear()
+                await event.wait()
