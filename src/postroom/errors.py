@@ -16,15 +16,32 @@
     │   ├── Unauthenticated         no key, or an unknown one
     │   └── ScopeMissing            the key may not do this
     ├── ConflictError               the request is well formed but cannot be honoured now
+    │   ├── AlreadyResubmitted      the malformed command is a delivery already
+    │   ├── AppendConditionFailed   an event that matters was appended since it was read
     │   ├── ClaimLost               another worker holds the delivery
+    │   ├── DuplicateAppend         the fact was appended before
+    │   ├── EmailTaken              told to operators only: an address never reveals its account
     │   ├── IdempotencyConflict     the key was used with another body
+    │   ├── LoginTaken
+    │   ├── NotProvisioned          the account does not wait for activation
+    │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
+    ├── GoneError                   it was good once
+    │   ├── TokenExpired
+    │   └── TokenUsed
+    ├── LimitError                  too much of it; later, or another way
+    │   └── GuessedTooOften         five wrong codes: the token is void
     └── NotFoundError
+        ├── AccountNotFound
         ├── DeadLetterNotFound
         ├── DeliveryNotFound
         ├── InboxMessageNotFound
         ├── KeyNotFound
-        └── TemplateNotFound
+        ├── MalformedCommandNotFound
+        ├── OccasionNotFound
+        ├── TemplateNotFound
+        ├── TokenNotFound           no such secret, or a wrong code
+        └── UserNotFound
 
 The first line of a class's docstring is its default message. Facts are attributes. `code` is a stable slug for
 programs. A failed send is not here: it is a value (`postroom.transports.Reply`).
@@ -162,16 +179,74 @@ class ConflictError(PostroomError):
     code = "conflict"
 
 
+class AlreadyResubmitted(ConflictError):
+    """The malformed command was resubmitted already."""
+
+    code = "already_resubmitted"
+
+    def __init__(self, delivery_id: int | None) -> None:
+        super().__init__(f"The malformed command was resubmitted already, as delivery {delivery_id}.")
+        self.delivery_id = delivery_id
+
+
 class ClaimLost(ConflictError):
     """Another worker holds this delivery now; nothing was changed."""
 
     code = "claim_lost"
 
 
+class EmailTaken(ConflictError):
+    """This address already has an account."""
+
+    code = "email_taken"
+
+
+class AppendConditionFailed(ConflictError):
+    """An event that the decision depends on was appended since it was read; nothing was appended."""
+
+    code = "append_condition_failed"
+
+    def __init__(self, position: int, type_: str, tags: Sequence[str]) -> None:
+        super().__init__(f"The event {type_} at position {position} was appended since; nothing was appended.")
+        self.position = position
+        self.type = type_
+        self.tags = tuple(tags)
+
+
+class DuplicateAppend(ConflictError):
+    """The fact was appended before; nothing was appended."""
+
+    code = "duplicate_append"
+
+    def __init__(self, position: int, type_: str, tags: Sequence[str]) -> None:
+        super().__init__(f"It was appended before, as {type_} at position {position}; nothing was appended.")
+        self.position = position
+        self.type = type_
+        self.tags = tuple(tags)
+
+
 class IdempotencyConflict(ConflictError):
     """The idempotency key was already used with a different request."""
 
     code = "idempotency_conflict"
+
+
+class LoginTaken(ConflictError):
+    """This login is taken."""
+
+    code = "login_taken"
+
+
+class NotProvisioned(ConflictError):
+    """The account does not wait for activation."""
+
+    code = "not_provisioned"
+
+
+class VersionConflict(ConflictError):
+    """Somebody else changed it since it was read; read it again."""
+
+    code = "version_conflict"
 
 
 class WrongState(ConflictError):
@@ -185,10 +260,46 @@ class WrongState(ConflictError):
         self.state = state
 
 
+class GoneError(PostroomError):
+    """It was good once, and is no more."""
+
+    code = "gone"
+
+
+class TokenExpired(GoneError):
+    """The token has expired; ask for a new one."""
+
+    code = "token_expired"
+
+
+class TokenUsed(GoneError):
+    """The token has been used already."""
+
+    code = "token_used"
+
+
+class LimitError(PostroomError):
+    """This was asked too often."""
+
+    code = "limit"
+
+
+class GuessedTooOften(LimitError):
+    """The code was guessed wrong too often; ask for a new one."""
+
+    code = "guessed_too_often"
+
+
 class NotFoundError(PostroomError):
     """There is no such thing."""
 
     code = "not_found"
+
+
+class AccountNotFound(NotFoundError):
+    """There is no such account."""
+
+    code = "account_not_found"
 
 
 class DeadLetterNotFound(NotFoundError):
@@ -215,7 +326,31 @@ class KeyNotFound(NotFoundError):
     code = "key_not_found"
 
 
+class MalformedCommandNotFound(NotFoundError):
+    """There is no such malformed command."""
+
+    code = "malformed_command_not_found"
+
+
+class OccasionNotFound(NotFoundError):
+    """There is no such occasion of this person."""
+
+    code = "occasion_not_found"
+
+
 class TemplateNotFound(NotFoundError):
     """There is no such template in the catalog."""
 
     code = "template_not_found"
+
+
+class TokenNotFound(NotFoundError):
+    """There is no such token, or the code is wrong."""
+
+    code = "token_not_found"
+
+
+class UserNotFound(NotFoundError):
+    """There is no such user."""
+
+    code = "user_not_found"

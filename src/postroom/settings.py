@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,50 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _webhook_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^/@\s?#]+[!-~]*", value) or "#" in value:
+        raise ValueError("must be an http or https URL without a user name, a password or a fragment")
+    return value
+
+
 def _database_url(value: str) -> str:
     if not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("must be a postgresql:// URL")
     return value
+
+
+def _broker_url(*schemes: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if not all(part.strip().startswith(schemes) for part in value.split(",")):
+            raise ValueError(f"must be a {' or '.join(schemes)} URL")
+        return value
+
+    return parse
+
+
+def _per_kind(parse: Callable[[str], Any]) -> Callable[[str], tuple[tuple[str, Any], ...]]:
+    """`birthday=08:30,reminder=07:00`: a value for each kind of scheduled event."""
+
+    def parse_all(value: str) -> tuple[tuple[str, Any], ...]:
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        if any(not kind.strip() or not separator for kind, separator, _ in pairs):
+            raise ValueError("must be kind=value, separated by commas")
+        return tuple((kind.strip().upper(), parse(text.strip())) for kind, _, text in pairs)
+
+    return parse_all
+
+
+def _time_of_day(value: str) -> time:
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
+        raise ValueError("must be a time of day such as 09:00")
+    return time.fromisoformat(value)
+
+
+def _webhook_secrets(value: str) -> tuple[str, ...]:
+    secrets = tuple(part.strip() for part in value.split(","))
+    if not all(re.fullmatch(r"whsec_[A-Za-z0-9+/]{32,86}={0,2}", secret) for secret in secrets):
+        raise ValueError("must be whsec_ and 24 to 64 bytes in base64; two, separated by a comma, while rotating")
+    return secrets
 
 
 def _setting(variable: str, parse: Callable[[str], Any], default: Any, about: str, *, secret: bool = False) -> Any:
@@ -217,6 +257,15 @@ class Settings:
     cleanup_interval: timedelta = _setting(
         "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "how often retention runs"
     )
+    batch_limit: int = _setting(
+        "POSTROOM_BATCH_LIMIT", _positive, 10, "tokens the collector gathers before it mails them"
+    )
+    batch_timeout: timedelta = _setting(
+        "POSTROOM_BATCH_TIMEOUT",
+        parse_duration,
+        timedelta(seconds=5),
+        "how long the collector gathers; 0 mails each token at once",
+    )
     log_level: str = _setting(
         "POSTROOM_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "debug may show addresses"
     )
@@ -225,6 +274,67 @@ class Settings:
     )
     tracing: bool = _setting(
         "POSTROOM_TRACING", _switch, default=False, about="OpenTelemetry spans for accept and attempt (extra: tracing)"
+    )
+    smtp_addr: tuple[str, int] = _setting(
+        "POSTROOM_SMTP_ADDR", parse_address, ("127.0.0.1", 2525), "where SMTP submission listens"
+    )
+    smtp_tls_cert: Path | None = _setting(
+        "POSTROOM_SMTP_TLS_CERT", Path, None, "PEM certificate chain for STARTTLS on submission"
+    )
+    smtp_tls_key: Path | None = _setting(
+        "POSTROOM_SMTP_TLS_KEY", Path, None, "PEM private key; absent: it stands beside the certificate"
+    )
+    smtp_max_mb: int = _setting("POSTROOM_SMTP_MAX_MB", _positive, 35, "largest submitted message, in megabytes")
+    redis_url: str | None = _setting(
+        "POSTROOM_REDIS_URL",
+        _broker_url("redis://", "rediss://", "unix://"),
+        None,
+        "Redis or Valkey with the stream mail:delivery_commands",
+        secret=True,
+    )
+    nats_url: str | None = _setting(
+        "POSTROOM_NATS_URL",
+        _broker_url("nats://", "tls://"),
+        None,
+        "NATS JetStream with the subject mail.delivery_commands; several servers with commas",
+        secret=True,
+    )
+    schedule_webhook_url: str | None = _setting(
+        "POSTROOM_SCHEDULE_WEBHOOK_URL",
+        _webhook_url,
+        None,
+        "where greetings go for people without a destination of their own",
+    )
+    schedule_times: tuple[tuple[str, time], ...] = _setting(
+        "POSTROOM_SCHEDULE_TIMES",
+        _per_kind(_time_of_day),
+        (),
+        "local time of day by kind, such as birthday=08:30; otherwise 09:00",
+    )
+    schedule_max_lateness: tuple[tuple[str, timedelta], ...] = _setting(
+        "POSTROOM_SCHEDULE_MAX_LATENESS",
+        _per_kind(parse_duration),
+        (),
+        "by kind, such as birthday=12h: what is later is skipped; otherwise everything is sent, however late",
+    )
+    leap_day: str = _setting(
+        "POSTROOM_LEAP_DAY", _one_of("mar1", "feb28"), "mar1", "birthday of 29 February in common years"
+    )
+    webhook_secrets: tuple[str, ...] = _setting(
+        "POSTROOM_WEBHOOK_SECRET",
+        _webhook_secrets,
+        (),
+        "whsec_… that signs webhooks, two while rotating; absent: derived from POSTROOM_SECRET_KEY",
+        secret=True,
+    )
+    webhook_timeout: timedelta = _setting(
+        "POSTROOM_WEBHOOK_TIMEOUT", parse_duration, timedelta(seconds=10), "how long a webhook's receiver may take"
+    )
+    webhook_allow_private: bool = _setting(
+        "POSTROOM_WEBHOOK_ALLOW_PRIVATE",
+        _switch,
+        default=False,
+        about="post webhooks to loopback and private addresses too",
     )
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,7 +40,6 @@ class Browser:
 
     app: ASGIApp
     key: str | None = None
-    sent: list[str] = field(default_factory=list)
 
     async def ask(
         self,

@@ -130,4 +130,4 @@ async def _queue(session: Session) -> Finding:
     if not rows:
         return ok("queue", f"nothing due for more than {rough(LANE_LATE)}")
     shown = ", ".join(f"{row['lane']} {rough(row['late'])} late" for row in rows)
-    return warn("queue", shown, "start more workers, or look at `postroom deliveries list --state queued`")
+    return warn("queue", shown, "start more workers, or look at `postroom deliveries list --status queued`")

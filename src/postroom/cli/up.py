@@ -1,7 +1,7 @@
 """`postroom up`: the whole of Postroom by one command, for development, demonstrations and small installations.
 
 The address is taken first, so that a second `up` changes nothing. Then, in order: the database answers, the room is
-migrated, templates parse, keys exist, and only now the API listens and the workers begin. Stopping goes backwards, and
+migrated, templates parse and the way out makes sense, keys exist, and only now the API listens and the workers begin. Stopping goes backwards, and
 the embedded server ends last.
 """
 
@@ -42,15 +42,15 @@ def up(
 
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
-    from postroom.app import load_catalog
     from postroom.cli.first_run import API_KEY_FILE, admin_key, with_secret_key
+    from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
     from postroom.runtime import uvicorn_server
 
     with uvicorn_server.bind(settings.http_addr) as listener:
         settings = with_secret_key(settings, making=True)
         async with open_room(settings, migrating=True) as room:
-            catalog = load_catalog(settings)
+            catalog = await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
 
             def ready() -> None:

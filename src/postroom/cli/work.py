@@ -59,11 +59,11 @@ async def work_in_processes(
 
     Without a database of one's own, the room stays open here: the embedded server must not stop between two children.
     """
-    from postroom.app import load_catalog
+    from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
 
-    load_catalog(settings)
-    async with open_room(settings, migrating=migrating):
+    async with open_room(settings, migrating=migrating) as room:
+        await prepare(room)
         life.running()
         await supervise_workers(processes, life, settings, until_empty=until_empty)
 

@@ -13,9 +13,11 @@ from postroom.errors import BadInput, IdempotencyConflict, PostroomError
 
 BAD_INPUT = "PR001"
 IDEMPOTENCY_CONFLICT = "PR002"
+BAD_TIME_ZONE = "PR030"
 
 _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
+    BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),
     IDEMPOTENCY_CONFLICT: lambda _error: IdempotencyConflict(),
 }
 

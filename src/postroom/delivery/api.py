@@ -18,6 +18,7 @@ from postroom.delivery.shapes import (
     Written,
     attempt_shape,
     delivery_shape,
+    in_utc,
     request_from,
     summary_shape,
 )
@@ -192,8 +193,8 @@ async def list_deliveries(call: Call) -> Answer:
         template_id=query.template,
         source=query.source,
         custom_data=_custom_data(query.custom_data),
-        created_from=query.created_from,
-        created_before=query.created_before,
+        created_from=in_utc("created_from", query.created_from),
+        created_before=in_utc("created_before", query.created_before),
     )
     found, cursor = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
     return Answer(DeliveryPage([summary_shape(delivery) for delivery in found], cursor))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from postroom.delivery.header import check_header, check_text
 from postroom.delivery.model import Address, Channel, DeliveryRequest
@@ -19,6 +20,7 @@ MAX_TAGS = 50
 MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
+MAX_URL = 2048
 _YEARS = range(1970, 9999)
 _LARGEST_NUMBER = 2**63 - 1
 
@@ -27,6 +29,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 _CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
 _CONTENT_ID = re.compile(r"[!-;=?A-~]{1,200}")
 _LONGEST_EMAIL = 254  # RFC 5321, as in `address`
+_URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor half a character."""
@@ -48,7 +51,10 @@ def check_batch(requests: Sequence[DeliveryRequest]) -> None:
 
 def problems(request: DeliveryRequest) -> Problems:
     """Every rule a request breaks, as field and message."""
-    yield from _recipients(request)
+    if request.channel is Channel.WEBHOOK:
+        yield from _webhook(request)
+    else:
+        yield from _recipients(request)
     yield from _content(request)
     yield from _headers(request)
     yield from _attachments(request)
@@ -57,7 +63,7 @@ def problems(request: DeliveryRequest) -> Problems:
 
 def _recipients(request: DeliveryRequest) -> Problems:
     receiving = len(request.to) + len(request.cc) + len(request.bcc)
-    if request.channel is Channel.EMAIL and not request.to:
+    if not request.to:
         yield "to", "at least one recipient is required"
     if receiving > MAX_RECIPIENTS:
         yield "to", f"at most {MAX_RECIPIENTS} recipients are allowed, counting cc and bcc"
@@ -74,6 +80,36 @@ def _recipients(request: DeliveryRequest) -> Problems:
         for index, address in enumerate(addresses):
             if not _is_address(address):
                 yield (field if field == "from" else f"{field}[{index}]"), "is not an e-mail address"
+
+
+def check_url(url: str) -> str | None:
+    """Why a webhook cannot be posted to this URL, in a few words; None if it can."""
+    if len(url) > MAX_URL:
+        return f"must be at most {MAX_URL} characters"
+    try:
+        parts = urlsplit(url)
+        is_complete = _URL.fullmatch(url) is not None and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that does not close
+        is_complete = False
+    if not is_complete:
+        return "is not an http or https URL"
+    if "@" in parts.netloc:
+        return "must not carry a user name or a password"
+    return "must not have a fragment" if "#" in url else None
+
+
+def _webhook(request: DeliveryRequest) -> Problems:
+    """A webhook is one URL and one body; it has no use for anything else."""
+    if len(request.to) != 1 or request.cc or request.bcc or request.reply_to or request.sender:
+        yield "to", "a webhook goes to exactly one URL"
+    for address in request.to[:1]:
+        if (reason := check_url(address.email)) is not None:
+            yield "to[0]", reason
+    if request.text is None:
+        yield "text", "is required: the body that is posted"
+    for field in ("html", "template", "attachments"):
+        if getattr(request, field):
+            yield field, "cannot be sent by webhook"
 
 
 def _content(request: DeliveryRequest) -> Problems:

@@ -2,13 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.delivery.model import Address, Attachment, Delivery, DeliveryFilter, DeliveryRequest, Lane, State
-from postroom.errors import BadInput
+from postroom.delivery.model import DeliveryFilter, Lane, State
 from postroom.runtime.terminal import (
+    LARGEST_ID,
     AsJson,
     Cursor,
     Limit,
@@ -27,18 +27,19 @@ from postroom.runtime.terminal import (
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.delivery.model import Accepted
+    from postroom.delivery.model import Accepted, DeliveryRequest
+    from postroom.delivery.shapes import AttachmentBody, DeliveryBody, DeliveryShape
 
 SOURCE = "cli"
 
 deliveries = typer.Typer()
 
-Ids = Annotated[list[int], typer.Argument(help="Ids of deliveries.")]
-Id = Annotated[int, typer.Argument(help="The id of a delivery.")]
+Ids = Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of deliveries.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a delivery.")]
 
-_LISTED = ("id", "state", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
+_LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
 _RECORD = (
-    "id", "state", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template_id", "locale",
+    "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "locale",
     "attempt_count", "created_at", "next_attempt_at", "expires_at", "finished_at", "resend_of", "tags", "subject",
 )  # fmt: skip
 _ATTEMPTED = (
@@ -69,12 +70,11 @@ def send(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """Accept one mail for delivery and print its id. Workers (`postroom work`, `postroom up`) deliver it."""
-    request = DeliveryRequest(
-        to=_addresses("to", to),
-        cc=_addresses("cc", cc),
-        bcc=_addresses("bcc", bcc),
-        reply_to=_addresses("reply_to", reply_to),
-        sender=_address("from", sender) if sender else None,
+    from postroom.delivery.shapes import DeliveryBody
+
+    people: dict[str, Any] = {"to": to, "cc": cc or [], "bcc": bcc or [], "reply_to": reply_to or [], "sender": sender}
+    body = DeliveryBody(
+        **people,
         subject=subject,
         text=_content(text),
         html=_content(html),
@@ -83,19 +83,24 @@ def send(  # noqa: PLR0913 - one parameter per option
         locale=locale,
         lane=lane,
         tags=dict(parse_pair(pair) for pair in tag or []),
-        idempotency_key=key,
         send_at=parse_moment(at) if at else None,
-        attachments=tuple(_attachment(path) for path in attach or []),
-        source=SOURCE,
+        attachments=[_attachment(path) for path in attach or []],
     )
+    _send(body, key, as_json=as_json)
+
+
+def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:
+    from postroom.delivery.shapes import AcceptedShape, request_from
+
+    request = request_from(body, source=SOURCE, idempotency_key=key, traceparent=None)
     accepted = in_room(lambda room: _accept(room, request))
     if as_json:
-        print_json({"id": accepted.id, "status": accepted.state, "replayed": accepted.replayed})
+        print_json(AcceptedShape(accepted.id, accepted.state.value, accepted.replayed))
     else:
         say(str(accepted.id))
 
 
-async def _accept(room: "Room", request: DeliveryRequest) -> "Accepted":
+async def _accept(room: "Room", request: "DeliveryRequest") -> "Accepted":
     from postroom.delivery import service
 
     async with room.pool.acquire() as connection, connection.transaction():
@@ -105,7 +110,7 @@ async def _accept(room: "Room", request: DeliveryRequest) -> "Accepted":
 @deliveries.command("list")
 def list_(  # noqa: PLR0913 - one parameter per option
     *,
-    state: Annotated[State | None, typer.Option()] = None,
+    status: Annotated[State | None, typer.Option()] = None,
     recipient: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
     template: Annotated[str | None, typer.Option()] = None,
     source: Annotated[str | None, typer.Option()] = None,
@@ -117,9 +122,10 @@ def list_(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """List deliveries, newest first."""
     from postroom.delivery import service
+    from postroom.delivery.shapes import summary_shape
 
     chosen = DeliveryFilter(
-        state=state,
+        state=status,
         recipient=recipient,
         template_id=template,
         source=source,
@@ -127,7 +133,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
         created_before=parse_moment(before) if before else None,
     )
     found, more = in_room(lambda room: service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    print_page([summary_shape(delivery) for delivery in found], more, columns=_LISTED, as_json=as_json)
 
 
 @deliveries.command()
@@ -139,18 +145,19 @@ def show(
 ) -> None:
     """Show one delivery and what became of each recipient."""
     from postroom.delivery import service
+    from postroom.delivery.shapes import delivery_shape
 
-    delivery = in_room(lambda room: service.get_delivery(room.pool, delivery_id))
+    delivery = delivery_shape(in_room(lambda room: service.get_delivery(room.pool, delivery_id)))
     if as_json:
         print_json(delivery)
     else:
         _print_delivery(delivery, body=body)
 
 
-def _print_delivery(delivery: Delivery, *, body: bool) -> None:
+def _print_delivery(delivery: "DeliveryShape", *, body: bool) -> None:
     print_record(delivery, columns=_RECORD)
     say("")
-    columns = ("kind", "address", "name", "outcome", "code", "enhanced", "detail")
+    columns = ("kind", "address", "name", "outcome", "code", "enhanced_code", "detail")
     print_table(columns, ([getattr(recipient, column) for column in columns] for recipient in delivery.recipients))
     if body and delivery.text:
         say("\n" + printable(delivery.text))
@@ -203,25 +210,15 @@ def resend(delivery_id: Id, *, as_json: AsJson = False) -> None:
         say(str(clone))
 
 
-def _address(field: str, written: str) -> Address:
-    from postroom.delivery.address import parse_address
-
-    try:
-        return parse_address(written)
-    except ValueError as error:
-        raise BadInput.of(field, str(error)) from error
-
-
-def _addresses(field: str, written: list[str] | None) -> tuple[Address, ...]:
-    return tuple(_address(f"{field}[{index}]", value) for index, value in enumerate(written or []))
-
-
-def _attachment(path: Path) -> Attachment:
+def _attachment(path: Path) -> "AttachmentBody":
     import base64
     import mimetypes
 
+    from postroom.delivery.shapes import AttachmentBody
+
     content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return Attachment(path.name, content_type, base64.b64encode(path.read_bytes()).decode())
+    content = base64.b64encode(path.read_bytes()).decode()
+    return AttachmentBody(filename=path.name, content_type=content_type, content=content)
 
 
 def _content(value: str | None) -> str | None:

@@ -30,9 +30,11 @@ FLICKER = (
     asyncpg.OperatorInterventionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.TransactionRollbackError,
 )
-"""Errors that pass: a dropped connection, a restart, a crowd, a deadlock with the recovery of a lost claim."""
+"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, a crowd,
+a deadlock with the recovery of a lost claim."""
 
 T = TypeVar("T")
 

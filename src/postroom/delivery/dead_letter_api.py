@@ -1,6 +1,6 @@
 """Dead letters over HTTP: what was given up, and how it comes back."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, State
-from postroom.errors import BadInput
+from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
 
 READ = "deliveries:read"
@@ -108,18 +108,11 @@ async def redrive_dead_letters(call: Call) -> Answer:
         reason=body.reason.value if body.reason else None,
         source=body.source,
         template_id=body.template,
-        created_before=_in_utc("created_before", body.created_before),
+        created_before=in_utc("created_before", body.created_before),
         delivery_ids=None if body.delivery_ids is None else tuple(map(DeliveryId, body.delivery_ids)),
     )
     count = await service.redrive(call.room.pool, chosen, actor=call.actor, dry_run=body.dry_run)
     return Answer(Redriven(count, body.dry_run))
-
-
-def _in_utc(field: str, moment: datetime | None) -> datetime | None:
-    try:
-        return None if moment is None else moment.astimezone(UTC)
-    except OverflowError:
-        raise BadInput.of(field, "is beyond the end of the calendar") from None
 
 
 async def settle_dead_letter(call: Call) -> Answer:

@@ -1,11 +1,13 @@
 """Dead letters at the command line: list them, bring them back, or say that they had arrived."""
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
-from postroom.delivery.model import DeadLetterFilter, DeliveryId
+from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId
 from postroom.runtime.terminal import (
+    LARGEST_ID,
     AsJson,
     Cursor,
     Limit,
@@ -32,12 +34,17 @@ def list_(*, reason: Reason = None, limit: Limit = 50, cursor: Cursor = None, as
     found, more = in_room(
         lambda room: service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
     )
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    if as_json:
+        print_json({"items": [_as_json(letter) for letter in found], "next_cursor": more})
+    else:
+        print_page(found, more, columns=_LISTED, as_json=False)
 
 
 @dead_letters.command()
 def redrive(  # noqa: PLR0913 - one parameter per option
-    delivery_ids: Annotated[list[int] | None, typer.Argument(help="Only these deliveries.")] = None,
+    delivery_ids: Annotated[
+        list[int] | None, typer.Argument(min=0, max=LARGEST_ID, help="Only these deliveries.")
+    ] = None,
     *,
     reason: Reason = None,
     source: Annotated[str | None, typer.Option()] = None,
@@ -61,18 +68,27 @@ def redrive(  # noqa: PLR0913 - one parameter per option
         raise typer.BadParameter("give ids or a filter, or --all for every dead letter")
     count = in_room(lambda room: service.redrive(room.pool, chosen, actor=actor(), dry_run=dry_run))
     if as_json:
-        print_json({"redriven": 0 if dry_run else count, "matched": count, "dry_run": dry_run})
+        print_json({"count": count, "dry_run": dry_run})
     else:
         say(f"{count} would be brought back" if dry_run else f"{count} brought back")
 
 
 @dead_letters.command()
-def settle(delivery_id: Annotated[int, typer.Argument(help="The id of an ambiguous delivery.")]) -> None:
+def settle(
+    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an ambiguous delivery.")],
+) -> None:
     """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
     from postroom.delivery import service
 
     in_room(lambda room: service.settle(room.pool, delivery_id, actor=actor()))
     say(f"{delivery_id} is sent")
+
+
+def _as_json(letter: DeadLetter) -> dict[str, Any]:
+    """The same names as in the API."""
+    fields = asdict(letter)
+    template = fields.pop("template_id")
+    return {**fields, "template": template}
 
 
 def _known(reason: str | None) -> str | None:

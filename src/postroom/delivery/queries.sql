@@ -268,7 +268,7 @@ SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
 FROM deliveries AS d
 JOIN delivery_recipients AS r ON r.delivery_id = d.id
 WHERE d.claim_id = :claim_id AND d.state = 'sending'
-ORDER BY r.delivery_id, kind, position;
+ORDER BY r.delivery_id, r.kind, r.position;
 
 -- name: list_dead_letters :many
 -- Deliveries given up, newest first, below a cursor.
@@ -304,9 +304,9 @@ LIMIT :page_limit;
 -- name: list_recipients :many
 -- The recipients of one delivery and what became of each.
 SELECT kind::text, position, email, name, outcome::text, code, enhanced_code, detail
-FROM delivery_recipients
+FROM delivery_recipients AS r
 WHERE delivery_id = :delivery_id
-ORDER BY kind, position;
+ORDER BY r.kind, r.position; -- of the enum, not of the text beside it: to, cc, bcc, reply_to
 
 -- name: lock_unrendered :many
 -- Hold a batch that waits for its template; the lanes that wait for nobody come first.

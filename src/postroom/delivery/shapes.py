@@ -21,6 +21,7 @@ from postroom.delivery.model import (
     DeliverySummary,
     Lane,
     Recipient,
+    RecipientKind,
 )
 from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import Moment, Shape
@@ -28,6 +29,7 @@ from postroom.runtime.endpoint import Moment, Shape
 Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]
 Addresses = Written | list[Written]
 
+_KINDS = tuple(RecipientKind)
 _FURTHEST = datetime(9000, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -230,6 +232,14 @@ def _moment(field: str, moment: datetime | None, errors: list[FieldError]) -> da
     return in_utc
 
 
+def in_utc(field: str, moment: datetime | None) -> datetime | None:
+    """The same moment in UTC; one that UTC cannot express is refused by name."""
+    try:
+        return None if moment is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise BadInput.of(field, "is beyond the end of the calendar") from None
+
+
 # --- leaving -------------------------------------------------------------------------
 
 
@@ -261,7 +271,7 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
         source=delivery.source,
         template=delivery.template_id,
         subject=None if is_hidden else delivery.subject,
-        recipients=[_recipient(recipient) for recipient in delivery.recipients],
+        recipients=[_recipient(recipient) for recipient in sorted(delivery.recipients, key=_place)],
         attempt_count=delivery.attempt_count,
         next_attempt_at=delivery.next_attempt_at,
         created_at=delivery.created_at,
@@ -287,6 +297,11 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
 
 def attempt_shape(attempt: Attempt) -> AttemptShape:
     return AttemptShape(**{name: getattr(attempt, name) for name in AttemptShape.__struct_fields__})
+
+
+def _place(recipient: Recipient) -> tuple[int, int]:
+    """The order of a letterhead: to, cc, bcc, reply_to."""
+    return _KINDS.index(recipient.kind), recipient.position
 
 
 def _recipient(recipient: Recipient) -> RecipientShape:

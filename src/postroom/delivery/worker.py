@@ -135,16 +135,15 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 claimed = await self._claim(lane)
+                if claimed:
+                    await self._work_through(lane, claimed)
+                elif self._options.until_empty and not self._lanes[lane].tasks:
+                    return
+                else:
+                    await self._rest(lane)
             except FLICKER as error:
-                _log.warning("claim_postponed", lane=lane, error=type(error).__name__)
+                _log.warning("lane_interrupted", lane=lane, error=type(error).__name__)
                 await self._waker.wait(lane, self._options.poll_interval)
-                continue
-            if claimed:
-                await self._work_through(lane, claimed)
-            elif self._options.until_empty and not self._lanes[lane].tasks:
-                return
-            else:
-                await self._rest(lane)
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
         async with self._pool.acquire() as connection:
@@ -216,9 +215,9 @@ class Worker:
         if state.empty_looks <= LINGERS:
             await self._waker.wait(lane, LINGER)
         elif not state.asleep:
-            state.asleep = True
             async with self._pool.acquire() as connection:
                 await store.put_to_sleep(connection, worker_id=self._worker_id or 0, lane=lane)
+            state.asleep = True
             self._signal("asleep")
         else:
             await self._waker.wait(lane, self._options.poll_interval)

@@ -1,7 +1,59 @@
 """events: facts.
 
-NAME     events, what happened and who did it
-OWNS     the table `audit_log`: append-only, refused by trigger otherwise
-CALLED BY  every service whose use-case is a person's decision
-FAILURES   none of its own: it stands or falls with the caller's transaction
+NAME     events, what happened and who did it: a store whose consistency boundary is whatever a decision has read
+OWNS     the tables `events`, `event_tags` (the same tags, one per row), `commands`, `event_clock`, `event_followers`
+         and `audit_log`; the channel `<room>_events`; the stored functions `append_events`, `append_events_batch`,
+         `append_events_if`, `read_events`, `event_cursor_now`
+ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
+         Decisions read all that is committed; their cursor is the snapshot they read with.
+CALLED BY  every service whose use-case is a fact or a person's decision; the outbox follows
+FAILURES   `AppendConditionFailed` and `DuplicateAppend`, both naming the event that matched; `BadInput`. At REPEATABLE
+         READ and above also SQLSTATE 40001, to be retried: the snapshot was older than the locks.
+AUDIT    `audit_log` is append-only, refused by trigger otherwise, and stands or falls with the caller's transaction
 """
+
+from postroom.events.commands import Command, CommandResult
+from postroom.events.model import (
+    AppendCondition,
+    Appended,
+    Cursor,
+    Event,
+    Head,
+    Place,
+    Query,
+    QueryItem,
+    Reading,
+    SequencedEvent,
+    split_tag,
+    tag,
+    tags_of,
+)
+from postroom.events.periods import period_tag, period_tags
+from postroom.events.service import EventStore
+from postroom.events.session import EventSession
+from postroom.events.typed import event
+from postroom.events.writer import CombiningWriter
+
+__all__ = [
+    "AppendCondition",
+    "Appended",
+    "CombiningWriter",
+    "Command",
+    "CommandResult",
+    "Cursor",
+    "Event",
+    "EventSession",
+    "EventStore",
+    "Head",
+    "Place",
+    "Query",
+    "QueryItem",
+    "Reading",
+    "SequencedEvent",
+    "event",
+    "period_tag",
+    "period_tags",
+    "split_tag",
+    "tag",
+    "tags_of",
+]

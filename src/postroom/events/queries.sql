@@ -1,4 +1,55 @@
--- Facts about what people did.
+-- Everything events asks of the database, in alphabetical order. `@room.` lets the same statement run on a caller's own
+-- connection. JSON travels as text, so that it does not matter which codecs that connection has.
+
+-- name: adopt_restored_events :one
+-- Begin a new epoch if the room was restored into a younger cluster.
+SELECT @room.adopt_restored_events(p_force => :force) AS was_restored;
+
+-- name: append_events :one
+-- Append events if nothing forbids it; see functions/append_events.sql.
+SELECT @room.append_events(
+    p_types => :types::text[],
+    p_tags => :tags::text[],
+    p_data => :data::text[]::jsonb[],
+    p_condition => :condition::text::jsonb,
+    p_idempotency => :idempotency::text::jsonb,
+    p_occurred_at => :occurred_at::timestamptz,
+    p_correlation_ids => :correlation_ids::text[],
+    p_causation_ids => :causation_ids::text[]
+)::text AS answer;
+
+-- name: append_events_each :many
+-- Append for many in one transaction, each judged by itself.
+SELECT answer::text FROM @room.append_events_each(p_appends => :appends::text::jsonb) AS answer;
+
+-- name: begin_command :maybe
+-- Record a command unless its id is known; waits for whoever is executing it.
+INSERT INTO @room.commands (transaction_id, type, command_id, data, metadata, occurred_at)
+VALUES (
+    @room.event_transaction_id(), :type, :command_id, :data::text::jsonb, :metadata::text::jsonb,
+    coalesce(:occurred_at::timestamptz, now())
+)
+ON CONFLICT (command_id) DO NOTHING
+RETURNING id;
+
+-- name: find_command :maybe
+-- What became of a command, and whether it asked for the same.
+SELECT type, result::text, transaction_id::text::bigint AS transaction_id, occurred_at,
+    type = :type AND data = :data::text::jsonb AS is_same
+FROM @room.commands
+WHERE command_id = :command_id;
+
+-- name: find_head :one
+-- The cursor of whoever has seen everything, and the largest position that is visible.
+SELECT @room.event_cursor_now() AS cursor, (SELECT max(position) FROM @room.events) AS position;
+
+-- name: finish_command :exec
+-- Keep what came of a command.
+UPDATE @room.commands SET result = :result::text::jsonb WHERE id = :id;
+
+-- name: forget_follower :exec
+-- A follower leaves, and with it those that have not been seen for a day.
+DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day';
 
 -- name: list_audit :many
 -- The audit trail, newest first, of one subject or of all.
@@ -8,7 +59,38 @@ WHERE (:subject::text IS NULL OR subject = :subject)
 ORDER BY id DESC
 LIMIT :page_limit;
 
+-- name: list_settled_events :many
+-- All events beyond a place that no open transaction can precede any more: what a follower reads next.
+SELECT position, transaction_id::text::bigint AS transaction_id, occurred_at, type, tags, data::text, correlation_id,
+    causation_id
+FROM events
+WHERE (transaction_id, position) > (:after_transaction_id::bigint::text::xid8, :after_position::bigint)
+    AND transaction_id < (SELECT event_horizon())
+ORDER BY events.transaction_id, position
+LIMIT :page_limit;
+
+-- name: read_events :many
+-- What matches and was not seen; see functions/read_events.sql.
+SELECT until::text, own::text::bigint AS own, position, transaction_id::text::bigint AS transaction_id, occurred_at, type,
+    tags, data, correlation_id, causation_id
+FROM @room.read_events(:query::text::jsonb, :after::text, :page_limit::bigint, :is_settled::boolean);
+
+-- name: read_events_backwards :many
+-- The latest that match, newest first.
+SELECT until::text, own::text::bigint AS own, position, transaction_id::text::bigint AS transaction_id, occurred_at, type,
+    tags, data, correlation_id, causation_id
+FROM @room.read_events_backwards(
+    :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
+
 -- name: record_audit :exec
 -- Say who did what, in the transaction that does it.
 INSERT INTO audit_log (actor, action, subject, before, after)
 VALUES (:actor, :action, :subject, :before::text::jsonb, :after::text::jsonb);
+
+-- name: register_follower :one
+-- A follower is there, awake.
+INSERT INTO event_followers (name) VALUES (:name) RETURNING id;
+
+-- name: set_follower_asleep :exec
+-- Say whether a follower waits for a NOTIFY; after falling asleep it looks once more before it waits.
+UPDATE event_followers SET is_asleep = :is_asleep, seen_at = now() WHERE id = :id;

@@ -1,15 +1,19 @@
-"""One function per statement of `queries.sql`."""
+"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import asyncpg
 import msgspec
 
-from postroom.db.queries import Connection, load
+from postroom.db.queries import Connection, Statement, load
+from postroom.events.model import Cursor, Head, SequencedEvent
 
 QUERIES = load("postroom.events")
+
+_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,112 @@ class AuditEntry:
     after: Any
 
 
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """What is kept of a command."""
+
+    type: str
+    result: Any
+    transaction_id: int
+    occurred_at: datetime
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The rows of a read, and from where it was made."""
+
+    events: list[SequencedEvent]
+    until: str
+    own: int | None
+
+
+async def adopt_restored_events(connection: Connection, *, force: bool, room: str | None = None) -> bool:
+    return bool((await _statement("adopt_restored_events", room).one(connection, force=force))["was_restored"])
+
+
+async def append_events(connection: Connection, *, room: str | None = None, **columns: Any) -> Mapping[str, Any]:
+    """The answer of the stored function; on a connection that is not ours, `room` names the schema."""
+    answer: Mapping[str, Any] = _decode((await _statement("append_events", room).one(connection, **columns))["answer"])
+    return answer
+
+
+async def append_events_each(connection: Connection, *, appends: str) -> list[Mapping[str, Any]]:
+    return [_decode(row["answer"]) for row in await QUERIES["append_events_each"].many(connection, appends=appends)]
+
+
+async def begin_command(
+    connection: Connection,
+    *,
+    type: str,  # noqa: A002 - the column's name
+    command_id: str,
+    data: str,
+    metadata: str | None,
+    occurred_at: datetime | None,
+) -> int | None:
+    """The row's id, or None if the command is known."""
+    row = await QUERIES["begin_command"].maybe(
+        connection, type=type, command_id=command_id, data=data, metadata=metadata, occurred_at=occurred_at
+    )
+    return None if row is None else int(row["id"])
+
+
+async def find_command(
+    connection: Connection,
+    *,
+    command_id: str,
+    type: str,  # noqa: A002 - the column's name
+    data: str,
+) -> CommandRow | None:
+    row = await QUERIES["find_command"].maybe(connection, command_id=command_id, type=type, data=data)
+    return None if row is None else CommandRow(**{**row, "result": _json(row["result"])})
+
+
+async def find_head(connection: Connection, *, room: str | None = None) -> Head:
+    row = await _statement("find_head", room).one(connection)
+    return Head(Cursor.parse(row["cursor"]), row["position"] or 0)
+
+
+async def finish_command(connection: Connection, *, id: int, result: str) -> int:  # noqa: A002 - the column's name
+    return await QUERIES["finish_command"].exec(connection, id=id, result=result)
+
+
+async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A002 - the column's name
+    return await QUERIES["forget_follower"].exec(connection, id=id)
+
+
 async def list_audit(connection: Connection, *, subject: str | None, page_limit: int) -> list[AuditEntry]:
     rows = await QUERIES["list_audit"].many(connection, subject=subject, page_limit=page_limit)
     return [AuditEntry(**{**row, "before": _json(row["before"]), "after": _json(row["after"])}) for row in rows]
+
+
+async def list_settled_events(
+    connection: Connection, *, after_transaction_id: int, after_position: int, page_limit: int
+) -> list[SequencedEvent]:
+    rows = await QUERIES["list_settled_events"].many(
+        connection, after_transaction_id=after_transaction_id, after_position=after_position, page_limit=page_limit
+    )
+    return [_event(row) for row in rows]
+
+
+async def read_events(
+    connection: Connection,
+    *,
+    query: str,
+    after: str | None,
+    page_limit: int | None,
+    is_settled: bool,
+    room: str | None = None,
+) -> ReadRows:
+    """One event more than the limit, if there is one."""
+    rows = await _statement("read_events", room).many(
+        connection, query=query, after=after, page_limit=page_limit, is_settled=is_settled
+    )
+    return _reading(rows)
+
+
+async def read_events_backwards(connection: Connection, *, room: str | None = None, **values: Any) -> ReadRows:
+    return _reading(await _statement("read_events_backwards", room).many(connection, **values))
 
 
 async def record_audit(
@@ -44,8 +151,43 @@ async def record_audit(
     )
 
 
+async def register_follower(connection: Connection, *, name: str) -> int:
+    return int((await QUERIES["register_follower"].one(connection, name=name))["id"])
+
+
+async def set_follower_asleep(
+    connection: Connection,
+    *,
+    id: int,  # noqa: A002 - the column's name
+    is_asleep: bool,
+) -> int:
+    return await QUERIES["set_follower_asleep"].exec(connection, id=id, is_asleep=is_asleep)
+
+
+def _statement(name: str, room: str | None) -> Statement:
+    return QUERIES[name] if room is None else QUERIES.in_room(name, room)
+
+
+def _event(row: asyncpg.Record) -> SequencedEvent:
+    return SequencedEvent(
+        row["position"],
+        row["transaction_id"],
+        row["occurred_at"],
+        row["type"],
+        tuple(row["tags"]),
+        _decode(row["data"]),
+        row["correlation_id"],
+        row["causation_id"],
+    )
+
+
+def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
+    events = [_event(row) for row in rows if row["position"] is not None]
+    return ReadRows(events, rows[0]["until"], rows[0]["own"])
+
+
 def _json(value: str | None) -> Any:
-    return None if value is None else msgspec.json.decode(value)
+    return None if value is None else _decode(value)
 
 
 def _text(value: Mapping[str, Any] | None) -> str | None:

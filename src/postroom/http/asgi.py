@@ -35,6 +35,7 @@ from postroom.runtime.tracing import span
 from postroom.transports.capture import api as inbox_api
 
 MEGABYTE = 1024 * 1024
+_LONGEST_NUMBER = 19  # digits enough to be too large
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json(?:\s*;\s*charset=\"?utf-8\"?)?\s*", re.IGNORECASE)
@@ -101,16 +102,16 @@ class HttpApplication:
     async def _read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         """The body, refused as soon as it is known to be too large."""
         announced = headers.get("content-length", "0")
-        size = int(announced) if announced.isdecimal() else 0
+        size = int(announced[:_LONGEST_NUMBER]) if announced.isdecimal() else 0
         parts: list[bytes] = []
-        more = True
+        received, more = 0, True
         while more and size <= self._max_body:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
             parts.append(message.get("body", b""))
-            size = max(size, sum(map(len, parts))) if len(parts) > 1 else max(size, len(parts[0]))
-            more = message.get("more_body", False)
+            received += len(parts[-1])
+            size, more = max(size, received), message.get("more_body", False)
         if size > self._max_body:
             limit = f"The request is larger than {self._max_body // MEGABYTE} MB."
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit, field="body")

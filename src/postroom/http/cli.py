@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.http.model import ALL, SCOPES
-from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
+from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -43,7 +43,7 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 
 
 @keys.command()
-def revoke(key_ids: Annotated[list[int], typer.Argument(help="Ids of keys.")]) -> None:
+def revoke(key_ids: Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of keys.")]) -> None:
     """End keys for good; running servers forget them within seconds."""
     from postroom.http import service
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from msgspec.inspect import IntType, StructType, UnionType, type_info
+from msgspec.inspect import IntType, Metadata, StructType, UnionType, type_info
 
 from postroom.errors import BadInput
 
@@ -83,6 +83,8 @@ def _numbers(kind: Any) -> frozenset[str]:
 
 
 def _is_number(kind: Any) -> bool:
+    if isinstance(kind, Metadata):  # a description wraps the type it describes
+        return _is_number(kind.type)
     return isinstance(kind, IntType) or (isinstance(kind, UnionType) and any(map(_is_number, kind.types)))
 
 

@@ -1,6 +1,6 @@
 """From what went wrong to what the caller is told: one table, and the form of RFC 9457.
 
-    {"type": "about:blank"-style URN, "title", "status", "detail", "code", "errors": [{"field", "message"}]}
+    {"type": "urn:postroom:problem:<code>", "title", "status", "detail", "code", "errors": [{"field", "message"}]}
 
 What is not in the table is our fault: 500, without a word about its cause. The cause goes to the log.
 """
@@ -26,6 +26,11 @@ from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
 
 MEDIA_TYPE = "application/problem+json"
+
+# A refusal quotes what it refuses, but not megabytes of it.
+LONGEST_DETAIL = 1000
+LONGEST_FIELD = 200
+MOST_ERRORS = 100
 
 STATUS: dict[type[PostroomError], HTTPStatus] = {
     InputError: HTTPStatus.BAD_REQUEST,
@@ -94,16 +99,21 @@ def problem(
     errors: Sequence[FieldError] = (),
     headers: dict[str, str] | None = None,
 ) -> Answer:
+    named = errors[:MOST_ERRORS]
     slug = code or status.phrase.lower().replace(" ", "_").replace("-", "_")
     value = Problem(
         type=f"urn:postroom:problem:{slug}",
         title=status.phrase,
         status=int(status),
-        detail=detail,
+        detail=_short(detail, LONGEST_DETAIL),
         code=slug,
-        errors=[ProblemField(error.field, error.message) for error in errors],
+        errors=[ProblemField(_short(e.field, LONGEST_FIELD), _short(e.message, LONGEST_DETAIL)) for e in named],
     )
     return Answer(value, int(status), MEDIA_TYPE, headers or {})
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _known(error: PostroomError) -> Answer | None:

@@ -25,6 +25,7 @@ Cursor = Annotated[str | None, typer.Option(help="Continue after an earlier page
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")]
 
 CLI_POOL_SIZE = 2
+LARGEST_ID = 2**63 - 1
 _PIPE_WIDTH = 200  # of a table that no terminal shows: wide enough for grep
 
 
@@ -105,8 +106,9 @@ def parse_variables(pairs: Sequence[str], as_json: str | None) -> dict[str, Any]
 
 
 def say(text: str) -> None:
-    """One line for whoever asked."""
+    """One line for whoever asked, now: they may be reading through a pipe."""
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def print_json(value: Any) -> None:

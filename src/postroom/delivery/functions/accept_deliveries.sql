@@ -112,7 +112,8 @@ BEGIN
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data
                 FROM prepared
-                ORDER BY ordinal
+                -- Keys in one order for everybody: two batches that share some wait for each other, never in a circle.
+                ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
                 ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING d.id, d.state
             ),

@@ -6,6 +6,9 @@ AS $$
 DECLARE
     v_lane delivery_lane;
 BEGIN
+    IF NOT EXISTS (SELECT FROM workers WHERE asleep && p_lanes::delivery_lane[]) THEN
+        RETURN; -- the usual case under load, and the only part of this that has to be cheap
+    END IF;
     FOR v_lane IN
         SELECT DISTINCT sleeping.lane FROM workers, unnest(asleep) AS sleeping(lane)
         WHERE sleeping.lane::text = ANY (p_lanes)

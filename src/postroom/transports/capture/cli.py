@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.runtime.terminal import (
+    LARGEST_ID,
     AsJson,
     Cursor,
     Limit,
@@ -24,7 +25,7 @@ inbox = typer.Typer()
 
 _LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject")
 
-Id = Annotated[int, typer.Argument(help="The id of a captured message.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a captured message.")]
 
 
 @inbox.command("list")

@@ -55,7 +55,7 @@ def read_message(raw: bytes) -> ReadMessage:
             texts[kind] = _text(part)
         else:
             attachments.append(_attachment(part))
-    headers = tuple((name, decode_words(str(value))) for name, value in message.items())
+    headers = tuple((_clean(name), decode_words(str(value))) for name, value in message.raw_items())
     return ReadMessage(headers, texts.get("text/plain"), texts.get("text/html"), tuple(attachments))
 
 
@@ -63,7 +63,9 @@ def subject_of(raw: bytes) -> str:
     """The decoded subject, read from the headers alone; empty if there is none."""
     end = _END_OF_HEADERS.search(raw)
     message = message_from_bytes(raw[: end.start()] if end else raw)
-    return decode_words(str(message.get("Subject", "")))
+    # Not `get`: it replaces raw UTF-8 with question marks, which raw items still hold.
+    subjects = (str(value) for name, value in message.raw_items() if name.lower() == "subject")
+    return decode_words(next(subjects, ""))
 
 
 def decode_words(value: str) -> str:
@@ -79,8 +81,8 @@ def decode_words(value: str) -> str:
 def _decoded(part: bytes | str, charset: str | None) -> str:
     if isinstance(part, str):
         return part
-    # Bytes without a charset were raw in the header; mail today writes UTF-8 there (RFC 6532).
-    return _decode(part, charset or "utf-8")
+    # Without a charset the bytes are an escaped copy of text that was no encoded word.
+    return _decode(part, charset) if charset else part.decode("raw-unicode-escape", "replace")
 
 
 def _decode(raw: bytes, charset: str) -> str:

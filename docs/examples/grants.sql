@@ -1,0 +1,13 @@
+-- Rights on the room's tables, for roles.sql. Run by the owner of the room, after `postroom migrate`.
+
+-- Looking: the ledger without the letters. `delivery_payloads`, `inbox_messages` and `tokens` hold what people were
+-- sent, one-time codes among it; `api_keys` holds hashes.
+GRANT SELECT ON deliveries, delivery_recipients, attempts, dead_letters, suppressions, audit_log, claims, workers
+    TO postroom_reader;
+
+-- Sending: what send(…) does in the caller's transaction, with the caller's rights.
+GRANT INSERT ON deliveries, delivery_recipients, delivery_payloads TO postroom_sender;
+GRANT SELECT (id, state, source, idempotency_key, request_fingerprint, idempotency_expires_at),
+    UPDATE (idempotency_key, request_fingerprint, idempotency_expires_at) ON deliveries TO postroom_sender;
+GRANT SELECT ON suppressions, workers TO postroom_sender;
+GRANT USAGE ON SEQUENCE deliveries_id_seq TO postroom_sender;

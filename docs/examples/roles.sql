@@ -1,0 +1,24 @@
+-- Roles for a room called `postroom`, in the application's own database. Run once, by an administrator of the database,
+-- before the first `postroom migrate`. No superuser is needed: CREATEROLE, and CREATE on the database, are enough.
+-- Give each LOGIN role a password or a certificate in the way your installation does.
+
+CREATE ROLE postroom_owner LOGIN;  -- postroom migrate
+CREATE ROLE postroom_worker LOGIN; -- postroom work
+CREATE ROLE postroom_api LOGIN;    -- postroom serve, and the commands of operators
+CREATE ROLE postroom_reader LOGIN; -- people and dashboards that only look
+CREATE ROLE postroom_sender;       -- granted to the application: may call send(…), and read nothing else
+
+-- A schema can only be given to a role that we may act as.
+GRANT postroom_owner TO CURRENT_USER;
+CREATE SCHEMA postroom AUTHORIZATION postroom_owner;
+GRANT USAGE ON SCHEMA postroom TO postroom_worker, postroom_api, postroom_reader, postroom_sender;
+
+-- The worker adds a monthly partition to `attempts`, which only its owner may do: it acts as the owner.
+GRANT postroom_owner TO postroom_worker;
+ALTER ROLE postroom_worker SET role = 'postroom_owner';
+
+-- Whatever a migration creates, now and later, the API may use.
+ALTER DEFAULT PRIVILEGES FOR ROLE postroom_owner IN SCHEMA postroom
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO postroom_api;
+ALTER DEFAULT PRIVILEGES FOR ROLE postroom_owner IN SCHEMA postroom
+    GRANT USAGE ON SEQUENCES TO postroom_api;

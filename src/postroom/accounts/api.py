@@ -1,0 +1,261 @@
+"""Accounts and tokens over HTTP.
+
+Three scopes, so that the key of a public sign-up form cannot look around: `accounts:write` is for what people do
+themselves and never learns whether an address has an account; `accounts:read` looks; `accounts:operate` suspends.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from postroom.accounts import landing, service
+from postroom.accounts.model import Account, AccountFilter, AccountStatus, Action
+from postroom.errors import BadInput
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+
+READ = "accounts:read"
+WRITE = "accounts:write"
+OPERATE = "accounts:operate"
+
+Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00\ud800-\udfff]*$")]
+Login = Annotated[str, msgspec.Meta(min_length=1, max_length=254, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Code = Annotated[str, msgspec.Meta(pattern="^[0-9]{5}$")]
+Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret from the mail's link.")]
+ActionName = Literal["activation", "password_recovery"]
+
+
+class AccountQuery(Shape, frozen=True, kw_only=True):
+    """Which accounts, and which page of them."""
+
+    status: Literal["provisioned", "active", "suspended"] | None = None
+    email: Email | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class SignUpBody(Shape, frozen=True, kw_only=True):
+    """Who signs up."""
+
+    email: Email
+    login: Login
+
+
+class EmailBody(Shape, frozen=True, kw_only=True):
+    """Whose token is asked for."""
+
+    email: Email
+
+
+class ConsumeBody(Shape, frozen=True, kw_only=True):
+    """A token: by the secret from its link, or by address, code and action."""
+
+    secret: Signed | None = None
+    email: Email | None = None
+    code: Code | None = None
+    action: ActionName | None = None
+
+
+class SignedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign-up that waits for its activation; the same for a taken address, whose id then leads nowhere."""
+
+    id: int
+    email: str
+    login: str
+    status: Literal["provisioned"] = "provisioned"
+
+
+class AccountShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One account; times in UTC."""
+
+    id: int
+    email: str
+    status: str
+    login: str
+    created_at: datetime
+    status_changed_at: datetime | None
+    activated_at: datetime | None
+    suspended_at: datetime | None
+    unsuspended_at: datetime | None
+
+
+class AccountPage(msgspec.Struct, frozen=True):
+    """Accounts, newest first."""
+
+    items: list[AccountShape]
+    next_cursor: str | None
+
+
+class ConsumedShape(msgspec.Struct, frozen=True):
+    """What the token was for, and whose it was."""
+
+    action: str
+    account: AccountShape
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """Whoever has the address gets a mail; whether anybody has is not told."""
+
+    status: Literal["accepted"] = "accepted"
+
+
+def _shape(account: Account) -> AccountShape:
+    return AccountShape(
+        id=account.id,
+        email=account.email,
+        status=account.status.value,
+        login=account.login,
+        created_at=account.created_at,
+        status_changed_at=account.status_changed_at,
+        activated_at=account.activated_at,
+        suspended_at=account.suspended_at,
+        unsuspended_at=account.unsuspended_at,
+    )
+
+
+async def sign_up(call: Call) -> Answer:
+    body: SignUpBody = call.body
+    made = await service.sign_up(call.room.pool, body.email, body.login)
+    return Answer(SignedUp(id=made.id, email=service.check_email(body.email), login=body.login), 201)
+
+
+async def list_accounts(call: Call) -> Answer:
+    query: AccountQuery = call.query
+    chosen = AccountFilter(status=AccountStatus(query.status) if query.status else None, email=query.email)
+    found, cursor = await service.list_accounts(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    return Answer(AccountPage([_shape(account) for account in found], cursor))
+
+
+async def get_account(call: Call) -> Answer:
+    return Answer(_shape(await service.get_account(call.room.pool, call.path["account_id"])))
+
+
+async def suspend_account(call: Call) -> Answer:
+    return Answer(_shape(await service.suspend(call.room.pool, call.path["account_id"], actor=call.actor)))
+
+
+async def unsuspend_account(call: Call) -> Answer:
+    return Answer(_shape(await service.unsuspend(call.room.pool, call.path["account_id"], actor=call.actor)))
+
+
+async def reissue_activation(call: Call) -> Answer:
+    account = await service.reissue_activation(call.room.pool, call.path["account_id"], actor=call.actor)
+    return Answer(_shape(account), 202)
+
+
+async def request_activation(call: Call) -> Answer:
+    await service.request_token(call.room.pool, call.body.email, action=Action.ACTIVATION)
+    return Answer(Requested(), 202)
+
+
+async def request_recovery(call: Call) -> Answer:
+    await service.request_token(call.room.pool, call.body.email, action=Action.PASSWORD_RECOVERY)
+    return Answer(Requested(), 202)
+
+
+async def consume_token(call: Call) -> Answer:
+    body: ConsumeBody = call.body
+    pool = call.room.pool
+    match body:
+        case ConsumeBody(secret=str(signed), email=None, code=None):
+            action = Action(body.action) if body.action else None
+            used = await service.consume_secret(pool, signed, key=call.room.settings.secret_key, action=action)
+        case ConsumeBody(secret=None, email=str(email), code=str(code), action=str(action_name)):
+            used = await service.consume_code(pool, email, code=code, action=Action(action_name))
+        case _:
+            raise BadInput.of("secret", "give a secret, or email, code and action")
+    return Answer(ConsumedShape(used.action.value, _shape(used.account)))
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="POST",
+        path="/v1/accounts",
+        handler=sign_up,
+        summary="Sign up; the activation mail is on its way. A taken address answers as a free one.",
+        scope=WRITE,
+        tag="accounts",
+        body=SignUpBody,
+        answers={201: SignedUp},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/accounts",
+        handler=list_accounts,
+        summary="List accounts, newest first.",
+        scope=READ,
+        tag="accounts",
+        query=AccountQuery,
+        answers={200: AccountPage},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/accounts/{account_id:int}",
+        handler=get_account,
+        summary="One account.",
+        scope=READ,
+        tag="accounts",
+        answers={200: AccountShape},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/accounts/{account_id:int}/suspend",
+        handler=suspend_account,
+        summary="Suspend an account.",
+        scope=OPERATE,
+        tag="accounts",
+        answers={200: AccountShape},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/accounts/{account_id:int}/unsuspend",
+        handler=unsuspend_account,
+        summary="Give an account back: active if it ever was, provisioned if not.",
+        scope=OPERATE,
+        tag="accounts",
+        answers={200: AccountShape},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/accounts/{account_id:int}/activation",
+        handler=reissue_activation,
+        summary="Send a new activation mail to an account that waits for one.",
+        scope=OPERATE,
+        tag="accounts",
+        answers={202: AccountShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/activations",
+        handler=request_activation,
+        summary="Ask for a new activation mail by address. Answers the same whether or not there is an account.",
+        scope=WRITE,
+        tag="accounts",
+        body=EmailBody,
+        answers={202: Requested},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/password-recoveries",
+        handler=request_recovery,
+        summary="Ask for a recovery mail by address. Answers the same whether or not there is an account.",
+        scope=WRITE,
+        tag="accounts",
+        body=EmailBody,
+        answers={202: Requested},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/tokens/consume",
+        handler=consume_token,
+        summary="Use a token, by the secret from its link or by address, code and action.",
+        scope=WRITE,
+        tag="accounts",
+        body=ConsumeBody,
+        answers={200: ConsumedShape},
+        problems=(404, 410, 429),
+    ),
+    *landing.ENDPOINTS,
+]

@@ -1,0 +1,144 @@
+"""Accounts and tokens at the command line."""
+
+import asyncio
+import signal
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.accounts.model import AccountFilter, AccountStatus
+from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, print_json, print_page, print_record
+
+if TYPE_CHECKING:
+    from postroom.accounts.model import Account
+    from postroom.accounts.worker import HandOn
+    from postroom.db.room import Room
+
+accounts = typer.Typer()
+tokens = typer.Typer()
+
+Id = Annotated[int, typer.Argument(help="The id of an account.")]
+
+_LISTED = ("id", "email", "login", "status", "created_at", "activated_at", "suspended_at")
+_RECORD = (
+    "id", "email", "login", "status", "created_at", "status_changed_at", "activated_at", "suspended_at",
+    "unsuspended_at",
+)  # fmt: skip
+
+
+class Format(StrEnum):
+    """What becomes of a batch."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    DELIVER = "deliver"
+
+
+@accounts.command()
+def create(
+    email: Annotated[str, typer.Argument(help="The address, `a@example.org`.")],
+    login: Annotated[str, typer.Argument(help="The login.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Make an account; its activation mail is on its way."""
+    from postroom.accounts import service
+
+    _print(in_room(lambda room: service.create_account(room.pool, email, login, actor=actor())), as_json=as_json)
+
+
+@accounts.command("list")
+def list_(
+    *,
+    status: Annotated[AccountStatus | None, typer.Option()] = None,
+    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List accounts, newest first."""
+    from postroom.accounts import service
+
+    chosen = AccountFilter(status=status, email=email)
+    found, more = in_room(lambda room: service.list_accounts(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@accounts.command()
+def show(account_id: Id, *, as_json: AsJson = False) -> None:
+    """Show one account."""
+    from postroom.accounts import service
+
+    _print(in_room(lambda room: service.get_account(room.pool, account_id)), as_json=as_json)
+
+
+@accounts.command()
+def suspend(account_id: Id, *, as_json: AsJson = False) -> None:
+    """Suspend an account."""
+    from postroom.accounts import service
+
+    _print(in_room(lambda room: service.suspend(room.pool, account_id, actor=actor())), as_json=as_json)
+
+
+@accounts.command()
+def unsuspend(account_id: Id, *, as_json: AsJson = False) -> None:
+    """Give an account back: active if it ever was, provisioned if not."""
+    from postroom.accounts import service
+
+    _print(in_room(lambda room: service.unsuspend(room.pool, account_id, actor=actor())), as_json=as_json)
+
+
+@accounts.command()
+def reissue(account_id: Id, *, as_json: AsJson = False) -> None:
+    """Send a new activation mail to an account that waits for one."""
+    from postroom.accounts import service
+
+    _print(in_room(lambda room: service.reissue_activation(room.pool, account_id, actor=actor())), as_json=as_json)
+
+
+@tokens.command()
+def collect(
+    *,
+    form: Annotated[
+        Format, typer.Option("--format", help="Print each batch as a line, or deliver it as mail.")
+    ] = Format.DELIVER,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no token waits.")] = False,
+) -> None:
+    """Collect new tokens and hand each one on, until SIGTERM or Ctrl-C.
+
+    A line for a pipe is written before its batch counts as taken: a reader may see it twice, and never misses one.
+    """
+    in_room(lambda room: _collect(room, form, until_empty=until_empty))
+
+
+async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
+    from postroom.accounts.worker import Collector, options_of, run_collector
+
+    hand_on = _hand_on(room, form)
+    if until_empty:
+        await Collector(room.pool, hand_on, options=options_of(room)).drain()
+        return
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run_collector(room, stop=stop, hand_on=hand_on)
+
+
+def _hand_on(room: "Room", form: Format) -> "HandOn":
+    from postroom.accounts.letter import Letterhead
+    from postroom.accounts.pipe import FORMATS, Pipe
+    from postroom.accounts.worker import Deliver
+
+    letterhead = Letterhead.of(room.settings)
+    if form is Format.DELIVER:
+        return Deliver(letterhead, idempotency_ttl=room.settings.idempotency_ttl)
+    return Pipe(sys.stdout, letterhead, form=FORMATS[form], batch_limit=room.settings.batch_limit)
+
+
+def _print(account: "Account", *, as_json: bool) -> None:
+    if as_json:
+        print_json(account)
+    else:
+        print_record(account, columns=_RECORD)

@@ -1,0 +1,18 @@
+-- Consuming an activation token activates its account if that still waits for it; a suspended account stays suspended.
+CREATE OR REPLACE FUNCTION activate_account() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    UPDATE accounts
+    SET status = 'active'
+    WHERE id = NEW.account AND status = 'provisioned';
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER activate_account
+    AFTER UPDATE OF consumed_at ON tokens
+    FOR EACH ROW
+    WHEN (NEW.action = 'activation' AND NEW.consumed_at IS NOT NULL AND OLD.consumed_at IS NULL)
+    EXECUTE FUNCTION activate_account();

@@ -1,0 +1,78 @@
+-- Take the next tokens that are to be mailed, oldest first, and move the cursor past them, in the caller's transaction:
+-- what becomes of the tokens and the cursor's step commit together or not at all.
+--
+-- The lock on the job's row lets one collector through at a time. Only transactions that ended before every running one
+-- began are read: below that line nothing can appear any more, so the cursor may pass. The line is the whole cluster's;
+-- a writer that does not end holds it back, which measure_stall tells.
+CREATE OR REPLACE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamptz DEFAULT now())
+RETURNS TABLE (
+    id bigint, action token_action, account bigint, email varchar, login varchar, secret bytea, code varchar,
+    expires_at bigint, created_at bigint
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_seqscan = off -- without statistics the planner would read and sort all tokens there ever were
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_transaction_id xid8;
+    v_id             bigint;
+    v_line           xid8;
+BEGIN
+    SELECT last_transaction_id, last_seq INTO STRICT v_transaction_id, v_id
+    FROM jobs
+    WHERE job_type = 'mailroom'
+    FOR UPDATE;
+
+    v_line := pg_snapshot_xmin(pg_current_snapshot());
+    IF v_transaction_id > v_line THEN
+        -- A dump restored into another cluster, which counts its transactions from the beginning. Nothing is mailed twice:
+        -- a delivery remembers its token.
+        v_transaction_id := '0';
+        v_id := 0;
+    END IF;
+
+    RETURN QUERY
+    WITH due AS MATERIALIZED (
+        SELECT t.transaction_id, t.id, t.action, t.account, a.email, a.login, t.secret, t.code, t.expires_at,
+            t.created_at
+        FROM tokens AS t,
+            LATERAL (
+                SELECT email, login
+                FROM accounts
+                WHERE accounts.id = t.account
+                    AND status = CASE t.action WHEN 'activation' THEN 'provisioned' ELSE 'active' END::account_status
+                LIMIT 1
+            ) AS a
+        WHERE (t.transaction_id, t.id) > (v_transaction_id, v_id)
+            AND t.transaction_id < v_line
+            AND t.expires_at > extract(epoch FROM p_now)
+            AND t.consumed_at IS NULL
+        ORDER BY t.transaction_id, t.id
+        LIMIT p_limit
+    ),
+    reached AS (
+        -- A full batch ends at its last token. One that is not full has seen everything below the line.
+        (SELECT 1 AS choice, transaction_id, id FROM due ORDER BY transaction_id, id OFFSET p_limit - 1 LIMIT 1)
+        UNION ALL
+        (SELECT 2, transaction_id, id FROM tokens WHERE transaction_id < v_line ORDER BY 2 DESC, 3 DESC LIMIT 1)
+        ORDER BY choice
+        LIMIT 1
+    ),
+    advanced AS (
+        UPDATE jobs
+        SET last_transaction_id = reached.transaction_id, last_seq = reached.id
+        FROM reached
+        WHERE job_type = 'mailroom' AND (reached.transaction_id, reached.id) > (v_transaction_id, v_id)
+    ),
+    busy AS (
+        UPDATE busy_jobs
+        SET until = clock_timestamp() + interval '2 seconds'
+        FROM reached
+        WHERE job_type = 'mailroom' AND choice = 1
+    )
+    SELECT id, action, account, email, login, secret, code, expires_at, created_at
+    FROM due
+    ORDER BY transaction_id, id;
+END
+$$;

@@ -1,0 +1,44 @@
+-- A change of status leaves its time. Unsuspending an account that was never activated makes it provisioned: nobody has
+-- proven its address yet. Made provisioned again by hand, it has to be activated again.
+CREATE OR REPLACE FUNCTION stamp_account_status() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_now bigint := floor(extract(epoch FROM now()));
+    v_was account_status := CASE WHEN TG_OP = 'UPDATE' THEN OLD.status END;
+BEGIN
+    IF v_was IS NOT NULL THEN
+        NEW.status_changed_at := v_now;
+    END IF;
+    IF v_was = 'suspended' THEN
+        NEW.suspended_at := NULL;
+        NEW.unsuspended_at := v_now;
+        IF OLD.activated_at IS NULL THEN
+            NEW.status := 'provisioned';
+        END IF;
+    END IF;
+    CASE NEW.status
+        WHEN 'provisioned' THEN
+            NEW.activated_at := NULL;
+        WHEN 'active' THEN
+            -- Written as active from the start, by an import: it counts as activated, or a suspension would undo that.
+            NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
+        WHEN 'suspended' THEN
+            NEW.suspended_at := v_now;
+            NEW.unsuspended_at := NULL;
+    END CASE;
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER stamp_account_status
+    BEFORE UPDATE OF status ON accounts
+    FOR EACH ROW
+    WHEN (NEW.status <> OLD.status)
+    EXECUTE FUNCTION stamp_account_status();
+
+CREATE OR REPLACE TRIGGER stamp_new_account_status
+    BEFORE INSERT ON accounts
+    FOR EACH ROW
+    WHEN (NEW.status <> 'provisioned')
+    EXECUTE FUNCTION stamp_account_status();

@@ -1,0 +1,174 @@
+"""Where the links in account mail lead: a page with one button.
+
+Opening a link changes nothing, because scanners, previews and browsers that fetch ahead open links too; only the button
+acts. The page loads nothing, runs nothing, and tells the next page nothing about where one came from: the secret stands
+in its address.
+"""
+
+from html import escape
+from http import HTTPStatus
+from importlib.resources import files
+from string import Template
+from typing import Annotated
+
+import msgspec
+
+from postroom.accounts import service
+from postroom.accounts.model import Action
+from postroom.accounts.signature import PATHS, verify
+from postroom.errors import GuessedTooOften, TokenExpired, TokenNotFound, TokenUsed
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+
+MEDIA_TYPE = "text/html; charset=utf-8"
+
+_PAGES = files("postroom.accounts").joinpath("pages")
+_PAGE = Template(_PAGES.joinpath("page.html").read_text("utf-8"))
+_FORM = Template(_PAGES.joinpath("form.html").read_text("utf-8"))
+_GUARD = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+class LandingQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The signed secret. Other parameters, which mail programs like to add, are ignored."""
+
+    token: Annotated[str, msgspec.Meta(max_length=200, description="The signed secret from the mail.")] = ""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a page says in one language."""
+
+    title: str
+    text: str
+    button: str
+    done: tuple[str, str]  # title and text
+    expired: tuple[str, str]
+    used: tuple[str, str]
+    unknown: tuple[str, str]
+
+
+_EXPIRED = ("This link has expired", "Ask for a new one where you signed up.")
+_USED = ("This link has been used", "There is nothing left to do here.")
+_UNKNOWN = ("This link does not work", "Copy it from the mail again, or enter the code from the mail instead.")
+_PERIME = ("Ce lien a expiré", "Demandez-en un nouveau là où vous vous êtes inscrit.")
+_UTILISE = ("Ce lien a déjà servi", "Il ne reste rien à faire ici.")
+_INCONNU = ("Ce lien ne fonctionne pas", "Copiez-le de nouveau depuis le message, ou saisissez le code du message.")
+
+WORDS: dict[tuple[Action, str], Words] = {
+    (Action.ACTIVATION, "en"): Words(
+        "Activate your account",
+        "Confirm that this address is yours.",
+        "Activate my account",
+        ("Your account is active", "You can close this page and sign in."),
+        _EXPIRED,
+        _USED,
+        _UNKNOWN,
+    ),
+    (Action.ACTIVATION, "fr"): Words(
+        "Activez votre compte",
+        "Confirmez que cette adresse est bien la vôtre.",
+        "Activer mon compte",
+        ("Votre compte est actif", "Vous pouvez fermer cette page et vous connecter."),
+        _PERIME,
+        _UTILISE,
+        _INCONNU,
+    ),
+    (Action.PASSWORD_RECOVERY, "en"): Words(
+        "Recover your account",
+        "Confirm that you asked for a new password.",
+        "It was me",
+        ("Thank you", "Go back to where you asked for a new password and choose one."),
+        _EXPIRED,
+        _USED,
+        _UNKNOWN,
+    ),
+    (Action.PASSWORD_RECOVERY, "fr"): Words(
+        "Récupérez votre compte",
+        "Confirmez que vous avez demandé un nouveau mot de passe.",
+        "C’était moi",
+        ("Merci", "Retournez là où vous avez demandé un nouveau mot de passe et choisissez-le."),
+        _PERIME,
+        _UTILISE,
+        _INCONNU,
+    ),
+}
+
+
+async def show_activation(call: Call) -> Answer:
+    return _show(call, Action.ACTIVATION)
+
+
+async def show_recovery(call: Call) -> Answer:
+    return _show(call, Action.PASSWORD_RECOVERY)
+
+
+async def confirm_activation(call: Call) -> Answer:
+    return await _confirm(call, Action.ACTIVATION)
+
+
+async def confirm_recovery(call: Call) -> Answer:
+    return await _confirm(call, Action.PASSWORD_RECOVERY)
+
+
+def _show(call: Call, action: Action) -> Answer:
+    """The button, without asking the database: the signature alone says that the link is ours."""
+    lang = _language(call)
+    words = WORDS[action, lang]
+    signed: str = call.query.token
+    key = call.room.settings.secret_key
+    if key is None or verify(key, action, signed) is None:
+        return _page(lang, *words.unknown, status=HTTPStatus.NOT_FOUND)
+    # Relative, because a proxy may serve us under a longer path.
+    target = f"?token={signed}"
+    return _page(lang, words.title, words.text, form=_FORM.substitute(target=escape(target), button=words.button))
+
+
+async def _confirm(call: Call, action: Action) -> Answer:
+    lang = _language(call)
+    words = WORDS[action, lang]
+    try:
+        await service.consume_secret(call.room.pool, call.query.token, key=call.room.settings.secret_key, action=action)
+    except TokenUsed:
+        return _page(lang, *words.used, status=HTTPStatus.GONE)
+    except (TokenExpired, GuessedTooOften):
+        return _page(lang, *words.expired, status=HTTPStatus.GONE)
+    except TokenNotFound:
+        return _page(lang, *words.unknown, status=HTTPStatus.NOT_FOUND)
+    return _page(lang, *words.done)
+
+
+def _page(lang: str, title: str, text: str, *, form: str = "", status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    body = _PAGE.substitute(lang=lang, title=escape(title), text=escape(text), form=form)
+    return Answer(body.encode(), int(status), MEDIA_TYPE, _GUARD)
+
+
+def _language(call: Call) -> str:
+    """French to who prefers it, English to everybody else."""
+    preferred = call.headers.get("accept-language", "").lower().lstrip()
+    return "fr" if preferred.startswith("fr") else "en"
+
+
+ENDPOINTS = [
+    Endpoint(
+        method=method,
+        path=path,
+        handler=handler,
+        summary=summary,
+        scope=None,
+        tag="accounts",
+        query=LandingQuery,
+        answers=dict.fromkeys(statuses),
+        media_type=MEDIA_TYPE,
+    )
+    for method, path, handler, summary, statuses in (
+        ("GET", PATHS[Action.ACTIVATION], show_activation, "The page behind an activation link.", (200, 404)),
+        ("POST", PATHS[Action.ACTIVATION], confirm_activation, "Activate the account of a link.", (200, 404, 410)),
+        ("GET", PATHS[Action.PASSWORD_RECOVERY], show_recovery, "The page behind a recovery link.", (200, 404)),
+        ("POST", PATHS[Action.PASSWORD_RECOVERY], confirm_recovery, "Confirm a recovery link.", (200, 404, 410)),
+    )
+]

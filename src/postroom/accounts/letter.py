@@ -1,0 +1,64 @@
+"""From a token to the mail that carries it. Pure: what a token's mail says depends on the token and the settings only.
+
+That is also why a token that is read twice is mailed once: the second request is the first again, under the same key.
+"""
+
+from dataclasses import dataclass
+
+from postroom.accounts.model import Action, DueToken
+from postroom.accounts.signature import PATHS, sign
+from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.errors import SettingInvalid
+from postroom.settings import Settings
+
+SOURCE = "accounts"
+TEMPLATES = {Action.ACTIVATION: "account-activation", Action.PASSWORD_RECOVERY: "account-recovery"}
+
+
+@dataclass(frozen=True, slots=True)
+class Letterhead:
+    """Where links lead and what signs them."""
+
+    public_url: str
+    key: bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Letterhead":
+        """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
+        return cls(public_url_of(settings), signing_key(settings))
+
+    def sign(self, token: DueToken) -> str:
+        return sign(self.key, token.action, token.secret)
+
+    def link(self, token: DueToken) -> str:
+        return f"{self.public_url}{PATHS[token.action]}?token={self.sign(token)}"
+
+    def request(self, token: DueToken) -> DeliveryRequest:
+        """The token's mail. It waits for nobody, and does not leave once the token has expired."""
+        return DeliveryRequest(
+            to=(Address(token.email),),
+            template=TEMPLATES[token.action],
+            variables={
+                "link": self.link(token),
+                "code": token.code,
+                "login": token.login,
+                "minutes": token.minutes,
+            },
+            tags={"account": str(token.account)},
+            lane=Lane.AUTH,
+            source=SOURCE,
+            idempotency_key=f"token:{token.id}",
+            expires_at=token.expires_at,
+        )
+
+
+def public_url_of(settings: Settings) -> str:
+    """How people reach us; without a public URL, the address we listen at."""
+    host, port = settings.http_addr
+    return settings.public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def signing_key(settings: Settings) -> bytes:
+    if settings.secret_key is None:
+        raise SettingInvalid("POSTROOM_SECRET_KEY", "is required to sign the links in account mail")
+    return settings.secret_key

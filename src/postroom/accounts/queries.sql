@@ -1,0 +1,132 @@
+-- Everything accounts asks of the database, in alphabetical order. Statements that depend on the time take :now; NULL
+-- leaves it to the database's clock. Times of accounts and tokens are epoch seconds; see the migration.
+
+-- name: consume_code :one
+-- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code.sql.
+SELECT verdict, account
+FROM consume_code(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()));
+
+-- name: consume_secret :maybe
+-- Consume a live token by its secret; of two who try at once, one gets the row.
+UPDATE tokens
+SET consumed_at = floor(extract(epoch FROM coalesce(:now::timestamptz, now())))
+WHERE secret = :secret
+    AND action = :action::text::token_action
+    AND consumed_at IS NULL
+    AND expires_at > extract(epoch FROM coalesce(:now::timestamptz, now()))
+RETURNING account;
+
+-- name: count_waiting :one
+-- How many tokens stand past the cursor, up to a bound; with those that a running transaction still holds back.
+SELECT count(*) AS waiting
+FROM (
+    SELECT FROM tokens
+    WHERE (transaction_id, id) > (
+        SELECT CASE WHEN last_transaction_id > pg_snapshot_xmin(pg_current_snapshot())
+            THEN '0'::xid8 ELSE last_transaction_id END, last_seq
+        FROM jobs
+        WHERE job_type = 'mailroom'
+    )
+    LIMIT :bound
+) AS bounded;
+
+-- name: create_account :one
+-- Insert an account unless its address or login is taken. The id is drawn either way.
+WITH drawn AS MATERIALIZED (
+    SELECT nextval('accounts_id_seq') AS id
+),
+inserted AS (
+    INSERT INTO accounts (id, email, login)
+    SELECT id, :email, :login
+    FROM drawn
+    ON CONFLICT DO NOTHING
+    RETURNING id
+)
+SELECT drawn.id, inserted.id IS NOT NULL AS is_new
+FROM drawn
+LEFT JOIN inserted USING (id);
+
+-- name: dequeue :many
+-- The next tokens to mail, and the cursor past them; see functions/dequeue_tokens.sql.
+SELECT id, action::text, account, email, login, secret, code, expires_at, created_at
+FROM dequeue_tokens(:batch_limit, coalesce(:now::timestamptz, now()));
+
+-- name: find_account :maybe
+-- One account.
+SELECT id, email, status::text, login, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
+FROM accounts
+WHERE id = :account_id;
+
+-- name: find_login :maybe
+-- Whose login it is, in any case.
+SELECT id
+FROM accounts
+WHERE lower(login) = lower(:login);
+
+-- name: find_token :maybe
+-- What has become of a token.
+SELECT consumed_at IS NOT NULL AS is_used, wrong_guesses >= 5 AS is_void
+FROM tokens
+WHERE secret = :secret AND action = :action::text::token_action;
+
+-- name: forget_limits :exec
+-- Remove what was counted of addresses that nobody has asked about for a while.
+DELETE FROM address_limits
+WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
+
+-- name: issue_activation :maybe
+-- A new activation token, for an account that still waits to be activated.
+INSERT INTO tokens (account, action)
+SELECT id, 'activation'
+FROM accounts
+WHERE id = :account_id AND status = 'provisioned'
+RETURNING id;
+
+-- name: list_accounts :many
+-- Accounts newest first, below a cursor, by any of the filters.
+SELECT id, email, status::text, login, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
+FROM accounts
+WHERE (:status::text IS NULL OR status = :status::account_status)
+    AND (:email::text IS NULL OR lower(email) = lower(:email))
+    AND (:before_id::bigint IS NULL OR id < :before_id)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: measure_stall :one
+-- The tokens that are committed but cannot be read yet, because a transaction that began before theirs still runs; and
+-- who that is, as far as this role may see: a session, or a prepared transaction that nobody has ended.
+WITH line AS MATERIALIZED (
+    SELECT pg_snapshot_xmin(pg_current_snapshot()) AS transaction_id
+),
+held AS (
+    SELECT count(*) AS tokens, min(created_at) AS created_at
+    FROM tokens
+    WHERE transaction_id >= (SELECT transaction_id FROM line)
+        AND (transaction_id, id) > (SELECT last_transaction_id, last_seq FROM jobs WHERE job_type = 'mailroom')
+)
+SELECT held.tokens,
+    greatest(extract(epoch FROM coalesce(:now::timestamptz, now())) - held.created_at, 0)::float8 AS stalled_s,
+    holder.pid AS holder_pid,
+    prepared.gid AS holder_gid
+FROM held
+CROSS JOIN line
+LEFT JOIN pg_stat_activity AS holder ON holder.backend_xid = line.transaction_id::xid
+LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction = line.transaction_id::xid;
+
+-- name: request_token :one
+-- A new token for whoever has the address, if anybody does; see functions/request_token.sql.
+SELECT request_token(:email, :action::text::token_action, coalesce(:now::timestamptz, now())) AS is_counted;
+
+-- name: suspend :maybe
+-- Suspend an account that is not suspended.
+UPDATE accounts
+SET status = 'suspended'
+WHERE id = :account_id AND status <> 'suspended'
+RETURNING id;
+
+-- name: unsuspend :maybe
+-- Give an account back; the trigger makes one that was never activated provisioned instead of active.
+UPDATE accounts
+SET status = 'active'
+WHERE id = :account_id AND status = 'suspended'
+RETURNING id;

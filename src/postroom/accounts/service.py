@@ -1,0 +1,215 @@
+"""What can be done with accounts and tokens. Surfaces call this and nothing below it.
+
+Whoever asks by address learns nothing about it: a sign-up, a request for a token and a guess at a code answer alike,
+and write alike, whether or not the address has an account.
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+
+from postroom.accounts import store
+from postroom.accounts.model import (
+    Account,
+    AccountFilter,
+    Action,
+    Consumed,
+    NewAccount,
+    Stall,
+    Verdict,
+)
+from postroom.accounts.signature import open_signed
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery.address import parse_address
+from postroom.errors import (
+    AccountNotFound,
+    BadInput,
+    EmailTaken,
+    FieldError,
+    GuessedTooOften,
+    LoginTaken,
+    NotProvisioned,
+    TokenExpired,
+    TokenNotFound,
+    TokenUsed,
+)
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+LONGEST_LOGIN = 254
+
+_REFUSALS = {
+    Verdict.EXPIRED: TokenExpired,
+    Verdict.USED: TokenUsed,
+    Verdict.VOID: GuessedTooOften,
+    Verdict.WRONG: TokenNotFound,
+}
+
+
+async def consume_code(pool: Pool, email: str, *, code: str, action: Action, now: datetime | None = None) -> Consumed:
+    """Use the newest token of an address by its code. Five wrong codes void the token.
+
+    Raises `TokenNotFound` for a wrong code and for an address without a token alike, `GuessedTooOften`, and to whoever
+    has the right code `TokenExpired` or `TokenUsed`.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        verdict, account_id = await store.consume_code(connection, email=email, action=action, code=code, now=now)
+        if account_id is not None:
+            return Consumed(action, await _get(connection, account_id))
+    # Outside the transaction: a wrong guess has to be committed before it is refused.
+    raise _REFUSALS[verdict]
+
+
+async def consume_secret(
+    pool: Pool, signed: str, *, key: bytes | None, action: Action | None = None, now: datetime | None = None
+) -> Consumed:
+    """Use a token by the signed secret from its mail; with `action`, only if it is for that.
+
+    Raises `TokenNotFound` for a forgery or another action's secret, `TokenExpired`, `TokenUsed`, `GuessedTooOften`.
+    Without a key nothing was ever signed here, so nothing is found.
+    """
+    found = open_signed(key, signed) if key is not None else None
+    if found is None or action not in (None, found[0]):
+        raise TokenNotFound
+    purpose, secret = found
+    async with pool.acquire() as connection, connection.transaction():
+        account_id = await store.consume_secret(connection, secret=secret, action=purpose, now=now)
+        if account_id is None:
+            raise await _why_not(connection, purpose, secret)
+        return Consumed(purpose, await _get(connection, account_id))
+
+
+async def create_account(pool: Pool, email: str, login: str, *, actor: str) -> Account:
+    """Make an account for somebody, by hand. Its activation mail is on its way when this returns.
+
+    Raises `EmailTaken` and `LoginTaken`: an operator may know. People sign up with `sign_up`.
+    """
+    address = check_names(email, login)
+    async with pool.acquire() as connection, connection.transaction():
+        made = await store.create_account(connection, email=address, login=login)
+        if not made.is_new:
+            taken = await store.find_login(connection, login=login)
+            raise EmailTaken if taken is None else LoginTaken
+        await record_audit(connection, actor=actor, action="account.create", subject=f"account:{made.id}")
+        return await _get(connection, made.id)
+
+
+async def get_account(pool: Pool, account_id: int) -> Account:
+    async with pool.acquire() as connection:
+        return await _get(connection, account_id)
+
+
+async def list_accounts(
+    pool: Pool, chosen: AccountFilter, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[Account], str | None]:
+    """A page of accounts, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_accounts(connection, before_id=before_id, page_limit=limit + 1, **asdict(chosen))
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None
+
+
+async def measure_stall(pool: Pool, *, now: datetime | None = None) -> Stall:
+    """How long a transaction elsewhere has kept committed tokens from being mailed, and whose it is."""
+    async with pool.acquire() as connection:
+        return await store.measure_stall(connection, now=now)
+
+
+async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Account:
+    """Send a new activation mail to an account that still waits for it. Raises `NotProvisioned` for any other."""
+    async with pool.acquire() as connection, connection.transaction():
+        account = await _get(connection, account_id)
+        if await store.issue_activation(connection, account_id=account_id) is None:
+            raise NotProvisioned
+        await record_audit(connection, actor=actor, action="account.reissue", subject=f"account:{account_id}")
+    return account
+
+
+async def request_token(pool: Pool, email: str, *, action: Action, now: datetime | None = None) -> None:
+    """Send a new token to an address if it has an account, and not too often; nobody learns whether it did."""
+    address = check_email(email)
+    async with pool.acquire() as connection, connection.transaction():
+        await store.request_token(connection, email=address, action=action, now=now)
+
+
+async def sign_up(pool: Pool, email: str, login: str, *, now: datetime | None = None) -> NewAccount:
+    """Make an account for whoever asks. Raises `LoginTaken`, whatever the address.
+
+    A taken address answers as a free one does: with an id that leads nowhere. Its owner gets another activation mail if
+    the first was never used, and otherwise nothing.
+    """
+    address = check_names(email, login)
+    async with pool.acquire() as connection, connection.transaction():
+        made = await store.create_account(connection, email=address, login=login)
+        if not made.is_new:
+            if await store.find_login(connection, login=login) is not None:
+                raise LoginTaken
+            await store.request_token(connection, email=address, action=Action.ACTIVATION, now=now)
+    return made
+
+
+async def suspend(pool: Pool, account_id: int, *, actor: str) -> Account:
+    """Suspend an account; suspending twice is as good as once."""
+    async with pool.acquire() as connection, connection.transaction():
+        before = await _get(connection, account_id)
+        if await store.suspend(connection, account_id=account_id):
+            await _audit_status(connection, before, actor=actor, action="account.suspend")
+        return await _get(connection, account_id)
+
+
+async def unsuspend(pool: Pool, account_id: int, *, actor: str) -> Account:
+    """Give an account back: active if it ever was, provisioned if not. Then its token may need to be issued again."""
+    async with pool.acquire() as connection, connection.transaction():
+        before = await _get(connection, account_id)
+        if await store.unsuspend(connection, account_id=account_id):
+            await _audit_status(connection, before, actor=actor, action="account.unsuspend")
+        return await _get(connection, account_id)
+
+
+def check_email(email: str) -> str:
+    """The address as it will be kept; raises `BadInput`."""
+    try:
+        address = parse_address(email)
+    except ValueError as error:
+        raise BadInput.of("email", str(error)) from None
+    if address.name is not None:
+        raise BadInput.of("email", "must be an address without a name")
+    return address.email
+
+
+def check_names(email: str, login: str) -> str:
+    """The address of a new account as it will be kept; raises `BadInput` naming every wrong field."""
+    errors: list[FieldError] = []
+    address = ""
+    try:
+        address = check_email(email)
+    except BadInput as error:
+        errors += error.errors
+    if not 1 <= len(login) <= LONGEST_LOGIN or not login.isprintable() or not login.strip():
+        errors.append(FieldError("login", f"must be 1 to {LONGEST_LOGIN} printable characters"))
+    if errors:
+        raise BadInput(errors)
+    return address
+
+
+async def _audit_status(connection: Connection, before: Account, *, actor: str, action: str) -> None:
+    await record_audit(
+        connection, actor=actor, action=action, subject=f"account:{before.id}", before={"status": before.status}
+    )
+
+
+async def _get(connection: Connection, account_id: int) -> Account:
+    account = await store.find_account(connection, account_id=account_id)
+    if account is None:
+        raise AccountNotFound
+    return account
+
+
+async def _why_not(connection: Connection, action: Action, secret: bytes) -> Exception:
+    state = await store.find_token(connection, secret=secret, action=action)
+    if state is None:
+        return TokenNotFound()
+    if state.is_used:
+        return TokenUsed()
+    return GuessedTooOften() if state.is_void else TokenExpired()

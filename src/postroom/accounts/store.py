@@ -1,0 +1,145 @@
+"""One function per statement of `queries.sql`, under the same name. Epoch seconds become times here only."""
+
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+
+from postroom.accounts.model import (
+    Account,
+    AccountId,
+    AccountStatus,
+    Action,
+    DueToken,
+    NewAccount,
+    Stall,
+    TokenId,
+    TokenState,
+    Verdict,
+)
+from postroom.db.queries import Connection, load
+
+QUERIES = load("postroom.accounts")
+
+_LAST_SECOND = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
+
+
+async def consume_code(
+    connection: Connection, *, email: str, action: Action, code: str, now: datetime | None
+) -> tuple[Verdict, AccountId | None]:
+    """The caller commits whatever the verdict is: a wrong guess must count."""
+    row = await QUERIES["consume_code"].one(connection, email=email, action=action.value, code=code, now=now)
+    return Verdict(row["verdict"]), row["account"]
+
+
+async def consume_secret(
+    connection: Connection, *, secret: bytes, action: Action, now: datetime | None
+) -> AccountId | None:
+    row = await QUERIES["consume_secret"].maybe(connection, secret=secret, action=action.value, now=now)
+    return AccountId(row["account"]) if row is not None else None
+
+
+async def count_waiting(connection: Connection, *, bound: int) -> int:
+    return int((await QUERIES["count_waiting"].one(connection, bound=bound))["waiting"])
+
+
+async def create_account(connection: Connection, *, email: str, login: str) -> NewAccount:
+    row = await QUERIES["create_account"].one(connection, email=email, login=login)
+    return NewAccount(AccountId(row["id"]), row["is_new"])
+
+
+async def dequeue(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DueToken]:
+    """In the caller's transaction: the cursor stands where it stood if that rolls back."""
+    return [
+        DueToken(
+            id=TokenId(row["id"]),
+            action=Action(row["action"]),
+            account=AccountId(row["account"]),
+            email=row["email"],
+            login=row["login"],
+            secret=row["secret"],
+            code=row["code"],
+            expires_at=_time(row["expires_at"]),
+            created_at=_time(row["created_at"]),
+        )
+        for row in await QUERIES["dequeue"].many(connection, batch_limit=batch_limit, now=now)
+    ]
+
+
+async def find_account(connection: Connection, *, account_id: int) -> Account | None:
+    row = await QUERIES["find_account"].maybe(connection, account_id=account_id)
+    return _account(row) if row is not None else None
+
+
+async def find_login(connection: Connection, *, login: str) -> AccountId | None:
+    row = await QUERIES["find_login"].maybe(connection, login=login)
+    return AccountId(row["id"]) if row is not None else None
+
+
+async def find_token(connection: Connection, *, secret: bytes, action: Action) -> TokenState | None:
+    row = await QUERIES["find_token"].maybe(connection, secret=secret, action=action.value)
+    return TokenState(row["is_used"], row["is_void"]) if row is not None else None
+
+
+async def forget_limits(connection: Connection, *, silence: timedelta, now: datetime | None) -> int:
+    return await QUERIES["forget_limits"].exec(connection, silence=silence, now=now)
+
+
+async def issue_activation(connection: Connection, *, account_id: int) -> TokenId | None:
+    row = await QUERIES["issue_activation"].maybe(connection, account_id=account_id)
+    return TokenId(row["id"]) if row is not None else None
+
+
+async def list_accounts(
+    connection: Connection,
+    *,
+    status: AccountStatus | None,
+    email: str | None,
+    before_id: int | None,
+    page_limit: int,
+) -> list[Account]:
+    rows = await QUERIES["list_accounts"].many(
+        connection, status=status, email=email, before_id=before_id, page_limit=page_limit
+    )
+    return [_account(row) for row in rows]
+
+
+async def measure_stall(connection: Connection, *, now: datetime | None) -> Stall:
+    row = await QUERIES["measure_stall"].one(connection, now=now)
+    return Stall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
+
+
+async def request_token(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
+    """False: this address has asked too often, whoever has it."""
+    row = await QUERIES["request_token"].one(connection, email=email, action=action.value, now=now)
+    return bool(row["is_counted"])
+
+
+async def suspend(connection: Connection, *, account_id: int) -> bool:
+    return await QUERIES["suspend"].maybe(connection, account_id=account_id) is not None
+
+
+async def unsuspend(connection: Connection, *, account_id: int) -> bool:
+    return await QUERIES["unsuspend"].maybe(connection, account_id=account_id) is not None
+
+
+def _account(row: asyncpg.Record) -> Account:
+    return Account(
+        id=AccountId(row["id"]),
+        email=row["email"],
+        status=AccountStatus(row["status"]),
+        login=row["login"],
+        created_at=_time(row["created_at"]),
+        status_changed_at=_maybe_time(row["status_changed_at"]),
+        activated_at=_maybe_time(row["activated_at"]),
+        suspended_at=_maybe_time(row["suspended_at"]),
+        unsuspended_at=_maybe_time(row["unsuspended_at"]),
+    )
+
+
+def _time(seconds: int) -> datetime:
+    """Applications may write any number: one beyond the calendar becomes its edge, not an error for everybody."""
+    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
+
+
+def _maybe_time(seconds: int | None) -> datetime | None:
+    return None if seconds is None else _time(seconds)

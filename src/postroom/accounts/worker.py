@@ -1,0 +1,203 @@
+"""The token collector: follows the table of tokens and hands each one on exactly once.
+
+A token is read, handed on and passed by the cursor in one transaction; whatever dies in between leaves everything as it
+was. Any number of collectors may run: the lock on the job's row lets one through at a time.
+
+It wakes by NOTIFY, then gathers for a moment, because sign-ups come in bursts: until there is a full batch, or the time
+is up. It also looks by itself every second, and at once after a reconnection. While full batches come in it is busy:
+it takes many at once and looks ten times a second, and nobody has to notify it; see functions/announce_tokens.sql.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from postroom.accounts import store
+from postroom.accounts.letter import Letterhead
+from postroom.accounts.metrics import COLLECTED, show_stall
+from postroom.accounts.model import DueToken
+from postroom.db.listen import Listener
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.db.room import Room
+from postroom.delivery import service as delivery
+from postroom.delivery.check import problems
+from postroom.delivery.completer import FLICKER
+from postroom.delivery.model import Acceptance, DeliveryRequest
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+CHANNEL = "token_insert"
+BATCHES_AT_ONCE = 50
+"""How many batches a transaction takes while more are waiting; a commit costs more than a batch."""
+
+BUSY_S = 1.5
+"""How long it stays busy after a full batch: less than the two seconds for which the database asks nobody to notify."""
+
+LIMITS_KEPT = timedelta(days=1)
+
+HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
+"""What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorOptions:
+    """How a collector behaves; the first two are settings."""
+
+    batch_limit: int = 10
+    batch_timeout: timedelta = timedelta(seconds=5)
+    poll_interval: timedelta = timedelta(seconds=1)
+    busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction holds tokens back
+
+
+class Deliver:
+    """Hands tokens to the delivery queue: accepted in the same transaction, under a key that names the token."""
+
+    def __init__(self, letterhead: Letterhead, *, idempotency_ttl: timedelta, clock: Clock = database_time) -> None:
+        self._letterhead, self._ttl, self._clock = letterhead, idempotency_ttl, clock
+
+    async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
+        requests = [self._letterhead.request(token) for token in tokens]
+        good = [request for request in requests if _is_mailable(request)]
+        accepted = await delivery.accept_batch(connection, good, idempotency_ttl=self._ttl, now=self._clock())
+        mailed = sum(1 for answer in accepted if answer.acceptance is Acceptance.ACCEPTED)
+        COLLECTED.labels("mailed").inc(mailed)
+        COLLECTED.labels("known").inc(len(accepted) - mailed)
+        COLLECTED.labels("unmailable").inc(len(requests) - len(good))
+
+
+class Collector:
+    """One process's collector. `run` until `stop`; `run_once` for one batch."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        hand_on: HandOn,
+        *,
+        options: CollectorOptions | None = None,
+        clock: Clock = database_time,
+        signal: Signal = unheard,
+    ) -> None:
+        self._pool, self._hand_on = pool, hand_on
+        self._options = options or CollectorOptions()
+        self._clock, self._signal = clock, signal
+        self._bell, self._stopping = asyncio.Event(), asyncio.Event()
+        self._busy_until_s = 0.0
+
+    def wake(self, _payload: str = "") -> None:
+        """Tokens may have arrived."""
+        self._bell.set()
+
+    def stop(self) -> None:
+        """Finish the batch at hand and return from `run`."""
+        self._stopping.set()
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Collect until stopped. A database that goes away is waited for."""
+        while not self._stopping.is_set():
+            try:
+                if await self._count_waiting():
+                    await self.drain()
+                rest = await self._rest_time()
+                self._signal("drained")
+                if await self._rings(rest.total_seconds()):
+                    await self._gather()
+            except FLICKER as error:
+                _log.warning("collection_postponed", error=type(error).__name__)
+                await self._rings(self._options.busy_interval.total_seconds())
+
+    async def drain(self) -> int:
+        """Batch after batch, until one is not full: then everything that can be read has been."""
+        total, limit = 0, self._options.batch_limit
+        while not self._stopping.is_set():
+            taken = await self.run_once(limit)
+            total += taken
+            if taken < limit:
+                break
+            self._busy_until_s = asyncio.get_running_loop().time() + BUSY_S
+            limit = self._options.batch_limit * BATCHES_AT_ONCE
+        return total
+
+    async def run_once(self, limit: int | None = None) -> int:
+        """One batch, or `limit` tokens, in one transaction; returns how many there were."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            tokens = await store.dequeue(connection, batch_limit=limit or self._options.batch_limit, now=self._clock())
+            self._signal("dequeued")
+            if tokens:
+                await self._hand_on(connection, tokens)
+                self._signal("handed_on")
+        return len(tokens)
+
+    async def _rest_time(self) -> timedelta:
+        """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
+        async with self._pool.acquire() as connection:
+            await store.forget_limits(connection, silence=LIMITS_KEPT, now=self._clock())
+            stall = await store.measure_stall(connection, now=self._clock())
+        show_stall(stall)
+        if stall.is_alarming():
+            _log.warning("tokens_stalled", tokens=stall.tokens, seconds=stall.seconds, holder_pid=stall.holder_pid)
+        is_busy = asyncio.get_running_loop().time() < self._busy_until_s
+        return self._options.busy_interval if is_busy or stall.is_stalled else self._options.poll_interval
+
+    async def _gather(self) -> None:
+        """Wait until a batch is full or its time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.batch_timeout.total_seconds()
+        while (left_s := deadline - loop.time()) > 0 and not self._stopping.is_set():
+            waiting = await self._count_waiting()
+            self._signal("counted")
+            if waiting >= self._options.batch_limit:
+                return
+            await self._rings(min(left_s, self._options.poll_interval.total_seconds()))
+
+    async def _count_waiting(self) -> int:
+        async with self._pool.acquire() as connection:
+            return await store.count_waiting(connection, bound=self._options.batch_limit)
+
+    async def _rings(self, longest_s: float) -> bool:
+        """True if the bell rang in time; it is silent afterwards, except to those who are to stop."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                await self._bell.wait()
+        rang = self._bell.is_set()
+        if not self._stopping.is_set():
+            self._bell.clear()
+        return rang
+
+
+def options_of(room: Room) -> CollectorOptions:
+    return CollectorOptions(batch_limit=room.settings.batch_limit, batch_timeout=room.settings.batch_timeout)
+
+
+async def run_collector(room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None) -> None:
+    """Collect in this process until `stop` is set; into the delivery queue unless told otherwise."""
+    if hand_on is None:
+        hand_on = Deliver(Letterhead.of(room.settings), idempotency_ttl=room.settings.idempotency_ttl)
+    collector = Collector(room.pool, hand_on, options=options_of(room))
+
+    async def stop_when_asked() -> None:
+        await stop.wait()
+        collector.stop()
+
+    async with (
+        Listener(room.direct_url, room.name, channel=CHANNEL, on_wake=collector.wake),
+        asyncio.TaskGroup() as group,
+    ):
+        asking = group.create_task(stop_when_asked())
+        await collector.run()
+        asking.cancel()
+
+
+def _is_mailable(request: DeliveryRequest) -> bool:
+    """Skip, and say so, what no constraint foresaw: one token must not stop those behind it."""
+    wrong = [field for field, _message in problems(request)]
+    if wrong:
+        _log.warning("token_unmailable", key=request.idempotency_key, fields=wrong)
+    return not wrong

@@ -1,0 +1,24 @@
+"""What can be known to be wrong before anything listens or works: templates, sender, keys, the way out.
+
+A worker would find the same, but later: after a port is open, or in a child that is started again and again.
+"""
+
+from postroom.app import load_catalog, make_compose, open_routes
+from postroom.db.room import Room
+from postroom.delivery.address import parse_address
+from postroom.errors import SettingInvalid
+from postroom.mail.catalog import Catalog
+
+
+async def prepare(room: Room) -> Catalog:
+    """Try everything a worker will need, without connecting anywhere; returns the parsed templates."""
+    settings = room.settings
+    catalog = load_catalog(settings)
+    make_compose(settings)
+    if settings.admin_email is not None:
+        try:
+            parse_address(settings.admin_email)
+        except ValueError as error:
+            raise SettingInvalid("POSTROOM_ADMIN_EMAIL", str(error)) from error
+    async with open_routes(room):
+        return catalog

@@ -1,0 +1,54 @@
+-- Append events, all or none, if nothing forbids it; in the caller's transaction, at any isolation level.
+--     p_types, p_tags, p_data  one element per event; an element of p_tags is an array literal: {a=1,"b=Smith, John"}
+--     p_condition              {"query": [items], "after": cursor}: nothing that matches and that the cursor has not seen
+--     p_idempotency            [items]: nothing that matches, ever; judged first
+--     p_in_order               make events of one tag appear in the order of their positions; see append_events_if
+-- Items are those of event_query_items; a cursor is event_cursor_now() in the statement that reads, or a position.
+-- Answers {"success": true, "events_count", "position", "transaction_id", "cursor"} or {"success": false, "error_code":
+-- "IDEMPOTENCY_VIOLATION" | "DCB_VIOLATION", "matched": {"position", "type", "tags"}}. "cursor" has seen what the
+-- condition had seen and these events: it is the next "after" of whoever decides again by the same query.
+CREATE OR REPLACE FUNCTION append_events(
+    p_types           text[],
+    p_tags            text[],
+    p_data            jsonb[],
+    p_condition       jsonb       DEFAULT NULL,
+    p_idempotency     jsonb       DEFAULT NULL,
+    p_occurred_at     timestamptz DEFAULT NULL,
+    p_correlation_ids text[]      DEFAULT NULL,
+    p_causation_ids   text[]      DEFAULT NULL,
+    p_in_order        boolean     DEFAULT false
+) RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_shared    text[];
+    v_tags      text[];
+    v_exclusive text[] := '{}';
+    v_answer    jsonb;
+BEGIN
+    PERFORM check_events(p_types, p_tags, p_data);
+    PERFORM adopt_restored_events();
+    v_tags := ARRAY(SELECT DISTINCT 'tag ' || carried.tag FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
+    v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
+    IF p_in_order THEN
+        v_exclusive := v_tags;
+    ELSE
+        v_shared := v_shared || v_tags;
+    END IF;
+    IF p_condition IS NOT NULL THEN
+        v_exclusive := v_exclusive || event_query_keys(p_condition -> 'query');
+    END IF;
+    IF p_idempotency IS NOT NULL THEN
+        v_exclusive := v_exclusive || event_query_keys(p_idempotency);
+    END IF;
+    PERFORM lock_events(v_shared, v_exclusive);
+    PERFORM refuse_stale_snapshot();
+    v_answer := append_locked_events(
+        p_types, p_tags, p_data, p_condition, p_idempotency, p_occurred_at, p_correlation_ids, p_causation_ids);
+    IF (v_answer -> 'success')::boolean THEN
+        PERFORM wake_event_followers();
+    END IF;
+    RETURN v_answer;
+END
+$$;

@@ -1,0 +1,47 @@
+-- Many appends that have nothing to do with each other, in one transaction: one commit for all of them. Each succeeds or is
+-- refused by itself, in the order given, and sees those before it. The locks of all are taken before the first is
+-- judged, so that two who do this cannot wait for each other in a circle.
+--
+-- An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
+-- "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs, in order.
+CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_shared    text[];
+    v_exclusive text[] := '{}';
+    v_append    record;
+    v_query     jsonb;
+BEGIN
+    PERFORM adopt_restored_events();
+    SELECT ARRAY['*'] || array_agg(DISTINCT key.name) INTO v_shared
+    FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
+        SELECT 'type ' || type FROM unnest(append.types) AS t(type)
+        UNION ALL
+        SELECT 'tag ' || carried.tag FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
+    ) AS key(name);
+    FOR v_query IN
+        SELECT asked.query
+        FROM jsonb_array_elements(p_appends) AS append(value),
+            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS asked(query)
+        WHERE jsonb_typeof(asked.query) <> 'null'
+    LOOP
+        v_exclusive := v_exclusive || event_query_keys(v_query);
+    END LOOP;
+    PERFORM lock_events(v_shared, v_exclusive);
+    PERFORM refuse_stale_snapshot();
+    FOR v_append IN
+        SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
+        FROM jsonb_to_recordset(p_appends) AS append(
+            types text[], tags text[], data jsonb, condition jsonb, idempotency jsonb, occurred_at timestamptz,
+            correlation_ids text[], causation_ids text[])
+    LOOP
+        PERFORM check_events(v_append.types, v_append.tags, v_append.contents);
+        RETURN NEXT append_locked_events(
+            v_append.types, v_append.tags, v_append.contents, v_append.condition, v_append.idempotency,
+            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids);
+    END LOOP;
+    PERFORM wake_event_followers();
+END
+$$;

@@ -1,0 +1,59 @@
+-- Check and write one append whose locks are held; see append_events for its parameters and answer. The duplicate is judged
+-- before the condition: who repeats a request that was honoured must hear that, not of a conflict with himself.
+CREATE OR REPLACE FUNCTION append_locked_events(
+    p_types           text[],
+    p_tags            text[],
+    p_data            jsonb[],
+    p_condition       jsonb,
+    p_idempotency     jsonb,
+    p_occurred_at     timestamptz,
+    p_correlation_ids text[],
+    p_causation_ids   text[]
+) RETURNS jsonb
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_transaction_id xid8;
+    v_matched        jsonb;
+    v_cursor         text;
+    v_written        record;
+BEGIN
+    IF p_idempotency IS NOT NULL THEN
+        v_matched := find_matching_event(p_idempotency, NULL);
+        IF v_matched IS NOT NULL THEN
+            RETURN jsonb_build_object('success', false, 'message', 'duplicate operation detected',
+                'events_count', 0, 'error_code', 'IDEMPOTENCY_VIOLATION', 'matched', v_matched);
+        END IF;
+    END IF;
+    IF p_condition IS NOT NULL THEN
+        v_matched := find_matching_event(p_condition -> 'query', p_condition ->> 'after');
+        IF v_matched IS NOT NULL THEN
+            RETURN jsonb_build_object('success', false, 'message', 'a matching event was appended since',
+                'events_count', 0, 'error_code', 'DCB_VIOLATION', 'matched', v_matched);
+        END IF;
+        v_cursor := event_snapshot()::text;
+    END IF;
+
+    v_transaction_id := event_transaction_id();
+    WITH appended AS (
+        INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
+        SELECT given.type, given.tags::text[], given.data, v_transaction_id, event_horizon(),
+            coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
+        FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
+            AS given(type, tags, data, correlation_id, causation_id, place)
+        ORDER BY given.place
+        RETURNING position, type, tags
+    ),
+    tagged AS (
+        INSERT INTO event_tags (tag, transaction_id, position, type)
+        SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
+        FROM appended, unnest(appended.tags) AS carried(tag)
+    )
+    SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
+
+    RETURN jsonb_build_object('success', true, 'message', 'events appended successfully',
+        'events_count', v_written.events_count, 'position', v_written.last_position,
+        'transaction_id', v_transaction_id::text::bigint,
+        'cursor', v_cursor || format('///%s.%s', v_transaction_id, v_written.last_position));
+END
+$$;

@@ -1,0 +1,12 @@
+-- The oldest transaction that may still write events. Below it nothing changes any more: a follower that reads only there,
+-- in the order (transaction_id, position), never skips. Not for conflict checks: one old transaction, even in another
+-- database, holds it back.
+CREATE OR REPLACE FUNCTION event_horizon() RETURNS xid8
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    RETURN (SELECT ((epoch::bigint << 48) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8
+        FROM event_clock);
+END
+$$;

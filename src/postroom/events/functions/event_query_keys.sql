@@ -1,0 +1,20 @@
+-- What a query locks, exclusively; see lock_events. Of an item's tags the rarest, because fewest others want it.
+CREATE OR REPLACE FUNCTION event_query_keys(p_query jsonb) RETURNS text[]
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_item record;
+    v_keys text[] := '{}';
+BEGIN
+    FOR v_item IN
+        SELECT types, tags FROM event_query_items(p_query)
+    LOOP
+        v_keys := v_keys || CASE
+            WHEN cardinality(v_item.tags) > 0 THEN ARRAY['tag ' || rarest_tag(v_item.tags)]
+            WHEN cardinality(v_item.types) > 0 THEN (SELECT array_agg('type ' || type) FROM unnest(v_item.types) AS t(type))
+            ELSE '{*}'
+        END;
+    END LOOP;
+    RETURN v_keys;
+END
+$$;

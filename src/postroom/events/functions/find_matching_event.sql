@@ -1,0 +1,28 @@
+-- The first event that matches a query and that the cursor has not seen, as an answer to whoever is refused because of it:
+-- {"position", "type", "tags"}, or NULL. Sees what is committed now, and never waits for a transaction that has
+-- nothing to do with it: the horizon of followers has no place here.
+CREATE OR REPLACE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_everything CONSTANT pg_snapshot := '9223372036854775806:9223372036854775806:';
+    v_seen  event_cursor := parse_event_cursor(p_after);
+    v_from  xid8 := pg_snapshot_xmin(v_seen.base);
+    v_item  record;
+    v_found jsonb;
+BEGIN
+    IF v_seen.through_position > 0 THEN
+        SELECT horizon INTO v_from FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1;
+    END IF;
+    FOR v_item IN
+        SELECT types, tags FROM event_query_items(p_query)
+    LOOP
+        SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
+        INTO v_found
+        FROM match_events(v_item.types, v_item.tags, v_seen, coalesce(v_from, '0'), 0, v_everything, NULL, 1) AS m
+            JOIN events AS e ON e.position = m.position;
+        EXIT WHEN v_found IS NOT NULL;
+    END LOOP;
+    RETURN v_found;
+END
+$$;

@@ -1,0 +1,44 @@
+-- Take the locks of an append, all at once and in one order, so that appends wait for each other and never in a circle.
+-- The room's name is part of every key: two rooms of one database do not disturb each other. They end with the transaction.
+--
+-- Who locks what. A key is a tag, a type, or * for everything.
+--     each event            shared on its tags, its type and *
+--     a query item          exclusive on one of its tags; without tags, on each of its types; without either, on *
+--     too many keys         exclusive on * instead (each key costs a slot in a table that all connections share)
+--
+-- Why that is enough. Let one append write an event that matches an item of another's query. If the item has tags, the
+-- event carries all of them, so the one that the item locks is locked by the event too: shared against exclusive, one of
+-- the two waits. If the item has only types, the event's type is among them: the same. If it has neither, or locks were too
+-- many: every append holds at least shared * for its events. Items that merely overlap, as ([X], t) and ([X, Y], t),
+-- need no key in common: what counts is the event, and it holds the keys of every item that it matches.
+-- Whoever waits looks afterwards, with a snapshot taken after the wait, and sees what the other has committed.
+-- Events exclude nothing but queries: appends without conditions run side by side even under the same tag.
+CREATE OR REPLACE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_most CONSTANT integer := 128;
+    v_room CONSTANT bigint := hashtextextended(current_schema(), 0);
+BEGIN
+    IF cardinality(p_shared) + cardinality(p_exclusive) > v_most
+        AND (SELECT count(DISTINCT name) > v_most FROM unnest(p_shared || p_exclusive) AS keys(name))
+    THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('*', v_room));
+        RETURN;
+    END IF;
+    PERFORM CASE
+        WHEN is_exclusive THEN pg_advisory_xact_lock(key)
+        ELSE pg_advisory_xact_lock_shared(key)
+    END
+    FROM (
+        SELECT hashtextextended(name, v_room) AS key, bool_or(is_exclusive) AS is_exclusive
+        FROM (
+            SELECT name, false FROM unnest(p_shared) AS s(name)
+            UNION ALL
+            SELECT name, true FROM unnest(p_exclusive) AS x(name)
+        ) AS keys(name, is_exclusive)
+        GROUP BY 1
+        ORDER BY 1
+    ) AS ordered;
+END
+$$;

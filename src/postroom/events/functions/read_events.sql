@@ -1,0 +1,55 @@
+-- Events that match a query and that the cursor has not seen, in the order (transaction_id, position). One row more than
+-- asked for tells that a limit cut the read. `until` is the snapshot the read stayed within and `own` the transaction
+-- it was made in; from them, the old cursor and the rows the new cursor is made. Without events there is one row
+-- with these two alone.
+--
+-- A cut read goes on within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
+-- p_is_settled only what no open transaction can precede is read: that is how followers read.
+CREATE OR REPLACE FUNCTION read_events(
+    p_query      jsonb,
+    p_after      text    DEFAULT NULL,
+    p_limit      bigint  DEFAULT NULL,
+    p_is_settled boolean DEFAULT false
+) RETURNS TABLE (
+    until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamptz, type text, tags text[],
+    data text, correlation_id text, causation_id text
+)
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_seen          event_cursor := parse_event_cursor(p_after);
+    v_is_continued  boolean := v_seen.page_position > 0;
+    v_until         pg_snapshot;
+    v_own           xid8;
+    v_from          xid8 := CASE WHEN v_is_continued THEN v_seen.page_transaction_id ELSE pg_snapshot_xmin(v_seen.base) END;
+    v_from_position bigint := v_seen.page_position;
+BEGIN
+    IF NOT p_is_settled THEN
+        SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
+    END IF;
+    v_until := CASE
+        WHEN v_is_continued THEN v_seen.page
+        WHEN p_is_settled THEN format('%1$s:%1$s:', event_horizon())::pg_snapshot
+        ELSE event_snapshot()
+    END;
+    IF v_seen.through_position > 0 THEN
+        v_from := coalesce(
+            (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
+    END IF;
+    RETURN QUERY
+    SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+        e.causation_id
+    FROM (VALUES (true)) AS always(is_one)
+        LEFT JOIN (
+            SELECT DISTINCT m.transaction_id, m.position
+            FROM event_query_items(p_query) AS item,
+                LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
+            ORDER BY m.transaction_id, m.position
+            LIMIT p_limit + 1
+        ) AS matched ON always.is_one
+        LEFT JOIN events AS e ON e.position = matched.position
+    ORDER BY matched.transaction_id, matched.position;
+END
+$$;

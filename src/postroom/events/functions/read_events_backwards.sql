@@ -1,0 +1,38 @@
+-- The latest events that match a query, newest first, before a place if one is given; see read_events.
+CREATE OR REPLACE FUNCTION read_events_backwards(
+    p_query                 jsonb,
+    p_after                 text   DEFAULT NULL,
+    p_limit                 bigint DEFAULT NULL,
+    p_before_transaction_id xid8   DEFAULT NULL,
+    p_before_position       bigint DEFAULT NULL
+) RETURNS TABLE (
+    until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamptz, type text, tags text[],
+    data text, correlation_id text, causation_id text
+)
+LANGUAGE plpgsql STABLE
+SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_seen   event_cursor := parse_event_cursor(p_after);
+    v_until  pg_snapshot := event_snapshot();
+    v_own    xid8;
+    v_before xid8 := coalesce(p_before_transaction_id, '9223372036854775807');
+BEGIN
+    SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
+    RETURN QUERY
+    SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+        e.causation_id
+    FROM (VALUES (true)) AS always(is_one)
+        LEFT JOIN (
+            SELECT DISTINCT m.transaction_id, m.position
+            FROM event_query_items(p_query) AS item,
+                LATERAL match_events_backwards(
+                    item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+            ORDER BY m.transaction_id DESC, m.position DESC
+            LIMIT p_limit
+        ) AS matched ON always.is_one
+        LEFT JOIN events AS e ON e.position = matched.position
+    ORDER BY matched.transaction_id DESC, matched.position DESC;
+END
+$$;

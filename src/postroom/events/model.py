@@ -1,0 +1,267 @@
+"""Facts, and how to ask for them. Pure: no clock, no database.
+
+An event has a type, tags (`key=value`) and data. A query is an OR of items; an event matches an item if its type is
+one of the item's types (none: any) and it carries all of the item's tags (none: any). A cursor says exactly what a
+reader has seen, so that an append can be refused if anything that matches was added since. It is opaque: keep it,
+hand it back.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from postroom.errors import BadInput, FieldError
+
+TYPE_LENGTH = 64
+TAG_BYTES = 1024
+_CURSOR = re.compile(r"(\d+:\d+:[\d,]*)/(?:(\d+:\d+:[\d,]*)/(\d+)\.(\d+)|/)/(?:(\d+)\.(\d+))?", re.ASCII)
+
+
+def tag(key: str, value: object) -> str:
+    """`key=value`; the key has no equals sign, the value is anything, even empty."""
+    if not key or "=" in key:
+        raise BadInput.of("tag", f"a key must be neither empty nor contain an equals sign, unlike {key!r}")
+    return f"{key}={value}"
+
+
+def tags_of(values: Mapping[str, object]) -> tuple[str, ...]:
+    """Tags from a mapping; a list makes a tag of each of its values, and None makes none."""
+    made: list[str] = []
+    for key, value in values.items():
+        several = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        made += [tag(key, one) for one in several if one is not None]
+    return tuple(made)
+
+
+def split_tag(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
+
+
+class Place(NamedTuple):
+    """Where an event stands in the order of events."""
+
+    transaction_id: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What a reader has seen. Its text is what travels.
+
+    `base`: all that is visible in this snapshot. `page`, `page_place`: when a limit cut the read, the snapshot it stays
+    within and how far it got. `own`: how far into what its own open transaction had written.
+    """
+
+    base: str
+    page: str | None = None
+    page_place: Place | None = None
+    own: Place | None = None
+
+    def __str__(self) -> str:
+        page = f"{self.page}/{self.page_place[0]}.{self.page_place[1]}" if self.page_place else "/"
+        own = f"{self.own[0]}.{self.own[1]}" if self.own else ""
+        return f"{self.base}/{page}/{own}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        matched = _CURSOR.fullmatch(text)
+        if matched is None:
+            raise BadInput.of("after", "is not a cursor of events")
+        base, page, *places = matched.groups()
+        numbers = [int(number) if number else None for number in places]
+        return cls(base, page, _place(*numbers[:2]), _place(*numbers[2:]))
+
+    @classmethod
+    def settled(cls, place: Place) -> Self:
+        """The cursor of a follower that has seen everything up to this place."""
+        number = place.transaction_id
+        return cls(f"{number}:{number}:", f"{number + 1}:{number + 1}:", place)
+
+    def advanced(self, *, until: str, own: int | None, seen: Sequence[Place], is_cut: bool) -> "Cursor":
+        """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order."""
+        mine = [place for place in seen if place.transaction_id == own]
+        own_place = mine[-1] if mine else self.own
+        if not is_cut:
+            return Cursor(until, own=own_place)
+        others = [place for place in seen if place.transaction_id != own]
+        return Cursor(self.base, until, others[-1] if others else self.page_place or Place(0, 0), own_place)
+
+
+NOTHING_SEEN = Cursor("1:1:")
+
+
+def _place(transaction_id: int | None, position: int | None) -> Place | None:
+    return None if transaction_id is None or position is None else Place(transaction_id, position)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryItem:
+    """One of these types (none: any) and all of these tags (none: any)."""
+
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """An OR of items. `Query.all()` matches everything; a query without items is refused."""
+
+    items: tuple[QueryItem, ...]
+
+    def __post_init__(self) -> None:
+        if not self.items:
+            raise BadInput.of("query", "must have an item; Query.all() matches everything")
+
+    @classmethod
+    def all(cls) -> Self:
+        return cls((QueryItem(),))
+
+    @classmethod
+    def of(cls, *types: str, tags: Iterable[str] | Mapping[str, object] = ()) -> Self:
+        """A query of one item: `Query.of("WalletOpened", tags={"wallet": 1})`."""
+        given = tags_of(tags) if isinstance(tags, Mapping) else tuple(tags)
+        return cls((QueryItem(types, given),))
+
+    def __or__(self, other: "Query") -> "Query":
+        return Query(self.items + other.items)
+
+    def matches(self, type_: str, tags: Iterable[str]) -> bool:
+        """What the database decides, said in Python: for models and tests."""
+        carried = set(tags)
+        return any((not item.types or type_ in item.types) and carried.issuperset(item.tags) for item in self.items)
+
+    @property
+    def json(self) -> str:
+        return msgspec.json.encode(self.items).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCondition:
+    """Nothing that matches the query has been appended beyond what the cursor has seen (None: ever)."""
+
+    query: Query
+    after: Cursor | int | None = None
+
+    @property
+    def json(self) -> str:
+        """As SQL takes it. A bare position is exact only where append_events_if says so."""
+        after = None if self.after is None else str(self.after)
+        return msgspec.json.encode({"query": self.query.items, "after": after}).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact to be appended. `data` is anything that JSON can hold."""
+
+    type: str
+    data: Any = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    correlation_id: str | None = None
+    causation_id: str | None = None
+
+    @classmethod
+    def of(cls, type_: str, data: Any = None, **tags: object) -> Self:
+        """`Event.of("WalletOpened", {"owner": "Ada"}, wallet=1)`."""
+        return cls(type_, {} if data is None else data, tags_of(tags))
+
+    def caused_by(self, event: "SequencedEvent") -> "Event":
+        """The same fact, as a consequence of another."""
+        return replace(
+            self, correlation_id=event.correlation_id or str(event.position), causation_id=str(event.position)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SequencedEvent:
+    """A fact that is stored."""
+
+    position: int
+    transaction_id: int
+    occurred_at: datetime
+    type: str
+    tags: tuple[str, ...]
+    data: Any
+    correlation_id: str | None = None
+    causation_id: str | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.transaction_id, self.position)
+
+    def values(self, key: str) -> list[str]:
+        """The values of the tags with this key."""
+        return [value for name, value in map(split_tag, self.tags) if name == key]
+
+
+class Reading(NamedTuple):
+    """What was read, and the cursor to read on from or to append after."""
+
+    events: list[SequencedEvent]
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of the store as one statement saw it."""
+
+    cursor: Cursor
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append ended. `cursor`, after a condition: what to append after next, by the same query."""
+
+    position: int
+    transaction_id: int
+    events_count: int
+    cursor: Cursor | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.transaction_id, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One append, whole: what to write and what forbids it."""
+
+    events: tuple[Event, ...]
+    condition: AppendCondition | None = None
+    idempotency: Query | None = None
+    occurred_at: datetime | None = None
+
+
+def check_events(events: Sequence[Event]) -> None:
+    """Raise `BadInput` naming every event that cannot be stored."""
+    if not events:
+        raise BadInput.of("events", "there must be at least one event")
+    errors = [
+        FieldError(f"events[{index}].{name}", problem)
+        for index, event in enumerate(events)
+        for name, problem in _problems(event)
+    ]
+    if errors:
+        raise BadInput(errors)
+
+
+def _problems(event: Event) -> Iterable[tuple[str, str]]:
+    if not 1 <= len(event.type) <= TYPE_LENGTH or not _is_storable(event.type):
+        yield "type", "must have 1 to 64 characters"
+    for index, text in enumerate(event.tags):
+        if text.find("=") < 1 or not _is_storable(text):
+            yield f"tags[{index}]", "must be key=value"
+        elif len(text.encode()) > TAG_BYTES:
+            yield f"tags[{index}]", f"must have at most {TAG_BYTES} bytes"
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False

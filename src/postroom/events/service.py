@@ -1,0 +1,156 @@
+"""`EventStore`: append facts if nothing that matters has changed since you looked.
+
+    wallet = Query.of(tags={"wallet": 1})
+    balance, seen = await store.project(0, {"Deposited": lambda total, e: total + e.data["amount"]}, wallet)
+    await store.append(Event.of("Withdrawn", {"amount": 5}, wallet=1), AppendCondition(wallet, seen))
+
+or, with the retry that belongs to it, `decide`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TypeVar
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.events import store
+from postroom.events.commands import Command, CommandResult, execute_once
+from postroom.events.commands import CommandHandler as Handler
+from postroom.events.model import AppendCondition, Appended, Cursor, Event, Head, Place, Query, Reading, SequencedEvent
+from postroom.events.retry import ATTEMPTS, retried
+from postroom.events.session import EventSession, Handlers
+
+State = TypeVar("State")
+Decision = Callable[[State], "Event | object | Sequence[Event | object] | None"]
+
+BATCH = 500
+
+
+class EventStore:
+    """The room's facts. Each method is one transaction, unless it is given the caller's connection."""
+
+    def __init__(self, pool: Pool, *, room: str = "postroom") -> None:
+        """`room` names the schema for calls on connections that are not the pool's."""
+        self._pool, self._room = pool, room
+        self._is_adopted = False
+
+    def on(self, connection: Connection) -> EventSession:
+        """The store on your own connection, in your own transaction."""
+        return EventSession(connection, self._room)
+
+    async def append(
+        self,
+        events: Event | object | Sequence[Event | object],
+        condition: AppendCondition | None = None,
+        *,
+        idempotency: Query | None = None,
+        occurred_at: datetime | None = None,
+        connection: Connection | None = None,
+    ) -> Appended:
+        """Append all of these events or none; committed on return, or with the caller's transaction.
+
+        Raises `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell
+        which event matched.
+        """
+        async with self._session(connection) as session:
+            return await session.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
+
+    async def decide(
+        self,
+        query: Query,
+        initial: State,
+        handlers: Handlers[State],
+        decision: Decision[State],
+        *,
+        idempotency: Query | None = None,
+        attempts: int = ATTEMPTS,
+    ) -> Appended | None:
+        """Read, decide, append; again if overtaken, at most `attempts` times, with a random pause between.
+
+        `decision` is pure: it may be asked more than once. None or nothing means there is nothing to append. What it
+        raises goes to the caller.
+        """
+
+        async def once() -> Appended | None:
+            async with self._session() as session:
+                state, seen = await session.project(initial, handlers, query)
+                decided = decision(state)
+                if decided is None or (isinstance(decided, Sequence) and not decided):
+                    return None
+                return await session.append(decided, AppendCondition(query, seen), idempotency=idempotency)
+
+        return await retried(once, attempts=attempts)
+
+    async def execute(self, command: Command, handler: Handler, *, attempts: int = ATTEMPTS) -> CommandResult:
+        """Run a command's handler once, ever: the same id again gets the first result.
+
+        The command, what its handler appends and its result are one transaction. Two who bring the same id at once: one
+        runs, the other waits for its result. If the handler is overtaken all of it is rolled back and run again.
+        """
+        return await retried(lambda: execute_once(self._pool, command, handler), attempts=attempts)
+
+    async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = BATCH) -> Reading:
+        """The next events that no open transaction can precede: a follower that reads like this never skips."""
+        async with self._session() as session:
+            return await session.follow(query, after=after, limit=limit)
+
+    async def head(self) -> Head:
+        """The cursor of whoever has seen everything, and the largest position visible."""
+        async with self._session() as session:
+            return await session.head()
+
+    async def project(
+        self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None
+    ) -> tuple[State, Cursor]:
+        """Fold what matches into a state. With a state and the cursor kept with it, only what is new is read."""
+        async with self._session() as session:
+            return await session.project(initial, handlers, query, after=after)
+
+    async def read(
+        self,
+        query: Query,
+        *,
+        after: Cursor | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+        before: Place | None = None,
+    ) -> Reading:
+        """What matches and `after` has not seen, and a cursor that is safe as `after`; see `EventSession.read`."""
+        async with self._session() as session:
+            return await session.read(query, after=after, limit=limit, backwards=backwards, before=before)
+
+    async def stream(
+        self, query: Query, *, after: Cursor | None = None, batch: int = BATCH
+    ) -> AsyncIterator[SequencedEvent]:
+        """All that matches, as of its beginning, fetched batch by batch as fast as the caller takes it."""
+        cursor, is_cut = after, True
+        while is_cut:
+            events, cursor = await self.read(query, after=cursor, limit=batch)
+            is_cut = cursor.page is not None
+            for event in events:
+                yield event
+
+    @asynccontextmanager
+    async def _session(self, connection: Connection | None = None) -> AsyncIterator[EventSession]:
+        if connection is not None:
+            yield self.on(connection)
+            return
+        async with self._pool.acquire() as ours:
+            if not self._is_adopted:
+                await store.adopt_restored_events(ours, force=False)
+                self._is_adopted = True
+            yield EventSession(ours)
+
+
+async def adopt_restored_events(pool: Pool, *, force: bool = False) -> bool:
+    """After a restore: begin a new epoch if the events' cluster has counted further than this one. True if so."""
+    async with pool.acquire() as connection:
+        return await store.adopt_restored_events(connection, force=force)
+
+
+async def list_settled_events(connection: Connection, *, after: Place, limit: int = BATCH) -> list[SequencedEvent]:
+    """For followers that keep the place of their progress as two columns."""
+    return await store.list_settled_events(
+        connection, after_transaction_id=after.transaction_id, after_position=after.position, page_limit=limit
+    )

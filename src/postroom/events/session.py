@@ -1,0 +1,139 @@
+"""Reading and appending on one connection: the caller's, or one of ours.
+
+On the caller's own connection everything happens in the caller's transaction: events appended here exist when it
+commits, and not before. Nothing here opens, commits or retries.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import asyncpg
+
+from postroom.db.faults import translated
+from postroom.db.queries import Connection
+from postroom.errors import BadInput
+from postroom.events import store
+from postroom.events.columns import append_columns, appended
+from postroom.events.model import (
+    NOTHING_SEEN,
+    Append,
+    AppendCondition,
+    Appended,
+    Cursor,
+    Event,
+    Head,
+    Place,
+    Query,
+    Reading,
+    SequencedEvent,
+)
+from postroom.events.typed import as_events, typed_handlers
+
+State = TypeVar("State")
+Handlers = Mapping[str | type, Callable[[State, Any], State]]
+
+
+class EventSession:
+    """The event store as one connection sees it."""
+
+    def __init__(self, connection: Connection, room: str | None = None) -> None:
+        self._connection, self._room = connection, room
+
+    async def append(
+        self,
+        events: Event | object | Sequence[Event | object],
+        condition: AppendCondition | None = None,
+        *,
+        idempotency: Query | None = None,
+        occurred_at: datetime | None = None,
+    ) -> Appended:
+        """Append all of these events or none, in this connection's transaction.
+
+        Raises `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell
+        which event matched, and leave the transaction usable.
+        """
+        return await self.append_whole(Append(as_events(events), condition, idempotency, occurred_at))
+
+    async def append_whole(self, append: Append) -> Appended:
+        columns = append_columns(append)
+        try:
+            with translated():
+                answer = await store.append_events(self._connection, room=self._room, **columns)
+        except asyncpg.UntranslatableCharacterError as error:
+            raise BadInput.of("events", "data must not contain the character U+0000") from error
+        return appended(answer)
+
+    async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:
+        """What no open transaction can precede any more: read like this, in order, nothing is ever skipped."""
+        return await self._read(query, after, limit, is_settled=True)
+
+    async def head(self) -> Head:
+        """The cursor of whoever has seen everything."""
+        return await store.find_head(self._connection, room=self._room)
+
+    async def project(
+        self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None
+    ) -> tuple[State, Cursor]:
+        """Fold what matches into a state; events without a handler change nothing. The cursor is safe as `after`."""
+        events, cursor = await self.read(query, after=after)
+        return fold(initial, handlers, events), cursor
+
+    async def read(
+        self,
+        query: Query,
+        *,
+        after: Cursor | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+        before: Place | None = None,
+    ) -> Reading:
+        """What matches and `after` has not seen, oldest first, or newest first and older than `before`.
+
+        The cursor is safe as `after` of an append, cut by a limit or not. Backwards, it says that everything older was
+        left out on purpose.
+        """
+        if not backwards:
+            return await self._read(query, after, limit, is_settled=False)
+        with translated():
+            rows = await store.read_events_backwards(
+                self._connection,
+                room=self._room,
+                query=query.json,
+                after=None if after is None else str(after),
+                page_limit=limit,
+                before_transaction_id=before.transaction_id if before else None,
+                before_position=before.position if before else None,
+            )
+        seen = [event.place for event in reversed(rows.events)]
+        return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
+
+    async def _read(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> Reading:
+        with translated():
+            rows = await store.read_events(
+                self._connection,
+                room=self._room,
+                query=query.json,
+                after=None if after is None else str(after),
+                page_limit=limit,
+                is_settled=is_settled,
+            )
+        events = rows.events if limit is None else rows.events[:limit]
+        cursor = (after or NOTHING_SEEN).advanced(
+            until=rows.until,
+            own=rows.own,
+            seen=[event.place for event in events],
+            is_cut=len(events) < len(rows.events),
+        )
+        return Reading(events, cursor)
+
+
+def fold(initial: State, handlers: Handlers[State], events: Sequence[SequencedEvent]) -> State:
+    """Hand each event to the handler of its type, in order."""
+    by_type = typed_handlers(handlers)
+    state = initial
+    for event in events:
+        handler = by_type.get(event.type)
+        if handler is not None:
+            state = handler(state, event)
+    return state

@@ -1,0 +1,139 @@
+"""Malformed commands over HTTP: look at what streams brought and nobody could read, mend it, send it in again."""
+
+import base64
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.intake import service
+from postroom.intake.model import MalformedFilter, MalformedSummary
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+
+READ = "deliveries:read"
+OPERATE = "deliveries:operate"
+
+
+class MalformedQuery(Shape, frozen=True, kw_only=True):
+    """Which malformed commands, and which page of them."""
+
+    reason: Text | None = None
+    source: Text | None = None
+    resubmitted: Annotated[str, msgspec.Meta(pattern="^(true|false)$")] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ResubmitBody(Shape, frozen=True, kw_only=True):
+    """What to change before the command is accepted: its payload, other fields, or nothing. Null removes a field."""
+
+    payload: dict[str, Any] | None = None
+    fields: Annotated[dict[str, str | None], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=dict)
+
+
+class MalformedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One malformed command. `delivery_id` is what it became when it was resubmitted."""
+
+    id: int
+    recorded_at: datetime
+    resubmitted_at: datetime | None
+    delivery_id: int | None
+    source: str
+    reason: str
+    detail: str | None
+    entry: str | None
+    size: int
+
+
+class MalformedDetail(MalformedShape, frozen=True, kw_only=True):
+    """One malformed command with its bytes in base64."""
+
+    raw: str
+
+
+class MalformedPage(msgspec.Struct, frozen=True):
+    """Malformed commands, newest first."""
+
+    items: list[MalformedShape]
+    next_cursor: str | None
+
+
+class Resubmitted(msgspec.Struct, frozen=True):
+    """The malformed command, and the delivery it became."""
+
+    id: int
+    delivery_id: int
+    status: str
+    replayed: bool
+
+
+def _facts(command: MalformedSummary) -> dict[str, Any]:
+    return {name: getattr(command, name) for name in MalformedShape.__struct_fields__}
+
+
+async def list_malformed_commands(call: Call) -> Answer:
+    query: MalformedQuery = call.query
+    waiting = None if query.resubmitted is None else query.resubmitted == "false"
+    found, cursor = await service.list_malformed_commands(
+        call.room.pool,
+        MalformedFilter(reason=query.reason, source=query.source, waiting=waiting),
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    return Answer(MalformedPage([MalformedShape(**_facts(command)) for command in found], cursor))
+
+
+async def get_malformed_command(call: Call) -> Answer:
+    command = await service.get_malformed_command(call.room.pool, call.path["command_id"])
+    raw = base64.b64encode(command.raw).decode()
+    return Answer(MalformedDetail(**_facts(command.summary), raw=raw))
+
+
+async def resubmit_malformed_command(call: Call) -> Answer:
+    body: ResubmitBody = call.body
+    command_id: int = call.path["command_id"]
+    changes: dict[str, Any] = dict(body.fields)
+    if body.payload is not None:
+        changes["payload_json"] = body.payload
+    accepted = await service.resubmit(
+        call.room.pool,
+        command_id,
+        actor=call.actor,
+        changes=changes,
+        idempotency_ttl=call.room.settings.idempotency_ttl,
+    )
+    return Answer(Resubmitted(command_id, accepted.id, accepted.state.value, accepted.replayed), 202)
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/v1/malformed-commands",
+        handler=list_malformed_commands,
+        summary="List commands from streams that could not be accepted, newest first.",
+        scope=READ,
+        tag="malformed commands",
+        query=MalformedQuery,
+        answers={200: MalformedPage},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/malformed-commands/{command_id:int}",
+        handler=get_malformed_command,
+        summary="Show a malformed command with its bytes, which may hold anything a mail holds.",
+        scope=OPERATE,
+        tag="malformed commands",
+        answers={200: MalformedDetail},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/malformed-commands/{command_id:int}/resubmit",
+        handler=resubmit_malformed_command,
+        summary="Mend a malformed command and accept it. What is still wrong is named, and nothing changes.",
+        scope=OPERATE,
+        tag="malformed commands",
+        body=ResubmitBody,
+        answers={202: Resubmitted},
+        problems=(409,),
+    ),
+]

@@ -1,0 +1,98 @@
+"""Malformed commands at the command line: list them, look inside, mend and resubmit."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from postroom.intake.model import MalformedFilter
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    parse_pair,
+    print_json,
+    print_page,
+    print_record,
+    printable,
+    say,
+)
+
+malformed = typer.Typer()
+
+_LISTED = ("id", "recorded_at", "source", "reason", "detail", "resubmitted_at", "delivery_id")
+_RECORD = ("id", "recorded_at", "source", "reason", "detail", "entry", "size", "resubmitted_at", "delivery_id")
+
+Id = Annotated[int, typer.Argument(help="The id of a malformed command.")]
+
+
+@malformed.command("list")
+def list_(
+    *,
+    reason: Annotated[str | None, typer.Option(help="bad_field, bad_payload, idempotency_conflict…")] = None,
+    source: Annotated[str | None, typer.Option()] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were resubmitted.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List commands that could not be accepted, newest first."""
+    from postroom.intake import service
+
+    chosen = MalformedFilter(reason=reason, source=source, waiting=None if everything else True)
+    found, more = in_room(lambda room: service.list_malformed_commands(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@malformed.command()
+def show(
+    command_id: Id,
+    *,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes as they came, and nothing else.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show one malformed command: why it was not accepted, and what it says."""
+    from postroom.intake import service
+
+    command = in_room(lambda room: service.get_malformed_command(room.pool, command_id))
+    if raw:
+        sys.stdout.buffer.write(command.raw)
+    elif as_json:
+        print_json(command)
+    else:
+        print_record(command.summary, columns=_RECORD)
+        say("\n" + printable(command.raw.decode("utf-8", "backslashreplace")))
+
+
+@malformed.command()
+def resubmit(
+    command_id: Id,
+    *,
+    payload: Annotated[Path | None, typer.Option(help="A file with the new payload; `-` reads standard input.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="A field, name=value; without a value it is removed. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mend a malformed command, accept it, and print the id of its delivery."""
+    from postroom.intake import service
+
+    changes: dict[str, Any] = {name: value or None for name, value in map(parse_pair, change or [])}
+    if payload is not None:
+        changes["payload_json"] = sys.stdin.read() if str(payload) == "-" else payload.read_text("utf-8")
+    accepted = in_room(
+        lambda room: service.resubmit(
+            room.pool,
+            command_id,
+            actor=actor(),
+            changes=changes,
+            idempotency_ttl=room.settings.idempotency_ttl,
+        )
+    )
+    if as_json:
+        print_json({"id": command_id, "delivery_id": accepted.id, "replayed": accepted.replayed})
+    else:
+        say(str(accepted.id))

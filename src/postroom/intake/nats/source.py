@@ -1,0 +1,130 @@
+"""A JetStream subject as a source of commands.
+
+All workers pull from one durable consumer; what a dead one held is handed out again after `ack_wait`. A command is the
+message's data: a JSON object of the command's fields. A stream that already holds the subject is used as it is;
+otherwise one is made that keeps messages on disk until they are acknowledged.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import nats
+import nats.errors
+import nats.js.errors
+import structlog
+from nats.js import api
+
+from postroom.intake.model import Entry
+
+SUBJECT = "mail.delivery_commands"
+STREAM = "mail_delivery_commands"
+DURABLE = "postroom"
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NatsOptions:
+    """How a subject is read."""
+
+    subject: str = SUBJECT
+    stream: str = STREAM  # the name of the stream, if it has to be made
+    durable: str = DURABLE
+    replicas: int = 1  # of a stream that has to be made; 3 in a cluster
+    batch: int = 200
+    block: timedelta = timedelta(seconds=1)  # how long a fetch waits for something new
+    ack_wait: timedelta = timedelta(seconds=60)  # unacknowledged this long, a message goes to another worker
+
+
+class NatsSource:
+    """Pulls from one durable consumer."""
+
+    def __init__(self, url: str, options: NatsOptions | None = None) -> None:
+        self._servers = [part.strip() for part in url.split(",")]
+        self._options = options or NatsOptions()
+        self._connection: Any = None
+        self._subscription: Any = None
+        self._messages: dict[str, Any] = {}  # what we hold, by place
+
+    async def fetch(self) -> Sequence[Entry]:
+        if self._subscription is None:
+            await self._open()
+        try:
+            messages = await self._subscription.fetch(self._options.batch, timeout=self._options.block.total_seconds())
+        except nats.errors.TimeoutError:
+            return []
+        except Exception:
+            self._subscription = None  # the stream or its consumer may be gone: look again next time
+            raise
+        self._messages = {_place(message): message for message in messages}
+        return [Entry(place, message.data, "nats") for place, message in self._messages.items()]
+
+    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            await self._messages.pop(entry.place).ack()
+        await self._connection.flush()
+
+    async def give_back(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            message = self._messages.pop(entry.place, None)
+            if message is not None:
+                await message.nak()
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            with suppress(nats.errors.Error, OSError):
+                await self._connection.close()
+
+    async def _open(self) -> None:
+        options = self._options
+        if self._connection is None or self._connection.is_closed:
+            self._connection = await nats.connect(
+                servers=self._servers,
+                name="postroom",
+                connect_timeout=5,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.5,
+                allow_reconnect=True,
+                error_cb=_note,
+            )
+        stream = self._connection.jetstream()
+        name = await self._stream_name(stream)
+        config = api.ConsumerConfig(
+            durable_name=options.durable,
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=options.ack_wait.total_seconds(),
+            max_ack_pending=options.batch * 50,
+            filter_subject=options.subject,
+        )
+        self._subscription = await stream.pull_subscribe(
+            options.subject, durable=options.durable, stream=name, config=config
+        )
+
+    async def _stream_name(self, stream: Any) -> str:
+        """The stream that holds our subject; made if there is none."""
+        options = self._options
+        try:
+            return str(await stream.find_stream_name_by_subject(options.subject))
+        except nats.js.errors.NotFoundError:
+            config = api.StreamConfig(
+                name=options.stream,
+                subjects=[options.subject],
+                retention=api.RetentionPolicy.WORK_QUEUE,
+                storage=api.StorageType.FILE,
+                num_replicas=options.replicas,
+            )
+            await stream.add_stream(config)
+            return options.stream
+
+
+async def _note(error: Exception) -> None:
+    """The client reconnects by itself; its troubles on the way are worth one line each, without a trace."""
+    _log.info("nats_troubled", error=type(error).__name__)
+
+
+def _place(message: Any) -> str:
+    metadata = message.metadata
+    return f"nats {metadata.stream} {metadata.sequence.stream}"

@@ -1,0 +1,50 @@
+-- Commands nobody could accept.
+
+-- name: count_malformed_commands :one
+-- How many wait to be looked at, counted up to a bound.
+SELECT count(*) AS waiting
+FROM (
+    SELECT
+    FROM malformed_commands
+    WHERE resubmitted_at IS NULL
+    LIMIT :count_limit
+) AS counted;
+
+-- name: find_malformed_command :maybe
+-- One malformed command with its bytes.
+SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
+FROM malformed_commands
+WHERE id = :command_id;
+
+-- name: list_malformed_commands :many
+-- Malformed commands, newest first, below a cursor.
+SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size
+FROM malformed_commands
+WHERE (:reason::text IS NULL OR reason = :reason)
+    AND (:source::text IS NULL OR source = :source)
+    AND (:waiting::boolean IS NULL OR (resubmitted_at IS NULL) = :waiting)
+    AND (:before_id::bigint IS NULL OR id < :before_id)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: lock_malformed_command :maybe
+-- One malformed command, held until the end of the transaction: two who resubmit it wait for each other.
+SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
+FROM malformed_commands
+WHERE id = :command_id
+FOR UPDATE;
+
+-- name: mark_resubmitted :exec
+-- The command was mended and is a delivery now.
+UPDATE malformed_commands
+SET resubmitted_at = now(), delivery_id = :delivery_id
+WHERE id = :command_id AND resubmitted_at IS NULL;
+
+-- name: record_malformed_commands :many
+-- Keep what could not be accepted; an entry that is already kept is left as it is and not answered.
+INSERT INTO malformed_commands (entry, source, reason, detail, raw)
+SELECT entry, source, reason, detail, raw
+FROM unnest(:entry::text[], :source::text[], :reason::text[], :detail::text[], :raw::bytea[])
+    AS command(entry, source, reason, detail, raw)
+ON CONFLICT (entry, sha256(raw)) WHERE entry IS NOT NULL DO NOTHING
+RETURNING id, reason;

@@ -1,0 +1,189 @@
+"""What can be done with commands: accept a batch, look at the malformed ones, mend and resubmit them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import service as delivery_service
+from postroom.delivery.combiner import count_accepted
+from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
+from postroom.errors import AlreadyResubmitted, BadInput, FieldError, MalformedCommandNotFound
+from postroom.events.audit import record_audit
+from postroom.intake import store
+from postroom.intake.command import decode_command, read_fields
+from postroom.intake.metrics import COMMANDS, MALFORMED
+from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
+from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+COUNT_LIMIT = 10_000
+
+_log = structlog.get_logger()
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_CONFLICT = (FieldError("idempotency_key", "was already used with other content"),)
+_LONGEST_DETAIL = 2000
+
+# What one command's values can cause. Everything else (no such function, disk full, deadlock) is not the command's
+# fault and must not turn a healthy stream into malformed commands: it is raised, and the batch is tried again.
+_POISON = (BadInput, asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+
+
+async def accept_commands(
+    pool: Pool, batch: Sequence[Entry], *, idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL
+) -> list[Outcome]:
+    """Accept a batch in one statement; what cannot be accepted is recorded in the same transaction.
+
+    Committed on return, outcomes in the order of the batch. Raises only when the database could not do it, and then
+    nothing is acknowledged: the same batch can be given again without harm.
+    """
+    decoded = [decode_command(entry.raw) for entry in batch]
+    try:
+        outcomes = await _commit(pool, batch, decoded, idempotency_ttl)
+    except _POISON as error:
+        if is_connection_lost(error):
+            raise
+        # Something passed every check and still cannot be stored: find out which one.
+        outcomes = [
+            await _accept_alone(pool, entry, one, idempotency_ttl) for entry, one in zip(batch, decoded, strict=True)
+        ]
+    for entry, one, outcome in zip(batch, decoded, outcomes, strict=True):
+        if isinstance(outcome, Malformed):
+            _log.warning("command_malformed", entry=entry.place, reason=outcome.reason, size=len(entry.raw))
+        _count(one, outcome)
+    return outcomes
+
+
+async def count_malformed_commands(pool: Pool) -> int:
+    """How many wait to be looked at; `COUNT_LIMIT` means that many or more."""
+    async with pool.acquire() as connection:
+        return await store.count_malformed_commands(connection, count_limit=COUNT_LIMIT)
+
+
+async def get_malformed_command(pool: Pool, command_id: int) -> MalformedCommand:
+    async with pool.acquire() as connection:
+        found = await store.find_malformed_command(connection, command_id=command_id)
+    if found is None:
+        raise MalformedCommandNotFound
+    return found
+
+
+async def list_malformed_commands(
+    pool: Pool, chosen: MalformedFilter, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[MalformedSummary], str | None]:
+    """A page of malformed commands, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_malformed_commands(
+            connection,
+            reason=chosen.reason,
+            source=chosen.source,
+            waiting=chosen.waiting,
+            before_id=before_id,
+            page_limit=limit + 1,
+        )
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None
+
+
+async def resubmit(
+    pool: Pool,
+    command_id: int,
+    *,
+    actor: str,
+    changes: Mapping[str, Any] | None = None,
+    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+) -> Accepted:
+    """Accept a malformed command after all, with these fields changed; None as a value takes a field away.
+
+    What is still wrong raises `BadInput` or `IdempotencyConflict` and leaves the command as it was.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        command = await store.lock_malformed_command(connection, command_id=command_id)
+        if command is None:
+            raise MalformedCommandNotFound
+        if command.summary.resubmitted_at is not None:
+            raise AlreadyResubmitted(command.summary.delivery_id)
+        request = _mended(command.raw, changes or {})
+        accepted = await delivery_service.accept(connection, request, idempotency_ttl=idempotency_ttl)
+        await store.mark_resubmitted(connection, command_id=command_id, delivery_id=accepted.id)
+        await record_audit(
+            connection,
+            actor=actor,
+            action="malformed_command.resubmit",
+            subject=f"malformed_command:{command_id}",
+            after={"delivery_id": accepted.id, "changed": sorted(changes or {})},
+        )
+    count_accepted(request, accepted)
+    return accepted
+
+
+def _mended(raw: bytes, changes: Mapping[str, Any]) -> DeliveryRequest:
+    fields = {**read_fields(raw), **changes}
+    try:
+        mended = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+    except (ValueError, OverflowError, RecursionError):
+        raise BadInput.of("fields", "cannot be written as JSON") from None
+    decoded = decode_command(mended if changes else raw)
+    if isinstance(decoded, Malformed):
+        raise decoded.as_error()
+    return decoded
+
+
+async def _commit(
+    pool: Pool, batch: Sequence[Entry], decoded: Sequence[DeliveryRequest | Malformed], ttl: timedelta
+) -> list[Outcome]:
+    good = [one for one in decoded if isinstance(one, DeliveryRequest)]
+    async with pool.acquire() as connection, connection.transaction():
+        answers = iter(await delivery_service.accept_batch(connection, good, idempotency_ttl=ttl))
+        outcomes = [one if isinstance(one, Malformed) else _outcome(one, next(answers)) for one in decoded]
+        recorded = await _record(connection, batch, outcomes)
+    for reason in recorded:
+        MALFORMED.labels(reason).inc()
+    return outcomes
+
+
+async def _accept_alone(pool: Pool, entry: Entry, decoded: DeliveryRequest | Malformed, ttl: timedelta) -> Outcome:
+    try:
+        [outcome] = await _commit(pool, [entry], [decoded], ttl)
+    except _POISON as error:
+        if is_connection_lost(error):
+            raise
+        source = decoded.source if isinstance(decoded, DeliveryRequest) else None
+        refused = Malformed("unstorable", (FieldError("command", f"cannot be stored: {type(error).__name__}"),), source)
+        [outcome] = await _commit(pool, [entry], [refused], ttl)
+    return outcome
+
+
+def _outcome(request: DeliveryRequest, accepted: Accepted) -> Outcome:
+    if accepted.acceptance is Acceptance.CONFLICT:
+        return Malformed("idempotency_conflict", _CONFLICT, request.source)
+    return accepted
+
+
+async def _record(connection: Connection, batch: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[str]:
+    bad = [(entry, one) for entry, one in zip(batch, outcomes, strict=True) if isinstance(one, Malformed)]
+    if not bad:
+        return []
+    return await store.record_malformed_commands(
+        connection,
+        entry=[entry.place for entry, _one in bad],
+        source=[one.source or entry.intake for entry, one in bad],
+        reason=[one.reason for _entry, one in bad],
+        detail=[_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", one.detail)[:_LONGEST_DETAIL] for _entry, one in bad],
+        raw=[entry.raw for entry, _one in bad],
+    )
+
+
+def _count(decoded: DeliveryRequest | Malformed, outcome: Outcome) -> None:
+    if isinstance(outcome, Malformed):
+        COMMANDS.labels("malformed").inc()
+    elif isinstance(decoded, DeliveryRequest):
+        COMMANDS.labels(outcome.acceptance.value).inc()
+        count_accepted(decoded, outcome)

@@ -1,0 +1,182 @@
+"""What the server answers: who may submit, who may receive, and what became of a message.
+
+| answer       | when                                                                                       |
+|--------------|--------------------------------------------------------------------------------------------|
+| 250 2.0.0    | committed; the text names the delivery, and says so if an earlier submission made it       |
+| 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
+| 452 4.5.3    | more recipients than one mail may have: send the others in another transaction             |
+| 530 / 535    | no AUTH, or a key that may not submit (454: nobody could look)                             |
+| 552 5.3.4    | larger than a message may be                                                               |
+| 553 5.1.x    | not an address                                                                             |
+| 554 5.6.0    | the message cannot be accepted; the text names the header or part                          |
+| 554 5.5.4    | its key was used with another message                                                      |
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import structlog
+
+from postroom.delivery.address import parse_address
+from postroom.delivery.check import MAX_RECIPIENTS
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
+from postroom.errors import AccessError, BadInput, DatabaseError, IdempotencyConflict
+from postroom.intake.metrics import SUBMISSIONS
+from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.runtime.combiner import is_connection_lost
+
+Authenticate = Callable[[str], Awaitable[str]]
+"""From a presented key to the name of its owner; raises an `AccessError` if it may not submit."""
+
+ACCEPT_TIMEOUT_S = 60
+PARSED_ASIDE_BYTES = 256 * 1024  # larger messages are parsed in a thread, so that others need not wait
+LONGEST_TEXT = 400
+
+AWAY = "451 4.3.0 The database does not answer, please try again later"
+OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
+UNKNOWN_SENDER = "530 5.7.0 Authentication required"
+_TOO_LARGE = ("message", "text", "html", "attachments")
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who authenticated. The key is kept for the life of the connection, to notice when it is revoked."""
+
+    name: str
+    key: str = field(repr=False)
+
+
+class SubmissionHandler:
+    """The hooks of the SMTP server, shared by all its connections."""
+
+    def __init__(self, accepting: AcceptCombiner, authenticate: Authenticate) -> None:
+        self._accepting, self._authenticate = accepting, authenticate
+        self.in_flight = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    async def verify(self, key: str) -> Submitter | str:
+        """Who holds this key, or the answer that refuses him."""
+        try:
+            return Submitter(await self._authenticate(key), key)
+        except AccessError as error:
+            return f"535 5.7.8 {error.message}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client may try again
+            _log.warning("submission_unverified", error=type(error).__name__)
+            return "454 4.7.0 Nobody can look at this key now, please try again later"
+
+    async def handle_EHLO(  # noqa: N802 - a hook, by the server's name for it
+        self, _server: Any, session: Any, _envelope: Any, hostname: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name = hostname
+        return [responses[0], "250-PIPELINING", *responses[1:]]
+
+    async def handle_MAIL(  # noqa: N802 - a hook, by the server's name for it
+        self, _server: Any, session: Any, envelope: Any, address: str, options: list[str]
+    ) -> str:
+        submitter = session.auth_data
+        if not isinstance(submitter, Submitter):
+            return UNKNOWN_SENDER
+        if isinstance(refusal := await self.verify(submitter.key), str):
+            return refusal
+        if (problem := _address_problem(address)) is not None:
+            return f"553 5.1.7 The sender's address {problem}"
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 2.1.0 OK"
+
+    async def handle_RCPT(  # noqa: N802 - a hook, by the server's name for it
+        self, _server: Any, _session: Any, envelope: Any, address: str, options: list[str]
+    ) -> str:
+        if len(envelope.rcpt_tos) >= MAX_RECIPIENTS:
+            return f"452 4.5.3 At most {MAX_RECIPIENTS} recipients, send the others in another transaction"
+        if (problem := _address_problem(address)) is not None:
+            return f"553 5.1.3 The recipient's address {problem}"
+        envelope.rcpt_tos.append(address)
+        envelope.rcpt_options.extend(options)
+        return "250 2.1.5 OK"
+
+    async def handle_DATA(self, _server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - as above
+        submitter = session.auth_data
+        if not isinstance(submitter, Submitter):
+            return UNKNOWN_SENDER
+        self.in_flight += 1
+        self.idle.clear()
+        try:
+            answer = await self._submit(envelope, submitter.name)
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight:
+                self.idle.set()
+        SUBMISSIONS.labels(answer[:3]).inc()
+        return answer
+
+    async def handle_exception(self, error: Exception) -> str:
+        _log.error("submission_failed", error=type(error).__name__)
+        return OUR_FAULT
+
+    async def _submit(self, envelope: Any, source: str) -> str:
+        try:
+            async with asyncio.timeout(ACCEPT_TIMEOUT_S):
+                requests = await _read(envelope, source)
+                return _accepted(await self._accept(requests))
+        except BadInput as bad:
+            return refusal_of(bad)
+        except IdempotencyConflict:
+            return "554 5.5.4 This Idempotency-Key or Message-ID was already used with another message"
+        except (DatabaseError, TimeoutError):
+            return AWAY
+        except Exception as error:
+            if is_connection_lost(error):
+                return AWAY
+            if isinstance(error, asyncpg.DataError):
+                return "554 5.6.0 The message holds something that cannot be stored"
+            raise
+
+    async def _accept(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+        if len(requests) == 1:
+            return [await self._accepting.accept(requests[0])]
+        answers = await self._accepting.accept_all(requests)
+        if any(accepted.acceptance is Acceptance.CONFLICT for accepted in answers):
+            raise IdempotencyConflict
+        return answers
+
+
+async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:
+    given = Envelope(envelope.mail_from, tuple(envelope.rcpt_tos))
+    if len(envelope.content) <= PARSED_ASIDE_BYTES:
+        return read_submission(envelope.content, given, source=source)
+    return await asyncio.to_thread(read_submission, envelope.content, given, source=source)
+
+
+def refusal_of(bad: BadInput) -> str:
+    """The answer to a message that breaks rules, on one line."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in bad.message).split())[:LONGEST_TEXT]
+    is_size = all(
+        error.field in _TOO_LARGE and ("at most" in error.message or "too large" in error.message)
+        for error in bad.errors
+    )
+    return f"552 5.3.4 {text}" if is_size else f"554 5.6.0 {text}"
+
+
+def _accepted(answers: Sequence[Accepted]) -> str:
+    ids = ", ".join(str(accepted.id) for accepted in answers)
+    if all(accepted.replayed for accepted in answers):
+        return f"250 2.0.0 Already accepted as {ids}"
+    return f"250 2.0.0 Accepted as {ids}"
+
+
+def _address_problem(address: str) -> str | None:
+    try:
+        parse_address(address.encode("utf-8", "surrogateescape").decode())
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    except ValueError as error:
+        return "".join(c if c.isprintable() else " " for c in str(error))[:LONGEST_TEXT]
+    return None

@@ -1,0 +1,120 @@
+"""The submission server: listens, counts connections, and stops without losing an answer."""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.errors import SettingInvalid
+from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
+from postroom.intake.smtp.session import SubmissionSession
+from postroom.settings import Settings
+
+MEGABYTE = 1024 * 1024
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionOptions:
+    """Where and how to listen; the defaults are those of the settings."""
+
+    host: str = "127.0.0.1"
+    port: int = 2525
+    hostname: str = "postroom.localhost"
+    size_limit: int = 35 * MEGABYTE
+    tls: ssl.SSLContext | None = None
+    most_connections: int = 500
+    grace: timedelta = timedelta(seconds=25)
+
+    @classmethod
+    def of(cls, settings: Settings) -> "SubmissionOptions":
+        """The options that the settings mean; a certificate that cannot be used stops the start."""
+        host, port = settings.smtp_addr
+        return cls(
+            host=host,
+            port=port,
+            hostname=settings.message_domain,
+            size_limit=settings.smtp_max_mb * MEGABYTE,
+            tls=load_tls(settings.smtp_tls_cert, settings.smtp_tls_key),
+            grace=settings.shutdown_grace,
+        )
+
+
+def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """What STARTTLS needs; None without a certificate."""
+    if certificate is None:
+        if key is not None:
+            raise SettingInvalid("POSTROOM_SMTP_TLS_CERT", "is required with POSTROOM_SMTP_TLS_KEY")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingInvalid("POSTROOM_SMTP_TLS_CERT", f"cannot be used: {error}") from error
+    return context
+
+
+class SubmissionServer:
+    """Submission on one address, as an async context manager: inside, it listens; at the end, it has finished."""
+
+    def __init__(self, accepting: AcceptCombiner, authenticate: Authenticate, options: SubmissionOptions) -> None:
+        self._options = options
+        self._handler = SubmissionHandler(accepting, authenticate)
+        self._sessions: set[SubmissionSession] = set()
+        self._server: asyncio.Server | None = None
+        self._is_closing = False
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, chosen by the system if 0 was asked for."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def __aenter__(self) -> Self:
+        # The library's own log names every address it sees.
+        logging.getLogger("mail.log").setLevel(logging.ERROR)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._session, self._options.host, self._options.port)
+        _log.info("submission_listening", host=self._options.host, port=self.port, tls=self._options.tls is not None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening, finish what is being accepted, say goodbye to the others."""
+        self._is_closing = True
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.grace.total_seconds()):
+                await self._handler.idle.wait()
+        for session in list(self._sessions):
+            with contextlib.suppress(OSError, RuntimeError):
+                await session.dismiss("421 4.3.2 Closing, please try again later")
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def _session(self) -> SubmissionSession:
+        return SubmissionSession(
+            self._handler,
+            hostname=self._options.hostname,
+            size_limit=self._options.size_limit,
+            tls=self._options.tls,
+            opened=self._opened,
+            closed=self._sessions.discard,
+        )
+
+    def _opened(self, session: SubmissionSession) -> bool:
+        if self._is_closing or len(self._sessions) >= self._options.most_connections:
+            return False
+        self._sessions.add(session)
+        return True

@@ -1,0 +1,143 @@
+"""From an envelope and a message to the requests they mean. Pure.
+
+The envelope rules who receives. An address of the envelope that stands in To or Cc is shown there, with the name it has
+there; any other is a blind copy. If nobody of the envelope is named, each gets a delivery of his own: put together,
+they would see each other.
+
+Without an `Idempotency-Key` the Message-ID makes a submission happen once, together with its recipients: relays split a
+message with many recipients into several transactions, and each of them is its own.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from email.utils import getaddresses
+from typing import Any
+
+from postroom.delivery.address import normalize, parse_address
+from postroom.delivery.check import MAX_SUBJECT, problems
+from postroom.delivery.header import check_header, is_structured
+from postroom.delivery.model import Address, DeliveryRequest
+from postroom.errors import BadInput, FieldError
+from postroom.intake.smtp.marks import Marks, is_mark, read_marks
+from postroom.intake.smtp.message import Headers, Parts, read_parts
+from postroom.transports.capture.reader import decode_words
+
+NO_SUBJECT = "(no subject)"
+MOST_COPIES_BYTES = 100 * 1024 * 1024
+"""What one message may become when everybody gets a delivery of his own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Who hands over, and who shall receive: addresses that were checked when they were named."""
+
+    sender: str
+    recipients: Sequence[str]
+
+
+def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
+    """The deliveries a message asks for, each passing every rule; `BadInput` says what is wrong."""
+    parts = read_parts(raw)
+    marks = read_marks(parts.headers)
+    visible = DeliveryRequest(
+        **_recipients(parts.headers, envelope.recipients),
+        reply_to=tuple(_named(parts.headers, "reply-to").values()),
+        sender=next(iter(_named(parts.headers, "from").values()), None) or _address(envelope.sender),
+        **_content(parts, marks),
+        headers=dict(_kept(parts.headers)),
+        tags=marks.tags,
+        custom_data={"campaign": marks.campaign} if marks.campaign else None,
+        lane=marks.lane,
+        source=source,
+        idempotency_key=_key(parts.headers, marks, envelope.recipients),
+    )
+    requests = list(_everybody_alone(visible)) if not visible.to else [visible]
+    if len(requests) * len(raw) > MOST_COPIES_BYTES:
+        raise BadInput.of("message", "is too large for so many blind copies")
+    if errors := [FieldError(*problem) for problem in problems(requests[0])]:
+        raise BadInput(errors)
+    return requests
+
+
+def _content(parts: Parts, marks: Marks) -> dict[str, Any]:
+    if marks.template is not None:
+        chosen = {"template": marks.template, "variables": marks.variables, "locale": marks.locale}
+        return {**chosen, "attachments": parts.attachments}
+    subject = " ".join(decode_words(_first(parts.headers, "subject") or "").split())
+    return {
+        "subject": subject[:MAX_SUBJECT] or NO_SUBJECT,
+        "text": parts.text,
+        "html": parts.html,
+        "attachments": parts.attachments,
+    }
+
+
+def _recipients(headers: Headers, envelope: Sequence[str]) -> dict[str, Any]:
+    to, cc = _named(headers, "to"), _named(headers, "cc")
+    receiving = {normalize(address.email): address for address in map(_address, envelope)}
+    shown_to = tuple(to[email] for email in to if email in receiving)
+    shown_cc = tuple(cc[email] for email in cc if email in receiving and email not in to)
+    blind = tuple(address for email, address in receiving.items() if email not in to and email not in cc)
+    if not shown_to:  # a delivery has somebody in To; who stands in Cc is as visible
+        return {"to": shown_cc, "bcc": blind}
+    return {"to": shown_to, "cc": shown_cc, "bcc": blind}
+
+
+def _everybody_alone(request: DeliveryRequest) -> Iterator[DeliveryRequest]:
+    for address in request.bcc:
+        key = request.idempotency_key
+        if key is not None and len(request.bcc) > 1:
+            key = _digest(key, normalize(address.email))
+        yield replace(request, to=(address,), bcc=(), idempotency_key=key)
+
+
+def _key(headers: Headers, marks: Marks, recipients: Sequence[str]) -> str | None:
+    if marks.idempotency_key is not None:
+        return marks.idempotency_key
+    message_id = " ".join((_first(headers, "message-id") or "").split())
+    return _digest(message_id, *sorted(map(normalize, recipients))) if message_id else None
+
+
+def _digest(*parts: str) -> str:
+    joined = "\n".join(parts).encode("utf-8", "surrogateescape")
+    return f"submission:{hashlib.sha256(joined).hexdigest()}"
+
+
+def _named(headers: Headers, field: str) -> dict[str, Address]:
+    """The addresses of a header by their comparable form; what is none is left out."""
+    raw = [value for name, value in headers if name.lower() == field]
+    found: dict[str, Address] = {}
+    for name, email in getaddresses([" ".join(value.splitlines()) for value in raw]):
+        shown = "".join(character for character in decode_words(name) if character.isprintable()).strip()
+        try:
+            address = parse_address(_utf8(email))
+        except ValueError:
+            continue
+        found.setdefault(normalize(address.email), Address(address.email, shown[:255] or None))
+    return found
+
+
+def _kept(headers: Headers) -> Iterator[tuple[str, str]]:
+    """The headers that go along: the first of each name that a caller may set, if its value can be written."""
+    seen: set[str] = set()
+    for name, raw in headers:
+        lowered = name.lower()
+        value = " ".join(raw.split()) if is_structured(lowered) else decode_words(raw).strip()
+        if lowered in seen or is_mark(name) or check_header(name, value) is not None:
+            continue
+        seen.add(lowered)
+        yield name, value
+
+
+def _first(headers: Headers, field: str) -> str | None:
+    return next((value for name, value in headers if name.lower() == field), None)
+
+
+def _address(written: str) -> Address:
+    return parse_address(_utf8(written))
+
+
+def _utf8(written: str) -> str:
+    """Bytes that were not ASCII are UTF-8 if they are anything."""
+    return written.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

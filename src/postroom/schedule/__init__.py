@@ -1,0 +1,25 @@
+"""schedule: messages at a person's local time.
+
+NAME     schedule, people and what falls due on their own clocks: birthdays, anniversaries, reminders
+OWNS     users, user_occasions, scheduled_events, schedule_state
+STATES   PENDING → PROCESSING → COMPLETED or FAILED. PROCESSING → PENDING when a lease ran out before the handover;
+         FAILED → COMPLETED when a dead letter was brought back and sent
+FILES    civil     local time ↔ instant, the only place that converts
+         kinds     what occurs when; a new kind is one class
+         plan      which occurrence comes next, as a pure decision
+         planner   plans for many people in one transaction
+         handover  where an event goes and what it says
+         engine    claim, delivery and what follows, in one transaction
+CALLED BY  app (Scheduler), http, cli
+CALLS    delivery (accept), mail's template `birthday`
+FAILURES   BadInput, UserNotFound, OccasionNotFound, VersionConflict; ClaimLost undoes a handover that came too late
+
+Once per occurrence. An event's key names person, kind and occurrence (`birthday:<user>:2027`) and is unique for good,
+so no move, correction or second scheduler makes a second greeting; the delivery carries the same key. What follows an
+event is planned in the transaction that hands it over, so no failure ends the chain.
+
+Where planning happens. In Python only, because only one place may turn local time into instants. The API plans in the
+transaction that stores the person. Plain SQL on `users` leaves `planned_version` behind `version`, and the sweep plans
+within seconds; until then nothing of a changed person is claimed. New people who come with a PENDING event of their own
+keep it.
+"""

@@ -1,0 +1,44 @@
+"""What a person must be to be stored: every rule, every wrong field named."""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from postroom.delivery.address import parse_address
+from postroom.delivery.check import check_url
+from postroom.errors import BadInput, FieldError
+from postroom.schedule.civil import is_zone
+from postroom.schedule.model import Person
+
+LONGEST_NAME = 100
+_UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def check_person(person: Person, *, today: date) -> None:
+    """Raise `BadInput` naming every field that is wrong."""
+    errors = [FieldError(field, message) for field, message in problems(person, today=today)]
+    if errors:
+        raise BadInput(errors)
+
+
+def problems(person: Person, *, today: date) -> Iterator[tuple[str, str]]:
+    """Every rule a person breaks, as field and message."""
+    for field, name in (("first_name", person.first_name), ("last_name", person.last_name)):
+        if not name.strip() or len(name) > LONGEST_NAME or _UNWANTED.search(name):
+            yield field, f"must be 1 to {LONGEST_NAME} characters on one line, not all blank"
+    if person.date_of_birth >= today:
+        yield "date_of_birth", "must be in the past"
+    if not is_zone(person.timezone):
+        yield "timezone", "must be an IANA time zone such as Europe/London, or UTC"
+    if person.email is not None and not _is_address(person.email):
+        yield "email", "is not an e-mail address"
+    if person.webhook_url is not None and (reason := check_url(person.webhook_url)) is not None:
+        yield "webhook_url", reason
+
+
+def _is_address(email: str) -> bool:
+    try:
+        parsed = parse_address(email)
+    except ValueError:
+        return False
+    return parsed.name is None

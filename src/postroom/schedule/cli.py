@@ -1,0 +1,232 @@
+"""People at the command line: add, look, change, forget, import, and see what is planned for them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from postroom.errors import BadInput
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    print_record,
+    print_table,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.schedule.model import User
+    from postroom.schedule.people_csv import Line
+
+BATCH = 500
+
+users = typer.Typer()
+
+Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
+FirstName = Annotated[str | None, typer.Option()]
+Born = Annotated[str | None, typer.Option("--born", help="Date of birth, such as 1815-12-10.")]
+Zone = Annotated[str | None, typer.Option("--timezone", help="Such as Europe/London.")]
+Email = Annotated[str | None, typer.Option(help="Where greetings go by mail.")]
+Webhook = Annotated[str | None, typer.Option(help="Where greetings are posted; used before the mail address.")]
+
+_USER = ("id", "first_name", "last_name", "date_of_birth", "timezone", "email", "webhook_url", "version", "created_at")
+_LISTED = ("id", "first_name", "last_name", "date_of_birth", "timezone", "created_at")
+_EVENT = (
+    "id", "kind", "status", "target_utc", "target_local", "timezone", "retry_count", "late_by", "delivery_id",
+    "failure_reason",
+)  # fmt: skip
+
+
+@users.command()
+def create(
+    *,
+    first_name: Annotated[str, typer.Option()],
+    last_name: Annotated[str, typer.Option()],
+    born: Annotated[str, typer.Option("--born", help="Date of birth, such as 1815-12-10.")],
+    timezone: Annotated[str, typer.Option("--timezone", help="Such as Europe/London.")],
+    email: Email = None,
+    webhook_url: Webhook = None,
+) -> None:
+    """Add a person, plan their next birthday greeting, and print their id."""
+    from postroom.schedule import service
+    from postroom.schedule.model import Person
+
+    person = Person(
+        first_name=first_name,
+        last_name=last_name,
+        date_of_birth=_date(born),
+        timezone=timezone,
+        email=email,
+        webhook_url=webhook_url,
+    )
+    user = in_room(lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings)))
+    say(str(user.id))
+
+
+@users.command()
+def delete(user_ids: Annotated[list[UUID], typer.Argument(help="Ids of people.")]) -> None:
+    """Forget people and everything planned for them."""
+    from postroom.schedule import service
+
+    async def command(room: "Room") -> None:
+        for user_id in user_ids:
+            await service.delete_user(room.pool, user_id, actor=actor())
+            say(f"{user_id} deleted")
+
+    in_room(command)
+
+
+@users.command()
+def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List what a person was and will be sent, the latest first."""
+    from postroom.schedule import service
+
+    found, more = in_room(lambda room: service.list_events(room.pool, user_id, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_EVENT, as_json=as_json)
+
+
+@users.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="CSV with a header.")],
+) -> None:
+    """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
+
+    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url.
+    """
+    if str(file) == "-":
+        added, refused = in_room(lambda room: _import(room, sys.stdin, size=0))
+    else:
+        with file.open(encoding="utf-8-sig", newline="") as text:
+            added, refused = in_room(lambda room: _import(room, text, size=file.stat().st_size))
+    for number, problem in sorted(refused):
+        sys.stderr.write(f"line {number}: {problem}\n")
+    say(f"{added} added, {len(refused)} refused")
+    if refused:
+        raise typer.Exit(1)
+
+
+@users.command("list")
+def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List people, newest first."""
+    from postroom.schedule import service
+
+    found, more = in_room(lambda room: service.list_users(room.pool, cursor=cursor, limit=limit))
+    if as_json:
+        print_json({"items": [_fields(user) for user in found], "next_cursor": more})
+        return
+    print_table(_LISTED, ([_fields(user)[column] for column in _LISTED] for user in found))
+    if more:
+        say(f"more: --cursor {more}")
+
+
+@users.command()
+def show(user_id: Id, *, as_json: AsJson = False) -> None:
+    """Show a person."""
+    from types import SimpleNamespace
+
+    from postroom.schedule import service
+
+    user = in_room(lambda room: service.get_user(room.pool, user_id))
+    if as_json:
+        print_json(_fields(user))
+    else:
+        print_record(SimpleNamespace(**_fields(user)), columns=_USER)
+
+
+@users.command()
+def update(  # noqa: PLR0913 - one parameter per option
+    user_id: Id,
+    *,
+    first_name: FirstName = None,
+    last_name: FirstName = None,
+    born: Born = None,
+    timezone: Zone = None,
+    email: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
+    webhook_url: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
+    version: Annotated[int | None, typer.Option(help="Only if it is still this version.")] = None,
+) -> None:
+    """Change a person; planned greetings move with them."""
+    from postroom.schedule import service
+
+    given = {"first_name": first_name, "last_name": last_name, "timezone": timezone}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if born is not None:
+        changes["date_of_birth"] = _date(born)
+    removable = {"email": email, "webhook_url": webhook_url}
+    changes |= {name: value or None for name, value in removable.items() if value is not None}
+    user, moved = in_room(
+        lambda room: service.update_user(
+            room.pool, user_id, changes, policy=service.policy_of(room.settings), version=version
+        )
+    )
+    say(f"{user.id} is version {user.version}; {moved.moved} events moved, {moved.skipped} left alone")
+
+
+async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int, list[tuple[int, str]]]:
+    """Add people batch by batch, each batch in one transaction."""
+    from postroom.schedule import service
+    from postroom.schedule.people_csv import read_people
+
+    policy, added = service.policy_of(room.settings), 0
+    refused: list[tuple[int, str]] = []
+    lines = read_people(_progressing(text, size))
+    while batch := list(islice(lines, BATCH)):
+        refused += [(line.number, line.problem) for line in batch if line.problem is not None]
+        good: list[Line] = [line for line in batch if line.person is not None]
+        created, wrong = await service.create_users(
+            room.pool, [line.person for line in good if line.person is not None], policy=policy
+        )
+        added += len(created)
+        for index, errors in wrong.items():
+            refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
+    return added, refused
+
+
+def _progressing(text: Iterable[str], size: int) -> Iterator[str]:
+    """The same lines, with a bar that follows them; silent when nobody watches."""
+    if not sys.stderr.isatty() or not size:
+        yield from text
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("importing", total=size)
+        for line in text:
+            progress.advance(task, len(line.encode()))
+            yield line
+
+
+def _date(text: str) -> Any:
+    from datetime import date
+
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadInput.of("date_of_birth", "must be a date such as 1815-12-10") from None
+
+
+def _fields(user: "User") -> dict[str, Any]:
+    person = user.person
+    return {
+        "id": user.id,
+        "first_name": person.first_name,
+        "last_name": person.last_name,
+        "date_of_birth": person.date_of_birth,
+        "timezone": person.timezone,
+        "email": person.email,
+        "webhook_url": person.webhook_url,
+        "version": user.version,
+        "created_at": user.created_at,
+        "updated_at": user.updated_at,
+    }

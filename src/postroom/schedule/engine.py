@@ -1,0 +1,95 @@
+"""Claim what is due and hand it over, in one transaction: the event, its delivery and what follows are one fact."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import service as deliveries
+from postroom.delivery.check import problems
+from postroom.errors import BadInput, ClaimLost
+from postroom.runtime.signals import Signal, unheard
+from postroom.schedule import store
+from postroom.schedule.civil import UnknownZone
+from postroom.schedule.handover import Result, refusal, request_for, result_of
+from postroom.schedule.model import Claimed, Planned, Policy, Status
+from postroom.schedule.plan import Subject, following
+from postroom.schedule.planner import planned_columns
+
+LEASE = timedelta(minutes=5)
+KEY_TTL = timedelta(days=400)
+"""A key outlives its year: the same occurrence can never become a second delivery while the first is kept."""
+
+_log = structlog.get_logger()
+
+
+async def hand_over_due(
+    pool: Pool, policy: Policy, *, now: datetime | None = None, signal: Signal = unheard
+) -> list[Result]:
+    """One batch: claim, hand over, plan what follows. Empty when nothing is due."""
+    async with pool.acquire() as connection, connection.transaction():
+        claimed = await store.claim_due(connection, claim_id=uuid4(), lease=LEASE, now=now)
+        signal("claimed")
+        results = await hand_over(connection, claimed, policy, now=now)
+    signal("handed_over")
+    return results
+
+
+async def hand_over(
+    connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
+) -> list[Result]:
+    """Make deliveries of claimed events. Raises `ClaimLost`, and so undoes everything, if another took one over."""
+    if not claimed:
+        return []
+    results = await _deliver(connection, claimed, policy, now=now)
+    ours = await store.hand_over(
+        connection,
+        claim_id=claimed[0].claim_id,
+        now=now,
+        event_id=[result.event.id for result in results],
+        delivery_id=[result.delivery_id for result in results],
+        status=[result.status.value for result in results],
+        failure_reason=[result.failure_reason for result in results],
+        late_by=[result.late_by for result in results],
+        **planned_columns(_following(event, policy) for event in claimed),
+    )
+    if len(ours) < len(results):
+        raise ClaimLost("Another scheduler holds this event now; nothing was changed.")
+    return results
+
+
+async def _deliver(
+    connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
+) -> list[Result]:
+    results: list[Result] = []
+    going: list[Claimed] = []
+    for event in claimed:
+        reason = refusal(event, policy) or _unsendable(event, policy)
+        if reason is None:
+            going.append(event)
+        else:
+            results.append(Result(event, Status.FAILED, failure_reason=reason))
+    accepted = await deliveries.accept_batch(
+        connection, [request_for(event, policy) for event in going], idempotency_ttl=KEY_TTL, now=now
+    )
+    return results + [result_of(event, answer) for event, answer in zip(going, accepted, strict=True)]
+
+
+def _unsendable(event: Claimed, policy: Policy) -> str | None:
+    """Why no delivery can be made of an event that plain SQL wrote; one such must not stop its neighbours."""
+    wrong = next(problems(request_for(event, policy)), None)
+    return f"bad_input: {wrong[0]}: {wrong[1]}" if wrong else None
+
+
+def _following(event: Claimed, policy: Policy) -> Planned | None:
+    subject = Subject(event.user_id, event.person, event.occasion)
+    if event.kind != subject.kind_name:  # a kind of somebody else's: fired once, planned by nobody
+        return None
+    try:
+        return following(subject, policy, after=event.target_local, key=event.idempotency_key)
+    except (UnknownZone, BadInput) as error:
+        _log.warning("user_unplannable", user_id=str(event.user_id), kind=event.kind, error=type(error).__name__)
+        return None

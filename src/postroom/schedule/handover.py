@@ -1,0 +1,102 @@
+"""From a due event to a delivery: where it goes, what it says, and what becomes of the event if it goes nowhere.
+
+A person's own webhook comes first, then their mail address, then the installation's webhook. With none of them the
+capture inbox takes it where there is one, and otherwise the event fails and says so.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from postroom.delivery.model import ENDED, Accepted, Address, Channel, DeliveryRequest, State
+from postroom.schedule.kinds import KINDS
+from postroom.schedule.model import LATE_AFTER, Claimed, Policy, Status
+from postroom.transports.webhook.inbox import CAPTURE_URL
+
+SOURCE = "schedule"
+GREETING = "greeting"
+"""The ladder of webhooks: 1, 2 and 4 seconds."""
+
+NO_DESTINATION = "no_destination: neither webhook_url, email nor POSTROOM_SCHEDULE_WEBHOOK_URL is set"
+TOO_LATE = "too_late: its time had passed by more than max_lateness"
+_SUBJECT = 200
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What becomes of a claimed event: a delivery to follow, or an end."""
+
+    event: Claimed
+    status: Status
+    delivery_id: int | None = None
+    failure_reason: str | None = None
+
+    @property
+    def late_by(self) -> timedelta | None:
+        return self.event.lateness if self.event.lateness > LATE_AFTER else None
+
+
+def refusal(event: Claimed, policy: Policy) -> str | None:
+    """Why an event is not handed over at all; None if it is."""
+    longest = policy.max_lateness.get(event.kind)
+    if longest is not None and event.lateness > longest:
+        return TOO_LATE
+    person = event.person
+    if not (person.webhook_url or person.email or policy.webhook_url or policy.captures):
+        return NO_DESTINATION
+    return None
+
+
+def request_for(event: Claimed, policy: Policy) -> DeliveryRequest:
+    """The delivery of an event. Its key is the event's, one per person, kind and occurrence."""
+    if event.person.webhook_url is None and event.person.email is not None:
+        return _mail(event, event.person.email)
+    url = event.person.webhook_url or policy.webhook_url or CAPTURE_URL
+    return DeliveryRequest(
+        to=(Address(url),),
+        text=_encode(event.payload).decode(),
+        headers={"X-Idempotency-Key": event.idempotency_key},
+        channel=Channel.WEBHOOK,
+        ladder=GREETING,
+        source=SOURCE,
+        idempotency_key=event.idempotency_key,
+        tags={"kind": event.kind},
+    )
+
+
+def _mail(event: Claimed, email: str) -> DeliveryRequest:
+    to = (Address(email, event.person.name),)
+    kind = KINDS.get(event.kind)
+    if kind is not None and kind.template is not None:
+        return DeliveryRequest(
+            to=to,
+            template=kind.template,
+            variables={"first_name": event.person.first_name, "last_name": event.person.last_name},
+            source=SOURCE,
+            idempotency_key=event.idempotency_key,
+            tags={"kind": event.kind},
+        )
+    said = event.payload.get("message") if isinstance(event.payload, dict) else None
+    message = str(said or event.kind.capitalize())
+    return DeliveryRequest(
+        to=to,
+        subject=" ".join(message.split())[:_SUBJECT],
+        text=message,
+        source=SOURCE,
+        idempotency_key=event.idempotency_key,
+        tags={"kind": event.kind},
+    )
+
+
+def result_of(event: Claimed, accepted: Accepted) -> Result:
+    """What an accepted delivery means for its event; whatever holds the key is this occurrence's delivery."""
+    if accepted.state not in ENDED:
+        return Result(event, Status.PROCESSING, accepted.id)
+    if accepted.state is State.SENT:
+        return Result(event, Status.COMPLETED, accepted.id)
+    return Result(
+        event, Status.FAILED, accepted.id, f"{accepted.state}: its delivery had ended when it was handed over"
+    )

@@ -1,0 +1,168 @@
+"""People, what they are sent, and when: the values, without a database."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from postroom.schedule.civil import ZONE_VERSION, LeapDay
+
+BIRTHDAY = "BIRTHDAY"
+NINE = time(9)
+LATE_AFTER = timedelta(minutes=1)
+"""What is handed over later than this after its time is marked late."""
+
+
+class Status(StrEnum):
+    """Where a scheduled event stands."""
+
+    PENDING = "PENDING"
+    PROCESSING = "PROCESSING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody to be written to, as given."""
+
+    first_name: str
+    last_name: str
+    date_of_birth: date
+    timezone: str
+    email: str | None = None
+    webhook_url: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.first_name} {self.last_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Somebody known, with an id and a version that counts changes."""
+
+    id: UUID
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    person: Person
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Something a person is sent besides the birthday greeting: a kind, its rule, and what is said."""
+
+    id: UUID
+    user_id: UUID
+    kind: str
+    message: str
+    rule: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvent:
+    """One firing, planned or past, as people see it."""
+
+    id: UUID
+    user_id: UUID
+    kind: str
+    status: Status
+    target_utc: datetime
+    target_local: datetime
+    timezone: str
+    executed_at: datetime | None
+    failure_reason: str | None
+    retry_count: int
+    version: int
+    idempotency_key: str
+    payload: Any
+    late_by: timedelta | None
+    delivery_id: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEvent:
+    """What planning has to know about an event that exists."""
+
+    id: UUID
+    user_id: UUID
+    kind: str
+    occasion_id: UUID | None
+    status: Status
+    target_utc: datetime
+    target_local: datetime
+    timezone: str
+    version: int
+    idempotency_key: str
+    payload: Any
+    is_claimed_only: bool  # claimed, not yet handed over: it may become PENDING again
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An event as it should be."""
+
+    user_id: UUID
+    kind: str
+    occasion_id: UUID | None
+    target_utc: datetime
+    target_local: datetime
+    timezone: str
+    idempotency_key: str
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A due event, held by the transaction that claimed it, with the person as they are now."""
+
+    id: UUID
+    claim_id: UUID
+    user_id: UUID
+    kind: str
+    occasion: Occasion | None
+    person: Person
+    target_utc: datetime
+    target_local: datetime
+    planned_at: datetime
+    claimed_at: datetime
+    idempotency_key: str
+    payload: Any
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after its time it was claimed; what was planned after its own time is not late for that."""
+        return max(self.claimed_at - max(self.target_utc, self.planned_at), timedelta())
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a change of a person did to the events: planned ones recomputed, begun ones left alone."""
+
+    moved: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How an installation schedules; the defaults are those of the settings."""
+
+    times: Mapping[str, time] = field(default_factory=dict)
+    leap_day: LeapDay = LeapDay.MARCH_1
+    max_lateness: Mapping[str, timedelta] = field(default_factory=dict)
+    webhook_url: str | None = None  # for people without a destination of their own
+    captures: bool = False  # with no destination at all: into the inbox instead of FAILED
+
+    def time_of(self, kind: str) -> time:
+        return self.times.get(kind, NINE)
+
+    @property
+    def basis(self) -> str:
+        """Everything that planned targets depend on besides the people; when it changes, they are planned again."""
+        times = ",".join(f"{kind}={moment.isoformat()}" for kind, moment in sorted(self.times.items()))
+        return f"tzdata={ZONE_VERSION};leap_day={self.leap_day};times={times}"

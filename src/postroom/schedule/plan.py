@@ -1,0 +1,97 @@
+"""When the next event of an occasion is due: pure decisions over civil time.
+
+Two questions. `upcoming`: given a person as they are now, what should be planned? The next occurrence whose time is
+still to come, skipping those that were already used. An event that is planned already keeps its occurrence in two cases
+even though its time has passed: on the very day (somebody moved east on their birthday: it is still the birthday there
+and nothing was sent, so it goes out now), and when it was due before the change (an outage, and a name corrected
+meanwhile). `following`: an event has been claimed, what comes after it? The very next occurrence, past or not, because
+what fell due during an outage must not be skipped.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import islice
+from uuid import UUID
+
+from postroom.schedule.civil import instant_of, local_at
+from postroom.schedule.kinds import KINDS, Occurrence, Terms, read_rule
+from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Planned, Policy
+
+_DAY = timedelta(days=1)
+_PATIENCE = 10_000
+"""More occurrences than anybody has used: a rule that yields nothing new after these is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing to plan for one person: the birthday (no occasion) or an occasion of theirs."""
+
+    user_id: UUID
+    person: Person
+    occasion: Occasion | None = None
+
+    @property
+    def kind_name(self) -> str:
+        return self.occasion.kind if self.occasion else BIRTHDAY
+
+    @property
+    def key(self) -> tuple[str, UUID | None]:
+        return self.kind_name, self.occasion.id if self.occasion else None
+
+
+def upcoming(
+    subject: Subject, policy: Policy, *, now: datetime, used: AbstractSet[str], pending: KnownEvent | None
+) -> Planned | None:
+    """What should be planned now; `used` are the keys of what was begun, `pending` the event planned so far."""
+    today = local_at(now, subject.person.timezone).date()
+    since = today - _DAY  # a gap at midnight can move an occurrence into the next day
+    if pending is not None and pending.target_utc <= now:
+        since = min(since, pending.target_local.date() - _DAY)
+    for occurrence in islice(_occurrences(subject, policy, since), _PATIENCE):
+        planned = _planned(subject, occurrence)
+        if planned.idempotency_key in used:
+            continue
+        if planned.target_utc > now or _still_counts(planned, occurrence, pending, now):
+            return planned
+    return None
+
+
+def following(subject: Subject, policy: Policy, *, after: datetime, key: str) -> Planned | None:
+    """The occurrence after one that was claimed, known by its local time and its key."""
+    for occurrence in islice(_occurrences(subject, policy, after.date() - _DAY), _PATIENCE):
+        planned = _planned(subject, occurrence)
+        if planned.target_local > after and planned.idempotency_key != key:
+            return planned
+    return None
+
+
+def _still_counts(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
+    """True if an occurrence whose time has passed is sent all the same: it was planned, and it is today or was due."""
+    if pending is None or pending.idempotency_key != planned.idempotency_key:
+        return False
+    was_due = pending.target_utc <= now and pending.target_local.date() == planned.target_local.date()
+    return was_due or occurrence.day == local_at(now, planned.timezone).date()
+
+
+def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occurrence]:
+    rule = read_rule(subject.kind_name, subject.occasion.rule if subject.occasion else {})
+    return KINDS[subject.kind_name].occurrences(Terms(subject.person, rule, policy), since)
+
+
+def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
+    kind, occasion, zone = subject.kind_name, subject.occasion, subject.person.timezone
+    target = instant_of(occurrence.local, zone)
+    owner = occasion.id if occasion else subject.user_id
+    message = occasion.message if occasion and occasion.message else KINDS[kind].message(subject.person)
+    return Planned(
+        user_id=subject.user_id,
+        kind=kind,
+        occasion_id=occasion.id if occasion else None,
+        target_utc=target,
+        target_local=local_at(target, zone),
+        timezone=zone,
+        idempotency_key=f"{kind.lower()}:{owner}:{occurrence.label}",
+        payload={"message": message},
+    )

@@ -1,0 +1,138 @@
+"""Planning for people, many at once, inside the caller's transaction: read what is known, decide, write the difference.
+
+The caller holds the people's rows, so that nobody claims or plans for them meanwhile.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from postroom.db.queries import Connection
+from postroom.errors import BadInput
+from postroom.schedule import store
+from postroom.schedule.civil import UnknownZone
+from postroom.schedule.model import KnownEvent, Moved, Planned, Policy, Status, User
+from postroom.schedule.plan import Subject, upcoming
+
+_encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Changes:
+    """What has to be written so that the database holds the plan."""
+
+    planned: list[Planned] = field(default_factory=list)
+    moves: list[tuple[KnownEvent, Planned]] = field(default_factory=list)
+    over: list[KnownEvent] = field(default_factory=list)
+
+
+async def plan_for(
+    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: bool = False
+) -> dict[UUID, Moved]:
+    """Make the events of these people what they should be; says for each how many moved and how many were left alone.
+
+    With `keep`, what is planned already stays: only what is missing is added.
+    """
+    ids = [user.id for user in users]
+    moment = await store.read_clock(connection, now=now)
+    known = _by_user(await store.list_user_events(connection, user_ids=ids, now=now))
+    occasions = _by_user(await store.list_occasions(connection, user_ids=ids))
+    changes = Changes()
+    for user in users:
+        subjects = [Subject(user.id, user.person, each) for each in (None, *occasions.get(user.id, []))]
+        for subject in subjects:
+            _decide(subject, known.get(user.id, []), policy, moment, changes)
+    if keep:
+        changes.moves.clear()
+        changes.over.clear()
+    moved = await _write(connection, changes, now=now)
+    await store.mark_planned(connection, user_ids=ids)
+    return {user.id: _count(known.get(user.id, []), moved) for user in users}
+
+
+def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
+    """Planned events as columns, for one statement; None is nothing to plan."""
+    given = [each for each in planned if each is not None]
+    return {
+        "user_id": [each.user_id for each in given],
+        "kind": [each.kind for each in given],
+        "occasion_id": [each.occasion_id for each in given],
+        **_target_columns(given),
+    }
+
+
+def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: datetime, changes: Changes) -> None:
+    own = [event for event in known if (event.kind, event.occasion_id) == subject.key]
+    if any(event.is_claimed_only for event in own):
+        return  # held by a claim that has not handed it over: what follows is planned by whoever does
+    pending = next((event for event in own if event.status is Status.PENDING), None)
+    used = {event.idempotency_key for event in own if event.status is not Status.PENDING}
+    try:
+        planned = upcoming(subject, policy, now=now, used=used, pending=pending)
+    except (UnknownZone, BadInput) as error:  # written by plain SQL: one such row must not stop its neighbours
+        _log.warning(
+            "user_unplannable", user_id=str(subject.user_id), kind=subject.kind_name, error=type(error).__name__
+        )
+        return
+    if pending is None:
+        changes.planned += [planned] if planned else []
+    elif planned is None:
+        changes.over.append(pending)
+    elif _differs(pending, planned):
+        changes.moves.append((pending, planned))
+
+
+def _differs(event: KnownEvent, planned: Planned) -> bool:
+    return (event.target_utc, event.target_local, event.timezone, event.idempotency_key, event.payload) != (
+        planned.target_utc,
+        planned.target_local,
+        planned.timezone,
+        planned.idempotency_key,
+        planned.payload,
+    )
+
+
+async def _write(connection: Connection, changes: Changes, *, now: datetime | None) -> set[UUID]:
+    if changes.planned:
+        await store.insert_events(connection, now=now, **planned_columns(changes.planned))
+    if changes.over:
+        await store.delete_events(connection, event_ids=[event.id for event in changes.over])
+    if not changes.moves:
+        return set()
+    return await store.move_events(
+        connection,
+        now=now,
+        event_id=[event.id for event, _ in changes.moves],
+        version=[event.version for event, _ in changes.moves],
+        **_target_columns([planned for _, planned in changes.moves]),
+    )
+
+
+def _target_columns(planned: Sequence[Planned]) -> dict[str, list[Any]]:
+    return {
+        "target_utc": [each.target_utc for each in planned],
+        "target_local": [each.target_local for each in planned],
+        "timezone": [each.timezone for each in planned],
+        "idempotency_key": [each.idempotency_key for each in planned],
+        "payload": [_encode(each.payload).decode() for each in planned],
+    }
+
+
+def _count(known: Sequence[KnownEvent], moved: set[UUID]) -> Moved:
+    return Moved(
+        moved=sum(event.id in moved for event in known),
+        skipped=sum(event.status is not Status.PENDING for event in known),
+    )
+
+
+def _by_user(rows: Iterable[Any]) -> dict[UUID, list[Any]]:
+    grouped: dict[UUID, list[Any]] = {}
+    for row in rows:
+        grouped.setdefault(row.user_id, []).append(row)
+    return grouped

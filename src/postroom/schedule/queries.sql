@@ -1,0 +1,301 @@
+-- Everything the schedule asks of the database, in alphabetical order. Statements that depend on the time take :now;
+-- NULL leaves it to the database's clock. Whoever changes a person's events holds the person's row first, except the
+-- claim, which never waits: it passes over what somebody else holds and finds it again at the next look.
+
+-- name: claim_due :many
+-- Hold what is due, oldest first, a hundred at a time, with the person as they are now. The status and the limit are
+-- written out, or the planner could not see that the partial index gives the rows in order and that few are wanted.
+WITH due AS (
+    SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url
+    FROM scheduled_events AS e
+    JOIN users AS u ON u.id = e.user_id
+    WHERE e.status = 'PENDING'
+        AND e.target_timestamp_utc <= coalesce(:now::timestamptz, now())
+        AND u.planned_version IN (0, u.version) -- changed by plain SQL: not before the sweep has planned anew
+    ORDER BY e.target_timestamp_utc
+    LIMIT 100
+    FOR NO KEY UPDATE OF e SKIP LOCKED
+    FOR NO KEY UPDATE OF u SKIP LOCKED
+),
+claimed AS (
+    UPDATE scheduled_events AS e
+    SET status = 'PROCESSING', claim_id = :claim_id::uuid, version = e.version + 1,
+        lease_expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
+    FROM due
+    WHERE e.id = due.id
+    RETURNING e.id, e.user_id, e.event_type, e.occasion_id, e.target_timestamp_utc, e.target_timestamp_local,
+        e.planned_at, e.idempotency_key, e.delivery_payload,
+        due.first_name, due.last_name, due.date_of_birth, due.timezone, due.email, due.webhook_url
+)
+SELECT claimed.id, claimed.user_id, claimed.event_type, claimed.occasion_id, target_timestamp_utc,
+    target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, first_name, last_name, date_of_birth,
+    timezone, email, webhook_url, o.message, o.rule::text, coalesce(:now::timestamptz, now()) AS claimed_at
+FROM claimed
+LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id;
+
+-- name: delete_events :exec
+-- Forget planned events that nothing is planned for any more.
+DELETE FROM scheduled_events
+WHERE id = ANY(:event_ids::uuid[]) AND status = 'PENDING';
+
+-- name: delete_occasion :maybe
+-- Forget an occasion, and its events with it.
+DELETE FROM user_occasions
+WHERE id = :occasion_id AND user_id = :user_id
+RETURNING id;
+
+-- name: delete_user :maybe
+-- Forget a person, and everything planned for them.
+DELETE FROM users
+WHERE id = :user_id
+RETURNING id;
+
+-- name: find_basis :maybe
+-- What the planned targets were computed with.
+SELECT basis
+FROM schedule_state;
+
+-- name: find_next_due :one
+-- When the next event is due, if any is planned, and what time it is.
+SELECT min(target_timestamp_utc) AS due_at, coalesce(:now::timestamptz, now()) AS asked_at
+FROM scheduled_events
+WHERE status = 'PENDING';
+
+-- name: find_user :maybe
+-- One person.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+FROM users
+WHERE id = :user_id;
+
+-- name: hand_over :many
+-- Tie claimed events to their deliveries, or end them, and plan what follows each. Only rows still held by the claim are
+-- touched; those ids are returned, every other was lost. An event whose delivery already ended ends with it.
+WITH handed AS (
+    UPDATE scheduled_events AS e
+    SET delivery_id = i.delivery_id,
+        status = i.status::scheduled_event_status,
+        executed_at = CASE WHEN i.status <> 'PROCESSING' THEN coalesce(:now::timestamptz, now()) END,
+        failure_reason = i.failure_reason,
+        late_by = i.late_by,
+        version = e.version + 1
+    FROM unnest(:event_id::uuid[], :delivery_id::bigint[], :status::text[], :failure_reason::text[], :late_by::interval[])
+        AS i(event_id, delivery_id, status, failure_reason, late_by)
+    WHERE e.id = i.event_id AND e.claim_id = :claim_id::uuid AND e.status = 'PROCESSING'
+    RETURNING e.id
+),
+followed AS (
+    INSERT INTO scheduled_events (
+        user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
+        idempotency_key, delivery_payload, planned_at, created_at
+    )
+    SELECT i.*, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+    FROM unnest(
+        :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
+        :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
+    ) AS i
+    ON CONFLICT DO NOTHING
+)
+SELECT id FROM handed;
+
+-- name: insert_events :many
+-- Plan events. One that exists already, by its key or as the planned one of its occasion, stays as it is.
+INSERT INTO scheduled_events (
+    user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
+    idempotency_key, delivery_payload, planned_at, created_at
+)
+SELECT i.*, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+FROM unnest(
+    :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
+    :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
+) AS i
+ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: insert_occasion :one
+-- Remember an occasion of a person.
+INSERT INTO user_occasions (user_id, event_type, message, rule)
+VALUES (:user_id, :kind, :message, :rule::text::jsonb)
+RETURNING id, user_id, event_type, message, rule::text;
+
+-- name: insert_users :many
+-- Store people, planned for in the same transaction.
+INSERT INTO users (
+    first_name, last_name, date_of_birth, timezone, email, webhook_url, planned_version, created_at, updated_at
+)
+SELECT i.*, 1, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+FROM unnest(
+    :first_name::text[], :last_name::text[], :date_of_birth::date[], :timezone::text[], :email::text[],
+    :webhook_url::text[]
+) AS i
+RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url;
+
+-- name: list_events :many
+-- The events of one person, the latest target first, below a cursor.
+SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, created_at,
+    updated_at
+FROM scheduled_events
+WHERE user_id = :user_id
+    AND (:before_id::uuid IS NULL OR (target_timestamp_utc, id) < (:before_at::timestamptz, :before_id))
+ORDER BY target_timestamp_utc DESC, id DESC
+LIMIT :page_limit;
+
+-- name: list_flying_deliveries :many
+-- Deliveries that were handed over for a person and have not ended.
+SELECT delivery_id
+FROM scheduled_events
+WHERE user_id = :user_id AND status = 'PROCESSING' AND delivery_id IS NOT NULL;
+
+-- name: list_occasions :many
+-- The occasions of some people.
+SELECT id, user_id, event_type, message, rule::text
+FROM user_occasions
+WHERE user_id = ANY(:user_ids::uuid[])
+ORDER BY user_id, id;
+
+-- name: list_user_events :many
+-- What planning has to know: what is planned for some people, and what was begun lately enough to matter.
+SELECT id, user_id, event_type, occasion_id, status::text, target_timestamp_utc, target_timestamp_local, target_timezone,
+    version, idempotency_key, delivery_payload::text, status = 'PROCESSING' AND delivery_id IS NULL AS is_claimed_only
+FROM scheduled_events
+WHERE user_id = ANY(:user_ids::uuid[])
+    AND (status = 'PENDING' OR target_timestamp_utc > coalesce(:now::timestamptz, now()) - interval '800 days');
+
+-- name: list_users :many
+-- People, newest first, below a cursor.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+FROM users
+WHERE :before_id::uuid IS NULL OR (created_at, id) < (:before_at::timestamptz, :before_id)
+ORDER BY created_at DESC, id DESC
+LIMIT :page_limit;
+
+-- name: lock_unplanned_users :many
+-- Hold people whom plain SQL added or changed since they were last planned for.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    planned_version = 0 AS is_new
+FROM users
+WHERE planned_version <> version
+ORDER BY id
+LIMIT :batch_limit
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: lock_unscheduled_users :many
+-- Look through people in order of id and hold those for whom no birthday is planned; `last_id` is how far it looked.
+WITH looked AS (
+    SELECT id
+    FROM users
+    WHERE :after_id::uuid IS NULL OR id > :after_id
+    ORDER BY id
+    LIMIT :batch_limit
+),
+held AS (
+    SELECT u.id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+    FROM users AS u
+    JOIN looked USING (id)
+    WHERE planned_version = version
+        AND NOT EXISTS (
+            SELECT FROM scheduled_events AS e
+            WHERE e.user_id = u.id AND e.event_type = 'BIRTHDAY' AND e.occasion_id IS NULL AND e.status = 'PENDING')
+        AND NOT EXISTS (
+            SELECT FROM scheduled_events AS e
+            WHERE e.user_id = u.id AND e.event_type = 'BIRTHDAY' AND e.status = 'PROCESSING' AND e.delivery_id IS NULL)
+    FOR NO KEY UPDATE OF u SKIP LOCKED
+)
+SELECT held.*, looked_to.last_id
+FROM (SELECT id AS last_id FROM looked ORDER BY id DESC LIMIT 1) AS looked_to
+LEFT JOIN held ON true;
+
+-- name: lock_user :maybe
+-- Hold one person: nobody else plans, claims or changes them until this transaction ends.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+FROM users
+WHERE id = :user_id
+FOR UPDATE;
+
+-- name: lock_users :many
+-- Hold people in order of id, after one of them.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+FROM users
+WHERE :after_id::uuid IS NULL OR id > :after_id
+ORDER BY id
+LIMIT :batch_limit
+FOR NO KEY UPDATE;
+
+-- name: mark_planned :exec
+-- Remember that people were planned for as they are now.
+UPDATE users
+SET planned_version = version
+WHERE id = ANY(:user_ids::uuid[]) AND planned_version <> version;
+
+-- name: move_events :many
+-- Give planned events a new target; one that changed since it was read, or has begun, is left alone and not returned.
+UPDATE scheduled_events AS e
+SET target_timestamp_utc = i.target_utc, target_timestamp_local = i.target_local, target_timezone = i.timezone,
+    idempotency_key = i.idempotency_key, delivery_payload = i.payload, planned_at = coalesce(:now::timestamptz, now()),
+    version = e.version + 1
+FROM unnest(
+    :event_id::uuid[], :version::integer[], :target_utc::timestamptz[], :target_local::timestamp[], :timezone::text[],
+    :idempotency_key::text[], :payload::text[]::jsonb[]
+) AS i(event_id, version, target_utc, target_local, timezone, idempotency_key, payload)
+WHERE e.id = i.event_id AND e.version = i.version AND e.status = 'PENDING'
+RETURNING e.id;
+
+-- name: read_clock :one
+-- What time it is.
+SELECT coalesce(:now::timestamptz, now()) AS moment;
+
+-- name: recover_events :many
+-- Look after events whose lease ran out: never handed over, they are planned again; otherwise their delivery knows.
+WITH stuck AS (
+    SELECT e.id, e.delivery_id, d.id IS NOT NULL AS is_known, d.state, d.finished_at, d.reason, d.detail,
+        EXISTS (
+            SELECT FROM scheduled_events AS p
+            WHERE p.user_id = e.user_id AND p.event_type = e.event_type AND p.status = 'PENDING'
+                AND p.occasion_id IS NOT DISTINCT FROM e.occasion_id
+        ) AS is_superseded
+    FROM scheduled_events AS e
+    LEFT JOIN deliveries AS d ON d.id = e.delivery_id
+    WHERE e.status = 'PROCESSING' AND e.lease_expires_at <= coalesce(:now::timestamptz, now())
+    ORDER BY e.lease_expires_at
+    LIMIT :batch_limit
+    FOR NO KEY UPDATE OF e SKIP LOCKED
+),
+judged AS (
+    SELECT id, finished_at,
+        CASE
+            WHEN delivery_id IS NULL AND NOT is_superseded THEN 'PENDING'
+            WHEN state = 'sent' THEN 'COMPLETED'
+            WHEN is_known AND finished_at IS NULL THEN 'PROCESSING'
+            ELSE 'FAILED'
+        END::scheduled_event_status AS status,
+        CASE
+            WHEN delivery_id IS NULL THEN 'superseded: planned again before it was handed over'
+            WHEN NOT is_known THEN 'delivery_lost: its delivery is gone'
+            ELSE concat_ws(': ', reason, detail)
+        END AS failure_reason
+    FROM stuck
+)
+UPDATE scheduled_events AS e
+SET status = j.status,
+    claim_id = CASE WHEN j.status = 'PROCESSING' THEN e.claim_id END,
+    lease_expires_at = CASE WHEN j.status = 'PROCESSING' THEN coalesce(:now::timestamptz, now()) + :lease::interval END,
+    executed_at = CASE WHEN j.status = 'COMPLETED' THEN j.finished_at END,
+    failure_reason = CASE WHEN j.status = 'FAILED' THEN j.failure_reason END,
+    version = e.version + 1
+FROM judged AS j
+WHERE e.id = j.id
+RETURNING e.id, e.status::text;
+
+-- name: save_basis :exec
+-- Remember what the planned targets are computed with from now on.
+INSERT INTO schedule_state (basis, recorded_at)
+VALUES (:basis, coalesce(:now::timestamptz, now()))
+ON CONFLICT (is_only) DO UPDATE SET basis = excluded.basis, recorded_at = excluded.recorded_at;
+
+-- name: update_user :maybe
+-- Change a person whose version is still this one.
+UPDATE users
+SET first_name = :first_name, last_name = :last_name, date_of_birth = :date_of_birth, timezone = :timezone,
+    email = :email, webhook_url = :webhook_url
+WHERE id = :user_id AND version = :version
+RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url;

@@ -1,0 +1,185 @@
+"""What can be done with people and their occasions. Surfaces call this and nothing below it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from postroom.db.faults import translated
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import store as delivery_store
+from postroom.errors import BadInput, FieldError, OccasionNotFound, UserNotFound, VersionConflict
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.schedule import store
+from postroom.schedule.check import check_person, problems
+from postroom.schedule.civil import LeapDay
+from postroom.schedule.kinds import read_rule
+from postroom.schedule.model import Moved, Occasion, Person, Policy, ScheduledEvent, User
+from postroom.schedule.planner import plan_for
+from postroom.settings import Settings
+
+_encode = msgspec.json.Encoder().encode
+LONGEST_MESSAGE = 2000
+
+
+def policy_of(settings: Settings) -> Policy:
+    """How this installation schedules."""
+    return Policy(
+        times=dict(settings.schedule_times),
+        leap_day=LeapDay(settings.leap_day),
+        max_lateness=dict(settings.schedule_max_lateness),
+        webhook_url=settings.schedule_webhook_url,
+        captures=settings.transport == "capture",
+    )
+
+
+async def create_user(pool: Pool, person: Person, *, policy: Policy, now: datetime | None = None) -> User:
+    """Store a person and plan their next birthday, in one transaction."""
+    async with pool.acquire() as connection, connection.transaction():
+        check_person(person, today=(await store.read_clock(connection, now=now)).date())
+        [user] = await _insert(connection, [person], policy, now=now)
+    return user
+
+
+async def create_users(
+    pool: Pool, people: Sequence[Person], *, policy: Policy, now: datetime | None = None
+) -> tuple[list[User], dict[int, tuple[FieldError, ...]]]:
+    """Store many people; those that cannot be stored are told by their place, and do not stop the others."""
+    async with pool.acquire() as connection, connection.transaction():
+        today = (await store.read_clock(connection, now=now)).date()
+        wrong = {
+            index: errors
+            for index, person in enumerate(people)
+            if (errors := tuple(FieldError(*problem) for problem in problems(person, today=today)))
+        }
+        good = [person for index, person in enumerate(people) if index not in wrong]
+        users = await _insert(connection, good, policy, now=now) if good else []
+    return users, wrong
+
+
+async def delete_user(pool: Pool, user_id: UUID, *, actor: str, now: datetime | None = None) -> None:
+    """Forget a person and everything planned for them; a greeting that still waits to leave does not leave."""
+    async with pool.acquire() as connection, connection.transaction():
+        if await store.lock_user(connection, user_id=user_id) is None:
+            raise UserNotFound
+        for delivery_id in await store.list_flying_deliveries(connection, user_id=user_id):
+            await delivery_store.cancel(connection, delivery_id=delivery_id, reason="person_deleted", now=now)
+        await store.delete_user(connection, user_id=user_id)
+        await record_audit(connection, actor=actor, action="user.delete", subject=f"user:{user_id}")
+
+
+async def get_user(pool: Pool, user_id: UUID) -> User:
+    async with pool.acquire() as connection:
+        user = await store.find_user(connection, user_id=user_id)
+    if user is None:
+        raise UserNotFound
+    return user
+
+
+async def list_events(
+    pool: Pool, user_id: UUID, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[ScheduledEvent], str | None]:
+    """A page of a person's events, the latest target first, and the cursor of the next page."""
+    before_at, before_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
+    async with pool.acquire() as connection:
+        if await store.find_user(connection, user_id=user_id) is None:
+            raise UserNotFound
+        events = await store.list_events(
+            connection, user_id=user_id, before_at=before_at, before_id=before_id, page_limit=limit + 1
+        )
+    last = events[limit - 1] if len(events) > limit else None
+    return events[:limit], encode_cursor(last.target_utc, last.id) if last else None
+
+
+async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> tuple[list[User], str | None]:
+    """A page of people, newest first, and the cursor of the next page."""
+    before_at, before_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
+    async with pool.acquire() as connection:
+        users = await store.list_users(connection, before_at=before_at, before_id=before_id, page_limit=limit + 1)
+    last = users[limit - 1] if len(users) > limit else None
+    return users[:limit], encode_cursor(last.created_at, last.id) if last else None
+
+
+async def update_user(
+    pool: Pool,
+    user_id: UUID,
+    changes: Mapping[str, Any],
+    *,
+    policy: Policy,
+    version: int | None = None,
+    now: datetime | None = None,
+) -> tuple[User, Moved]:
+    """Change some fields of a person and move what is planned; with `version`, only if nobody was faster."""
+    async with pool.acquire() as connection, connection.transaction():
+        user = await store.lock_user(connection, user_id=user_id)
+        if user is None:
+            raise UserNotFound
+        if version is not None and user.version != version:
+            raise VersionConflict
+        person = replace(user.person, **changes)
+        check_person(person, today=(await store.read_clock(connection, now=now)).date())
+        with translated():
+            changed = await store.update_user(connection, user_id=user_id, version=user.version, **_fields(person))
+        if changed is None:
+            raise VersionConflict
+        moved = await plan_for(connection, [changed], policy, now=now)
+    return changed, moved[user_id]
+
+
+async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which words
+    pool: Pool,
+    user_id: UUID,
+    kind: str,
+    *,
+    rule: Mapping[str, Any],
+    message: str = "",
+    policy: Policy,
+    now: datetime | None = None,
+) -> Occasion:
+    """Plan something besides the birthday: an anniversary, a reminder, a recurring message."""
+    read_rule(kind, dict(rule))
+    if len(message) > LONGEST_MESSAGE or "\0" in message:
+        raise BadInput.of("message", f"must be at most {LONGEST_MESSAGE} characters")
+    async with pool.acquire() as connection, connection.transaction():
+        user = await store.lock_user(connection, user_id=user_id)
+        if user is None:
+            raise UserNotFound
+        occasion = await store.insert_occasion(
+            connection, user_id=user_id, kind=kind, message=message, rule=_encode(rule).decode()
+        )
+        await plan_for(connection, [user], policy, now=now)
+    return occasion
+
+
+async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
+    """Forget an occasion and what is planned for it."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.lock_user(connection, user_id=user_id)
+        if not await store.delete_occasion(connection, occasion_id=occasion_id, user_id=user_id):
+            raise OccasionNotFound
+
+
+async def _insert(
+    connection: Connection, people: Sequence[Person], policy: Policy, *, now: datetime | None
+) -> list[User]:
+    rows = [_fields(person) for person in people]
+    with translated():
+        users = await store.insert_users(connection, now=now, **{name: [row[name] for row in rows] for name in rows[0]})
+    await plan_for(connection, users, policy, now=now)
+    return users
+
+
+def _fields(person: Person) -> dict[str, Any]:
+    return {
+        "first_name": person.first_name,
+        "last_name": person.last_name,
+        "date_of_birth": person.date_of_birth,
+        "timezone": person.timezone,
+        "email": person.email,
+        "webhook_url": person.webhook_url,
+    }

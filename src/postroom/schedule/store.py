@@ -1,0 +1,277 @@
+"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from postroom.db.queries import Connection, load
+from postroom.schedule.model import Claimed, KnownEvent, Occasion, Person, ScheduledEvent, Status, User
+
+QUERIES = load("postroom.schedule")
+
+_decode = msgspec.json.Decoder().decode
+
+
+async def claim_due(connection: Connection, *, claim_id: UUID, lease: timedelta, now: datetime | None) -> list[Claimed]:
+    rows = await QUERIES["claim_due"].many(connection, claim_id=claim_id, lease=lease, now=now)
+    return [_claimed(row, claim_id) for row in rows]
+
+
+async def delete_events(connection: Connection, *, event_ids: Sequence[UUID]) -> int:
+    return await QUERIES["delete_events"].exec(connection, event_ids=event_ids)
+
+
+async def delete_occasion(connection: Connection, *, occasion_id: UUID, user_id: UUID) -> bool:
+    return await QUERIES["delete_occasion"].maybe(connection, occasion_id=occasion_id, user_id=user_id) is not None
+
+
+async def delete_user(connection: Connection, *, user_id: UUID) -> bool:
+    return await QUERIES["delete_user"].maybe(connection, user_id=user_id) is not None
+
+
+async def find_basis(connection: Connection) -> str | None:
+    row = await QUERIES["find_basis"].maybe(connection)
+    return row["basis"] if row else None
+
+
+async def find_next_due(connection: Connection, *, now: datetime | None) -> timedelta | None:
+    """How long until the next event is due; negative if one is overdue, None if nothing is planned."""
+    row = await QUERIES["find_next_due"].one(connection, now=now)
+    due_at: datetime | None = row["due_at"]
+    return None if due_at is None else due_at - row["asked_at"]
+
+
+async def find_user(connection: Connection, *, user_id: UUID) -> User | None:
+    row = await QUERIES["find_user"].maybe(connection, user_id=user_id)
+    return _user(row) if row else None
+
+
+async def hand_over(
+    connection: Connection, *, claim_id: UUID, now: datetime | None, **columns: Sequence[Any]
+) -> set[UUID]:
+    """Returns the events that were still ours to hand over."""
+    rows = await QUERIES["hand_over"].many(connection, claim_id=claim_id, now=now, **columns)
+    return {row["id"] for row in rows}
+
+
+async def insert_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> list[UUID]:
+    return [row["id"] for row in await QUERIES["insert_events"].many(connection, now=now, **columns)]
+
+
+async def insert_occasion(connection: Connection, *, user_id: UUID, kind: str, message: str, rule: str) -> Occasion:
+    row = await QUERIES["insert_occasion"].one(connection, user_id=user_id, kind=kind, message=message, rule=rule)
+    return _occasion(row)
+
+
+async def insert_users(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> list[User]:
+    return [_user(row) for row in await QUERIES["insert_users"].many(connection, now=now, **columns)]
+
+
+async def list_events(
+    connection: Connection, *, user_id: UUID, before_at: datetime | None, before_id: UUID | None, page_limit: int
+) -> list[ScheduledEvent]:
+    rows = await QUERIES["list_events"].many(
+        connection, user_id=user_id, before_at=before_at, before_id=before_id, page_limit=page_limit
+    )
+    return [_event(row) for row in rows]
+
+
+async def list_flying_deliveries(connection: Connection, *, user_id: UUID) -> list[int]:
+    rows = await QUERIES["list_flying_deliveries"].many(connection, user_id=user_id)
+    return [row["delivery_id"] for row in rows]
+
+
+async def list_occasions(connection: Connection, *, user_ids: Sequence[UUID]) -> list[Occasion]:
+    return [_occasion(row) for row in await QUERIES["list_occasions"].many(connection, user_ids=user_ids)]
+
+
+async def list_user_events(
+    connection: Connection, *, user_ids: Sequence[UUID], now: datetime | None
+) -> list[KnownEvent]:
+    rows = await QUERIES["list_user_events"].many(connection, user_ids=user_ids, now=now)
+    return [_known(row) for row in rows]
+
+
+async def list_users(
+    connection: Connection, *, before_at: datetime | None, before_id: UUID | None, page_limit: int
+) -> list[User]:
+    rows = await QUERIES["list_users"].many(connection, before_at=before_at, before_id=before_id, page_limit=page_limit)
+    return [_user(row) for row in rows]
+
+
+async def lock_unplanned_users(connection: Connection, *, batch_limit: int) -> tuple[list[User], list[User]]:
+    """People nobody planned for yet, and people who changed since."""
+    rows = await QUERIES["lock_unplanned_users"].many(connection, batch_limit=batch_limit)
+    return [_user(row) for row in rows if row["is_new"]], [_user(row) for row in rows if not row["is_new"]]
+
+
+async def lock_unscheduled_users(
+    connection: Connection, *, after_id: UUID | None, batch_limit: int
+) -> tuple[list[User], UUID | None]:
+    """People without a planned birthday, and how far it looked; None at the end."""
+    rows = await QUERIES["lock_unscheduled_users"].many(connection, after_id=after_id, batch_limit=batch_limit)
+    return [_user(row) for row in rows if row["id"] is not None], rows[0]["last_id"] if rows else None
+
+
+async def lock_user(connection: Connection, *, user_id: UUID) -> User | None:
+    row = await QUERIES["lock_user"].maybe(connection, user_id=user_id)
+    return _user(row) if row else None
+
+
+async def lock_users(connection: Connection, *, after_id: UUID | None, batch_limit: int) -> list[User]:
+    rows = await QUERIES["lock_users"].many(connection, after_id=after_id, batch_limit=batch_limit)
+    return [_user(row) for row in rows]
+
+
+async def mark_planned(connection: Connection, *, user_ids: Sequence[UUID]) -> int:
+    return await QUERIES["mark_planned"].exec(connection, user_ids=user_ids)
+
+
+async def move_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> set[UUID]:
+    return {row["id"] for row in await QUERIES["move_events"].many(connection, now=now, **columns)}
+
+
+async def read_clock(connection: Connection, *, now: datetime | None) -> datetime:
+    moment: datetime = (await QUERIES["read_clock"].one(connection, now=now))["moment"]
+    return moment
+
+
+async def recover_events(
+    connection: Connection, *, batch_limit: int, lease: timedelta, now: datetime | None
+) -> list[Status]:
+    rows = await QUERIES["recover_events"].many(connection, batch_limit=batch_limit, lease=lease, now=now)
+    return [Status(row["status"]) for row in rows]
+
+
+async def save_basis(connection: Connection, *, basis: str, now: datetime | None) -> int:
+    return await QUERIES["save_basis"].exec(connection, basis=basis, now=now)
+
+
+async def update_user(  # noqa: PLR0913 - one parameter per column
+    connection: Connection,
+    *,
+    user_id: UUID,
+    version: int,
+    first_name: str,
+    last_name: str,
+    date_of_birth: date,
+    timezone: str,
+    email: str | None,
+    webhook_url: str | None,
+) -> User | None:
+    row = await QUERIES["update_user"].maybe(
+        connection,
+        user_id=user_id,
+        version=version,
+        first_name=first_name,
+        last_name=last_name,
+        date_of_birth=date_of_birth,
+        timezone=timezone,
+        email=email,
+        webhook_url=webhook_url,
+    )
+    return _user(row) if row else None
+
+
+def _person(row: asyncpg.Record) -> Person:
+    return Person(
+        first_name=row["first_name"],
+        last_name=row["last_name"],
+        date_of_birth=row["date_of_birth"],
+        timezone=row["timezone"],
+        email=row["email"],
+        webhook_url=row["webhook_url"],
+    )
+
+
+def _user(row: asyncpg.Record) -> User:
+    return User(
+        id=row["id"],
+        version=row["version"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        person=_person(row),
+    )
+
+
+def _occasion(row: asyncpg.Record) -> Occasion:
+    return Occasion(
+        id=row["id"],
+        user_id=row["user_id"],
+        kind=row["event_type"],
+        message=row["message"],
+        rule=_decode(row["rule"]),
+    )
+
+
+def _claimed(row: asyncpg.Record, claim_id: UUID) -> Claimed:
+    occasion: Occasion | None = None
+    if row["occasion_id"] is not None:
+        occasion = Occasion(
+            id=row["occasion_id"],
+            user_id=row["user_id"],
+            kind=row["event_type"],
+            message=row["message"],
+            rule=_decode(row["rule"]),
+        )
+    return Claimed(
+        id=row["id"],
+        claim_id=claim_id,
+        user_id=row["user_id"],
+        kind=row["event_type"],
+        occasion=occasion,
+        person=_person(row),
+        target_utc=row["target_timestamp_utc"],
+        target_local=row["target_timestamp_local"],
+        planned_at=row["planned_at"],
+        claimed_at=row["claimed_at"],
+        idempotency_key=row["idempotency_key"],
+        payload=_payload(row),
+    )
+
+
+def _known(row: asyncpg.Record) -> KnownEvent:
+    return KnownEvent(
+        id=row["id"],
+        user_id=row["user_id"],
+        kind=row["event_type"],
+        occasion_id=row["occasion_id"],
+        status=Status(row["status"]),
+        target_utc=row["target_timestamp_utc"],
+        target_local=row["target_timestamp_local"],
+        timezone=row["target_timezone"],
+        version=row["version"],
+        idempotency_key=row["idempotency_key"],
+        payload=_payload(row),
+        is_claimed_only=row["is_claimed_only"],
+    )
+
+
+def _event(row: asyncpg.Record) -> ScheduledEvent:
+    return ScheduledEvent(
+        id=row["id"],
+        user_id=row["user_id"],
+        kind=row["event_type"],
+        status=Status(row["status"]),
+        target_utc=row["target_timestamp_utc"],
+        target_local=row["target_timestamp_local"],
+        timezone=row["target_timezone"],
+        executed_at=row["executed_at"],
+        failure_reason=row["failure_reason"],
+        retry_count=row["retry_count"],
+        version=row["version"],
+        idempotency_key=row["idempotency_key"],
+        payload=_payload(row),
+        late_by=row["late_by"],
+        delivery_id=row["delivery_id"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+def _payload(row: asyncpg.Record) -> Any:
+    return _decode(row["delivery_payload"])

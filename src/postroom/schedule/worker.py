@@ -1,0 +1,171 @@
+"""The scheduler: look for what is due, hand it over, keep the plan whole.
+
+Any number may run. A look claims batch after batch until nothing is due, because a whole zone falls due in the same
+second and a day of downtime all at once; catching up is the same look as any other. Between looks it sleeps until the
+next event is due, but never longer than the poll interval. Two slower rhythms look after leases that ran out, people
+whom plain SQL changed, people without a plan, and plans made with an older time zone database.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.delivery.completer import FLICKER
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.signals import Signal, unheard
+from postroom.schedule import store
+from postroom.schedule.engine import LEASE, hand_over_due
+from postroom.schedule.model import Policy, Status
+from postroom.schedule.planner import plan_for
+
+STEP = 1000
+SHORTEST_REST = timedelta(milliseconds=5)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """How a scheduler behaves; the defaults are those of the settings."""
+
+    policy: Policy = field(default_factory=Policy)
+    poll_interval: timedelta = timedelta(milliseconds=500)
+    sweep_interval: timedelta = timedelta(seconds=2)
+    audit_interval: timedelta = timedelta(minutes=15)
+
+
+class Scheduler:
+    """Three rhythms: due events at once, leases and changed people every few seconds, the whole plan now and then."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        options: SchedulerOptions | None = None,
+        *,
+        clock: Clock = database_time,
+        signal: Signal = unheard,
+    ) -> None:
+        self._pool, self._options, self._clock, self._signal = pool, options or SchedulerOptions(), clock, signal
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        options = self._options
+        async with asyncio.TaskGroup() as rhythms:
+            rhythms.create_task(self._repeat(self._time_to_next, self.run_once))
+            rhythms.create_task(self._repeat(_always(options.sweep_interval), self.recover, self.sweep))
+            rhythms.create_task(self._repeat(_always(options.audit_interval), self.refresh, self.audit))
+
+    async def run_once(self) -> int:
+        """Hand over everything that is due now; returns how many events that were."""
+        total = late = failed = 0
+        while results := await hand_over_due(self._pool, self._options.policy, now=self._clock(), signal=self._signal):
+            total += len(results)
+            late += sum(result.late_by is not None for result in results)
+            failed += sum(result.status is Status.FAILED for result in results)
+        if total:
+            _log.info("events_handed_over", events=total, late=late, failed=failed)
+        return total
+
+    async def recover(self) -> int:
+        """Look after events whose lease ran out."""
+        total = 0
+        async with self._pool.acquire() as connection:
+            while found := await store.recover_events(connection, batch_limit=STEP, lease=LEASE, now=self._clock()):
+                total += len(found)
+                again = sum(status is Status.PENDING for status in found)
+                _log.warning("events_recovered", events=len(found), planned_again=again)
+        return total
+
+    async def sweep(self) -> int:
+        """Plan for people whom plain SQL added or changed."""
+        total, found = 0, STEP
+        while found == STEP:
+            async with self._pool.acquire() as connection, connection.transaction():
+                new, changed = await store.lock_unplanned_users(connection, batch_limit=STEP)
+                if new:
+                    await plan_for(connection, new, self._options.policy, now=self._clock(), keep=True)
+                if changed:
+                    await plan_for(connection, changed, self._options.policy, now=self._clock())
+            found = len(new) + len(changed)
+            total += found
+        if total:
+            _log.info("users_planned", users=total)
+        return total
+
+    async def audit(self) -> int:
+        """Look through everybody and plan for whoever has no birthday planned."""
+        total, after = 0, None
+        while not self._stopping.is_set():
+            async with self._pool.acquire() as connection, connection.transaction():
+                found, after = await store.lock_unscheduled_users(connection, after_id=after, batch_limit=STEP)
+                if found:
+                    await plan_for(connection, found, self._options.policy, now=self._clock(), keep=True)
+                    _log.warning("users_without_plan", users=len(found))
+            total += len(found)
+            if after is None:
+                break
+        return total
+
+    async def refresh(self) -> int:
+        """Plan everything again if the time zone database or the rules have changed since; returns for how many."""
+        basis = self._options.policy.basis
+        async with self._pool.acquire() as connection:
+            if await store.find_basis(connection) == basis:
+                return 0
+        total, after = 0, None
+        while not self._stopping.is_set() and (last := await self._refresh_step(after)) is not None:
+            after, total = last[0], total + last[1]
+        if self._stopping.is_set():
+            return total
+        async with self._pool.acquire() as connection:
+            await store.save_basis(connection, basis=basis, now=self._clock())
+        _log.info("plan_refreshed", users=total, basis=basis)
+        return total
+
+    async def _refresh_step(self, after: UUID | None) -> tuple[UUID, int] | None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            users = await store.lock_users(connection, after_id=after, batch_limit=STEP)
+            if not users:
+                return None
+            await plan_for(connection, users, self._options.policy, now=self._clock())
+        return users[-1].id, len(users)
+
+    async def _time_to_next(self) -> timedelta:
+        """How long to rest: until the next event is due, within bounds."""
+        try:
+            async with self._pool.acquire() as connection:
+                wait = await store.find_next_due(connection, now=self._clock())
+        except FLICKER:
+            wait = None
+        longest = self._options.poll_interval
+        return longest if wait is None else min(max(wait, SHORTEST_REST), longest)
+
+    async def _repeat(
+        self, interval: "Callable[[], Awaitable[timedelta]]", *steps: Callable[[], Awaitable[int]]
+    ) -> None:
+        while not self._stopping.is_set():
+            for step in steps:
+                try:
+                    await step()
+                except FLICKER as error:
+                    _log.warning("schedule_postponed", step=step.__name__, error=type(error).__name__)
+            try:
+                async with asyncio.timeout((await interval()).total_seconds()):
+                    await self._stopping.wait()
+            except TimeoutError:
+                continue
+
+
+def _always(interval: timedelta) -> Callable[[], Awaitable[timedelta]]:
+    async def same() -> timedelta:
+        return interval
+
+    return same

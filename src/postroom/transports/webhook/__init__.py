@@ -1,0 +1,16 @@
+"""transports.webhook: deliveries posted to a URL, signed by the rules of Standard Webhooks.
+
+NAME       WebhookTransport, the way out over HTTP; WebhookComposer, from a delivery to a signed request
+FILES      compose     a claimed delivery → headers, signature, body
+           signing     secrets and signatures
+           guard       which addresses may be connected to
+           verdict     HTTP status → reply
+           inbox       the address that stands for the capture inbox
+           transport   the seam
+A DELIVERY   of channel `webhook` has its URL as the only recipient (kind `to`), its body in the text, and headers of
+           its own beside those set here (`X-Idempotency-Key`)
+PROMISES   `send` returns a `Reply` whatever the receiver or the network does. Redirects are not followed, proxies of
+           the environment not used, at most 2 KB of an answer read. The same `webhook-id` over all attempts.
+SECURITY   A receiver on a private, loopback, link-local or otherwise inner address is refused unless allowed; the
+           connection goes to exactly the address that was judged; TLS is verified against the URL's host name.
+"""

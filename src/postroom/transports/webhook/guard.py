@@ -1,0 +1,110 @@
+"""The guard against requests into our own network: which addresses a webhook may be posted to.
+
+A host name is resolved once, every address it has is judged, and the connection goes to an address that was judged and
+to no other, so that a name cannot answer differently the second time. Whatever leads back inside, by whatever notation
+(mapped, translated, tunnelled), is judged by the address that would be reached in the end.
+"""
+
+import asyncio
+import socket
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+_CLOSED_V4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",  # carriers' NAT, and the metadata of some clouds
+        "168.63.129.16/32",  # a cloud's host, under a public address
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        "240.0.0.0/4",
+    )
+)
+_CLOSED_V6 = tuple(
+    IPv6Network(text)
+    for text in (
+        "::/96",  # unspecified, loopback, and addresses of version 4 in an abandoned notation
+        "64:ff9b:1::/48",  # translation inside somebody's own network
+        "100::/64",
+        "2001::/23",  # tunnels and tests
+        "2001:db8::/32",
+        "fec0::/10",
+    )
+)
+
+
+class AddressForbidden(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+    """The receiver is at an address that webhooks may not go to."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{address} is not a public address; POSTROOM_WEBHOOK_ALLOW_PRIVATE=1 allows such")
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """True for an address anywhere on the internet and nowhere else."""
+    if isinstance(address, IPv6Address):
+        inner = _embedded(address)
+        if inner is not None:
+            return is_public(inner)
+        closed = any(address in network for network in _CLOSED_V6)
+    else:
+        closed = any(address in network for network in _CLOSED_V4)
+    return address.is_global and not closed and not (address.is_multicast or address.is_reserved or address.is_private)
+
+
+def parse_literal(host: str) -> IPv4Address | IPv6Address | None:
+    """The address a URL names directly; None for a host name."""
+    try:
+        return ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    """The address of version 4 that this one leads to."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
+
+
+class GuardedResolver(AbstractResolver):
+    """Resolves host names to addresses that may be connected to, or raises `AddressForbidden`."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+
+    def check_host(self, host: str) -> None:
+        """Judge a host that is written as an address, which is never resolved."""
+        address = parse_literal(host)
+        if address is not None and not self._allow_private and not is_public(address):
+            raise AddressForbidden(str(address))
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG)
+        return [self._judged(host, port, entry) for entry in found]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _judged(self, host: str, port: int, entry: tuple[Any, ...]) -> ResolveResult:
+        family, _type, proto, _name, sockaddr = entry
+        address = str(sockaddr[0])
+        self.check_host(address)
+        return ResolveResult(
+            hostname=host,
+            host=address.partition("%")[0],
+            port=port,
+            family=family,
+            proto=proto,
+            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        )

@@ -1,0 +1,39 @@
+"""Standard Webhooks: a receiver can tell that a request is ours, whole, and recent.
+
+What is signed is `id.timestamp.body`, by HMAC-SHA256 under each secret; the signatures stand in one header, separated
+by spaces. While a secret is being replaced there are two, and a receiver accepts either.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+PREFIX = "whsec_"
+_SIZES = range(24, 65)
+
+
+def read_secret(secret: str) -> bytes:
+    """The key inside `whsec_…`; ValueError if it is not one."""
+    if not secret.startswith(PREFIX):
+        raise ValueError(f"a webhook secret begins with {PREFIX}")
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError("a webhook secret is base64") from None
+    if len(key) not in _SIZES:
+        raise ValueError(f"a webhook secret has {_SIZES[0]} to {_SIZES[-1]} bytes")
+    return key
+
+
+def derived_secret(secret_key: bytes) -> str:
+    """The secret of an installation that sets none: bound to its own key, and of no use for anything else."""
+    derived = hmac.digest(secret_key, b"postroom:webhook-secret:v1", hashlib.sha256)
+    return PREFIX + base64.b64encode(derived).decode()
+
+
+def sign(keys: Sequence[bytes], *, message_id: str, timestamp: int, body: bytes) -> str:
+    """The value of `webhook-signature`."""
+    content = f"{message_id}.{timestamp}.".encode() + body
+    return " ".join("v1," + base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in keys)

@@ -1,0 +1,147 @@
+"""The seam: one signed request in, one reply out."""
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+from yarl import URL
+
+from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.webhook.compose import WebhookContent
+from postroom.transports.webhook.guard import AddressForbidden, GuardedResolver
+from postroom.transports.webhook.inbox import CAPTURE_URL
+from postroom.transports.webhook.verdict import REFUSED, reply_to
+
+TIMEOUT = timedelta(seconds=10)
+BODY_LIMIT = 2048
+"""How much of an answer is read: enough for a reason, too little for an attack."""
+
+
+class WebhookTransport:
+    """Posts webhooks. Any number of tasks may send at once; `max_connections` of them are served.
+
+    `inbox`, if there is one, gets what is sent to nowhere; see `inbox.CAPTURE_URL`. `tls` replaces the usual
+    verification, for tests and for installations with authorities of their own.
+    """
+
+    name = "webhook"
+
+    def __init__(
+        self,
+        *,
+        timeout: timedelta = TIMEOUT,
+        allow_private: bool = False,
+        max_connections: int = 100,
+        inbox: Transport | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._timeout_s = timeout.total_seconds()
+        self._resolver = GuardedResolver(allow_private=allow_private)
+        self._max_connections, self._inbox = max_connections, inbox
+        self._tls = tls or ssl.create_default_context()
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Post once. Never raises for what the network or the receiver does."""
+        url = envelope.recipients[0]
+        if url == CAPTURE_URL and self._inbox is not None:
+            return await self._inbox.send(envelope, content)
+        if self._closed:
+            return Reply(Stage.CONNECT, text="the transport is closed")
+        try:
+            return await self._post_in_time(url, content)
+        except TimeoutError:
+            # Receivers know a repetition by its webhook-id, so silence is no reason to ask a person.
+            return Reply(Stage.CONTENT, text=f"no answer within {self._timeout_s:g} s", remote_host=_host(url))
+        except AddressForbidden as error:
+            return Reply(Stage.RECIPIENT, REFUSED, "forbidden", str(error), remote_host=_host(url))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return _trouble(error, url)
+
+    async def close(self) -> None:
+        """Give back connections; twice is once."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _post_in_time(self, url: str, content: Content) -> Reply:
+        if not isinstance(content, WebhookContent):
+            content = WebhookContent({}, content.encode(eight_bit=True))
+        async with asyncio.timeout(self._timeout_s):
+            return await self._post(URL(url, encoded=True), content)
+
+    async def _post(self, url: URL, content: WebhookContent) -> Reply:
+        self._resolver.check_host(url.raw_host or "")
+        async with self._opened().post(
+            url, data=content.body, headers=dict(content.headers), allow_redirects=False
+        ) as response:
+            body = await _read(response)
+            reply = reply_to(response.status, response.headers, body, now=datetime.now(UTC))
+            return _where(reply, url, response)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session, made at the first use: it belongs to the loop that runs then."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=self._resolver,
+                use_dns_cache=False,  # a kept answer would outlive what its owner says
+                limit=self._max_connections,
+                ssl=self._tls,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,  # two kilobytes can unpack to gigabytes
+                trust_env=False,
+                skip_auto_headers=("Accept", "Accept-Encoding"),
+            )
+        return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """As much of the body as is kept. A status that came is an answer, whatever becomes of the body."""
+    try:
+        body = await response.content.readexactly(BODY_LIMIT)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    except (aiohttp.ClientError, OSError):
+        return b""
+    response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
+    return body
+
+
+def _where(reply: Reply, url: URL, response: aiohttp.ClientResponse) -> Reply:
+    connection = response.connection
+    transport = connection.transport if connection is not None else None
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    return Reply(
+        reply.stage,
+        reply.code,
+        reply.enhanced,
+        reply.text,
+        reply.retry_after_s,
+        remote_host=f"{url.host} [{peer[0]}]" if peer else url.host,
+        tls=tls.version() if tls is not None else None,
+    )
+
+
+def _trouble(error: Exception, url: str) -> Reply:
+    """No answer: how far it got. The words are ours, because the library's would repeat the URL."""
+    if isinstance(error, ValueError):
+        return Reply(Stage.RECIPIENT, REFUSED, "invalid", "the URL or a header cannot be used")
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return Reply(Stage.TLS, text="the receiver's certificate or its TLS cannot be trusted", remote_host=_host(url))
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Reply(Stage.CONNECT, text="the host name is not known", remote_host=_host(url))
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Reply(Stage.CONNECT, text=f"no connection: {error.strerror}", remote_host=_host(url))
+    return Reply(Stage.CONTENT, text=f"the connection was lost: {type(error).__name__}", remote_host=_host(url))
+
+
+def _host(url: str) -> str | None:
+    return URL(url, encoded=True).host

@@ -1,0 +1,258 @@
+"""The commands, each run for real against a database of its own."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.command_line import answer, environment, postroom
+
+from postroom.db.room import Room
+
+SEND = ("send", "--to", "ann@example.org", "--subject", "Hello", "--text", "It works.")
+
+
+@pytest.fixture
+def settings(database_url: str) -> dict[str, str]:
+    return {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_POLL_INTERVAL": "50ms"}
+
+
+def test_help_lists_every_command_without_loading_them() -> None:
+    """`--help` stays quick because it imports neither driver, web server nor template engine."""
+    command = [sys.executable, "-X", "importtime", "-m", "postroom.cli", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    for word in ("up", "serve", "work", "migrate", "send", "doctor", "deliveries", "dead-letters", "keys", "inbox"):
+        assert f" {word} " in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "typer" in imported
+    assert imported.isdisjoint({"asyncpg", "starlette", "uvicorn", "minijinja", "structlog", "msgspec", "aiohttp"})
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("send",), ("deliveries", "show", "many"), ("work", "--processes", "0")]
+)
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
+    """What was typed wrongly is told apart from what was refused."""
+    assert postroom(*arguments).returncode == 2
+
+
+def test_every_command_and_group_loads() -> None:
+    """The table of commands names modules and attributes that exist: each can print its help."""
+    from postroom.cli import COMMANDS, GROUPS, build
+
+    for entry in (*COMMANDS, *GROUPS):
+        assert entry.load() is not None, entry.name
+        assert build([entry.name]) is not None
+
+
+def test_a_bad_setting_is_one_sentence_with_its_name() -> None:
+    """A bad value stops the start with the variable's name, without a trace."""
+    done = postroom("deliveries", "list", settings={"POSTROOM_POOL_SIZE": "many"})
+    assert done.returncode == 1
+    assert done.stderr == "postroom: POSTROOM_POOL_SIZE: must be a whole number above zero\n"
+
+
+def test_an_unreachable_database_is_one_sentence() -> None:
+    """No database, no trace: one sentence, exit 1."""
+    url = "postgresql://nobody@127.0.0.1:1/nothing"
+    done = postroom("deliveries", "list", settings={"POSTROOM_DATABASE_URL": url})
+    assert done.returncode == 1
+    assert done.stderr.startswith("postroom: The database at 127.0.0.1:1/nothing does not answer")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_send_prints_the_id_and_the_listing_has_it(settings: dict[str, str]) -> None:
+    """What `send` accepted is committed: the next process sees it, in the API's words."""
+    sent = postroom(*SEND, "--cc", "Bob <bob@example.org>", "--tag", "kind=test", settings=settings)
+    assert sent.returncode == 0, sent.stderr
+    [item] = answer(postroom("deliveries", "list", "--json", settings=settings))["items"]
+    assert (item["id"], item["status"], item["source"]) == (int(sent.stdout), "queued", "cli")
+    shown = answer(postroom("deliveries", "show", sent.stdout.strip(), "--json", settings=settings))
+    assert shown["tags"] == {"kind": "test"}
+    recipients = {(r["kind"], r["address"], r["name"]) for r in shown["recipients"]}
+    assert recipients == {("to", "ann@example.org", None), ("cc", "bob@example.org", "Bob")}
+
+
+def test_send_reads_the_text_from_standard_input(settings: dict[str, str], tmp_path: Path) -> None:
+    """`--text -` takes what is piped in, and `--attach` takes files."""
+    note = tmp_path / "note.txt"
+    note.write_text("attached")
+    command = ("send", "--to", "ann@example.org", "--subject", "Hello", "--text", "-", "--attach", str(note))
+    sent = postroom(*command, stdin="from a pipe", settings=settings)
+    assert sent.returncode == 0, sent.stderr
+    shown = answer(postroom("deliveries", "show", sent.stdout.strip(), "--json", settings=settings))
+    assert shown["text"] == "from a pipe"
+    assert [(a["filename"], a["content_type"]) for a in shown["attachments"]] == [("note.txt", "text/plain")]
+
+
+def test_send_with_a_key_is_accepted_once(settings: dict[str, str]) -> None:
+    """The same key and mail give the same id; the same key with another mail is refused."""
+    first = answer(postroom(*SEND, "--key", "k1", "--json", settings=settings))
+    again = answer(postroom(*SEND, "--key", "k1", "--json", settings=settings))
+    assert (again["id"], first["replayed"], again["replayed"]) == (first["id"], False, True)
+    other = postroom(*SEND[:-1], "Something else.", "--key", "k1", settings=settings)
+    assert other.returncode == 1
+    assert "idempotency key was already used with a different request" in other.stderr
+
+
+def test_send_names_every_wrong_field(settings: dict[str, str]) -> None:
+    """Bad input is refused with the fields' names and nothing is stored."""
+    done = postroom("send", "--to", "nobody", "--subject", "x", "--locale", "!", "--text", "y", settings=settings)
+    assert done.returncode == 1
+    assert "to[0]: " in done.stderr
+    assert "locale: " in done.stderr
+    assert answer(postroom("deliveries", "list", "--json", settings=settings))["items"] == []
+
+
+def test_send_at_takes_a_time_or_a_delay(settings: dict[str, str]) -> None:
+    """`--at +1h` waits an hour; a time without a zone is wrong usage."""
+    sent = postroom(*SEND, "--at", "+1h", settings=settings)
+    [item] = answer(postroom("deliveries", "list", "--json", settings=settings))["items"]
+    due = datetime.fromisoformat(item["next_attempt_at"])
+    assert sent.returncode == 0
+    assert timedelta(minutes=55) < due - datetime.now(UTC) < timedelta(minutes=65)
+    assert postroom(*SEND, "--at", "2030-01-31T09:00:00", settings=settings).returncode == 2
+
+
+async def test_cancel_is_audited_under_the_name_of_the_user(settings: dict[str, str], room: Room) -> None:
+    """An operator's act is written down with who it was; a second cancel is refused."""
+    sent = postroom(*SEND, "--at", "+1h", settings=settings).stdout.strip()
+    assert postroom("deliveries", "cancel", sent, settings=settings).returncode == 0
+    async with room.pool.acquire() as connection:
+        row = await connection.fetchrow("SELECT actor, action, subject FROM audit_log")
+    assert row["actor"].startswith("cli:")
+    assert (row["action"], row["subject"]) == ("delivery.cancel", f"delivery:{sent}")
+    again = postroom("deliveries", "cancel", sent, settings=settings)
+    assert (again.returncode, again.stderr) == (1, "postroom: A delivery that is cancelled cannot be cancelled.\n")
+
+
+def test_an_unknown_delivery_is_refused(settings: dict[str, str]) -> None:
+    """What does not exist is a sentence and exit 1; an id beyond the database's numbers is wrong usage."""
+    done = postroom("deliveries", "show", "42", settings=settings)
+    assert (done.returncode, done.stderr) == (1, "postroom: There is no such delivery.\n")
+    assert postroom("deliveries", "show", str(2**63), settings=settings).returncode == 2
+
+
+def test_work_until_empty_delivers_and_ends(settings: dict[str, str]) -> None:
+    """`work --until-empty` renders and delivers what is due, leaves what is not, and exits 0."""
+    sent = postroom(*SEND, settings=settings).stdout.strip()
+    variables = '{"name": "Ann", "product": "Postroom", "url": "https://example.org"}'
+    templated = ("send", "--to", "bob@example.org", "--template", "welcome", "--vars-json", variables)
+    assert postroom(*templated, settings=settings).returncode == 0
+    later = postroom(*SEND, "--at", "+1h", settings=settings).stdout.strip()
+    assert postroom("work", "--until-empty", settings=settings).returncode == 0
+    items = answer(postroom("deliveries", "list", "--json", settings=settings))["items"]
+    assert {str(item["id"]): item["status"] for item in items}[later] == "queued"
+    assert [item["status"] for item in items if str(item["id"]) != later] == ["sent", "sent"]
+    attempts = answer(postroom("deliveries", "attempts", sent, "--json", settings=settings))["items"]
+    assert [(attempt["outcome"], attempt["transport"]) for attempt in attempts] == [("sent", "capture")]
+
+
+def test_the_inbox_lists_shows_and_forgets(settings: dict[str, str]) -> None:
+    """Captured mail can be found by recipient, read, taken as bytes, and cleared."""
+    postroom(*SEND, settings=settings)
+    postroom("work", "--until-empty", settings=settings)
+    [item] = answer(postroom("inbox", "list", "--to", "ANN@example.org", "--json", settings=settings))["items"]
+    assert (item["to"], item["subject"]) == (["ann@example.org"], "Hello")
+    shown = answer(postroom("inbox", "show", str(item["id"]), "--json", settings=settings))
+    assert (shown["text"].strip(), shown["headers"]["Subject"]) == ("It works.", "Hello")
+    assert "Subject: Hello" in postroom("inbox", "raw", str(item["id"]), settings=settings).stdout
+    assert postroom("inbox", "clear", settings=settings).stdout == "1 cleared\n"
+    assert answer(postroom("inbox", "list", "--json", settings=settings))["items"] == []
+
+
+def test_control_characters_of_mail_do_not_reach_the_terminal(settings: dict[str, str]) -> None:
+    """A stranger's text cannot repaint an operator's screen."""
+    sent = postroom(*SEND[:-1], "\x1b[2Jgone", settings=settings).stdout.strip()
+    shown = postroom("deliveries", "show", sent, "--body", settings=settings)
+    assert "\x1b" not in shown.stdout
+    assert "[2Jgone" in shown.stdout
+
+
+def test_resend_makes_a_new_delivery(settings: dict[str, str]) -> None:
+    """The clone has its own id and says whose it is."""
+    sent = postroom(*SEND, settings=settings).stdout.strip()
+    postroom("work", "--until-empty", settings=settings)
+    clone = answer(postroom("deliveries", "resend", sent, "--json", settings=settings))
+    assert clone["resend_of"] == int(sent)
+    assert clone["id"] != int(sent)
+
+
+def test_dead_letters_are_listed_counted_and_redriven(settings: dict[str, str]) -> None:
+    """An ambiguous bulk mail is held; a dry run counts it; settling says that it had arrived."""
+    for _ in range(2):
+        command = ("send", "--to", "ambiguous@example.org", "--lane", "bulk", "--subject", "x", "--text", "y")
+        assert postroom(*command, settings=settings).returncode == 0
+    postroom("work", "--until-empty", settings=settings)
+    items = answer(postroom("dead-letters", "list", "--reason", "ambiguous", "--json", settings=settings))["items"]
+    assert len(items) == 2
+    assert postroom("dead-letters", "redrive", settings=settings).returncode == 2
+    dry = answer(postroom("dead-letters", "redrive", "--dry-run", "--json", settings=settings))
+    assert dry == {"count": 2, "dry_run": True}
+    first, second = (str(item["delivery_id"]) for item in items)
+    assert postroom("dead-letters", "settle", first, settings=settings).returncode == 0
+    assert postroom("dead-letters", "redrive", second, settings=settings).stdout == "1 brought back\n"
+    assert answer(postroom("dead-letters", "list", "--json", settings=settings))["items"] == []
+
+
+def test_keys_are_shown_once_and_can_be_revoked(settings: dict[str, str]) -> None:
+    """A key is printed by its creation and never listed; an unknown scope is refused."""
+    made = answer(postroom("keys", "create", "shop", "--scope", "deliveries:write", "--json", settings=settings))
+    listed = postroom("keys", "list", "--json", settings=settings)
+    assert made["key"].startswith("pr_")
+    assert made["key"] not in listed.stdout
+    assert postroom("keys", "revoke", str(made["id"]), settings=settings).returncode == 0
+    [key] = answer(postroom("keys", "list", "--json", settings=settings))["items"]
+    assert key["revoked_at"] is not None
+    assert postroom("keys", "create", "shop", "--scope", "everything", settings=settings).returncode == 1
+
+
+def test_templates_are_listed_and_previewed_without_a_database(tmp_path: Path) -> None:
+    """The catalog needs no database; a variable that is missing is named."""
+    folder = tmp_path / "hello" / "en"
+    folder.mkdir(parents=True)
+    (folder / "subject").write_text("Hello {{ name }}")
+    (folder / "text").write_text("Dear {{ name }}")
+    settings = {"POSTROOM_TEMPLATE_DIR": str(tmp_path)}
+    names = {item["id"] for item in answer(postroom("templates", "list", "--json", settings=settings))["items"]}
+    assert {"hello", "welcome", "login-code"} <= names
+    done = postroom("templates", "preview", "hello", "--var", "name=Ann", settings=settings)
+    assert done.stdout == "Subject: Hello Ann\n\nDear Ann\n"
+    missing = postroom("templates", "preview", "hello", settings=settings)
+    assert missing.returncode == 1
+    assert "name" in missing.stderr
+
+
+def test_migrate_says_what_it_would_do_and_does_it(settings: dict[str, str]) -> None:
+    """A dry run changes nothing; a run brings the room up; a second one has nothing to do."""
+    second = {**settings, "POSTROOM_SCHEMA": "second"}
+    dry = answer(postroom("migrate", "--dry-run", "--json", settings=second))
+    refused = postroom("deliveries", "list", settings=second)
+    assert refused.returncode == 1
+    assert "postroom migrate" in refused.stderr
+    assert answer(postroom("migrate", "--json", settings=second))["files"] == dry["files"] != []
+    assert postroom("migrate", settings=second).stdout == "The room 'second' is up to date.\n"
+
+
+def test_psql_and_db_url_lead_into_the_room(settings: dict[str, str]) -> None:
+    """Other programs find the tables without naming the schema."""
+    done = postroom("psql", "-Atc", "SELECT current_schema(), count(*) FROM deliveries", settings=settings)
+    assert done.stdout == "postroom|0\n", done.stderr
+    url = postroom("db-url", settings=settings).stdout
+    assert "options=-csearch_path%3Dpostroom" in url
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_ours(settings: dict[str, str]) -> None:
+    """`postroom … | head -0` ends without a trace."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "postroom.cli", "templates", "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(**settings),
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate()
+    assert "Traceback" not in said

@@ -1,0 +1,179 @@
+"""`postroom doctor`: what is wrong is found, told with advice, and only failures end with 1."""
+
+import asyncio
+import socket
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.support.command_line import answer, postroom, running
+
+from postroom.cli import database_checks, host_checks
+from postroom.cli.finding import Finding, Verdict, rough
+from postroom.db.pool import connect
+from postroom.db.room import Room
+from postroom.settings import Settings
+
+
+async def _examine(database_url: str, schema: str = "postroom") -> dict[str, Finding]:
+    session = await connect(database_url, schema)
+    try:
+        found = await database_checks.examine(session, Settings(database_url=database_url, schema=schema))
+    finally:
+        await session.close()
+    return {finding.check: finding for finding in found}
+
+
+def test_a_healthy_room_has_no_failure(database_url: str, tmp_path: Path) -> None:
+    """Everything is checked, each check says what it found, and the exit is 0."""
+    settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_DATA_DIR": str(tmp_path)}
+    report = answer(postroom("doctor", "--json", settings=settings))
+    verdicts = {check["check"]: check["verdict"] for check in report["checks"]}
+    assert report["healthy"] is True
+    for check in ("database", "room", "clock", "migrations", "transactions", "claims", "templates", "transport"):
+        assert verdicts[check] == "ok", check
+    assert verdicts["workers"] == "warn"
+    assert all(check["advice"] for check in report["checks"] if check["verdict"] != "ok")
+
+
+def test_an_unreachable_database_fails_with_advice() -> None:
+    """The rest is still checked, the row says what to do, and the exit is 1."""
+    done = postroom("doctor", settings={"POSTROOM_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/x"})
+    assert done.returncode == 1
+    assert "fail  database" in done.stdout
+    assert "check POSTROOM_DATABASE_URL" in done.stdout
+    assert "templates" in done.stdout
+    assert done.stderr == ""
+
+
+def test_without_a_running_embedded_server_nothing_is_started(tmp_path: Path) -> None:
+    """The doctor looks; it does not start a database to have something to look at."""
+    done = postroom("doctor", settings={"POSTROOM_DATA_DIR": str(tmp_path / "data")})
+    assert done.returncode == 1
+    assert "`postroom up`" in done.stdout
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_room_that_is_not_migrated_fails(database_url: str) -> None:
+    """Room and migrations fail with what to run; checks of tables that do not exist are left out."""
+    found = await _examine(database_url, "elsewhere")
+    assert (found["room"].verdict, found["migrations"].verdict) == (Verdict.FAIL, Verdict.FAIL)
+    assert found["migrations"].advice == "run `postroom migrate`"
+    assert "workers" not in found
+
+
+async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process, age and application are named: it keeps dead rows of the queue alive."""
+    monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())
+    holder = await asyncpg.connect(database_url, server_settings={"application_name": "nightly report"})
+    try:
+        async with holder.transaction():
+            pid = await holder.fetchval("SELECT pg_backend_pid()")
+            found = (await _examine(database_url))["transactions"]
+            monkeypatch.setattr(database_checks, "TRANSACTION_FAILS", timedelta())
+            failed = (await _examine(database_url))["transactions"]
+    finally:
+        await holder.close()
+    assert f"pid {pid} (nightly report, " in found.found
+    assert f"pg_terminate_backend({pid})" in found.advice
+    assert (found.verdict, failed.verdict) == (Verdict.WARN, Verdict.FAIL)
+
+
+async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None:
+    """What a dead worker left, who works, and what should have left long ago."""
+    async with room.pool.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)"
+            " VALUES ('bulk', 3, 1, now() - interval '1 hour', now() - interval '30 minutes')"
+        )
+        await connection.execute("INSERT INTO workers (pid, host) VALUES (1, 'here'), (2, 'there')")
+        await connection.execute(
+            "INSERT INTO deliveries (lane, next_attempt_at, ladder, source)"
+            " VALUES ('auth', now() - interval '10 minutes', 'auth', 'test')"
+        )
+    found = await _examine(room.direct_url)
+    assert (found["claims"].verdict, found["workers"].verdict) == (Verdict.WARN, Verdict.OK)
+    assert "(bulk, 3) for 30 min" in found["claims"].found
+    assert found["workers"].found == "2 on here, there"
+    assert found["queue"].found == "auth 10 min late"
+
+
+@pytest.mark.parametrize(
+    "seconds, verdict", [(0.1, Verdict.OK), (-5, Verdict.WARN), (5, Verdict.WARN), (-60, Verdict.FAIL)]
+)
+def test_clocks_may_differ_a_little(seconds: float, verdict: Verdict) -> None:
+    """Two seconds are worth a word, thirty are a failure, in both directions."""
+    assert database_checks._clock(timedelta(seconds=seconds)).verdict is verdict
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(database_url="postgresql://unused@127.0.0.1:1/x", data_dir=tmp_path)
+
+
+async def test_the_relay_is_asked_for_a_connection(settings: Settings) -> None:
+    """A relay that listens is fine, one that does not is a failure; no password is repeated."""
+    with socket.create_server(("127.0.0.1", 0)) as relay:
+        port = relay.getsockname()[1]
+        smtp = replace(settings, transport="smtp", smtp_relay=f"smtp://u:hush@127.0.0.1:{port}")
+        assert (await host_checks.transport(smtp)).verdict is Verdict.OK
+    refused = await host_checks.transport(smtp)
+    assert refused.verdict is Verdict.FAIL
+    assert "hush" not in refused.found + refused.advice
+    wrong = await host_checks.transport(replace(smtp, smtp_relay="gopher://x"))
+    assert wrong.verdict is Verdict.FAIL
+
+
+async def test_a_port_taken_by_a_stranger_is_told_from_ours(settings: Settings, database_url: str) -> None:
+    """An address that answers like Postroom is fine; anything else in its place is worth a word."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        checking = asyncio.create_task(host_checks.port(replace(settings, http_addr=("127.0.0.1", port))))
+        connection, _ = await asyncio.to_thread(stranger.accept)
+        connection.close()
+        assert (await checking).verdict is Verdict.WARN
+    assert (await host_checks.port(replace(settings, http_addr=("127.0.0.1", port)))).verdict is Verdict.OK
+    ours = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_HTTP_ADDR": "127.0.0.1:0"}
+    with running("serve", settings=ours) as serve:
+        url = serve.line(lambda line: "answers at" in line)
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        found = await host_checks.port(replace(settings, http_addr=address))
+    assert found.found == f"127.0.0.1:{address[1]} is answered by Postroom"
+
+
+def test_files_that_cannot_be_used_fail(settings: Settings, tmp_path: Path) -> None:
+    """A template that does not parse and a signing key that cannot be read are failures, not surprises."""
+    assert host_checks.templates(replace(settings, template_dir=tmp_path / "none")).verdict is Verdict.FAIL
+    assert host_checks.signatures(replace(settings, dkim_keys="a.example:s:/nowhere.pem")).verdict is Verdict.FAIL
+    assert host_checks.secret(settings).verdict is Verdict.WARN
+    (tmp_path / "secret-key").write_text("x")
+    assert host_checks.secret(settings).verdict is Verdict.OK
+
+
+def test_little_room_on_the_disk_matters_to_the_embedded_server(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thresholds decide; a database elsewhere has a disk of its own."""
+    embedded = replace(settings, database_url=None)
+    assert host_checks.disk(settings).verdict is Verdict.OK
+    monkeypatch.setattr(host_checks, "DISK_WARNS", 2**80)
+    assert host_checks.disk(embedded).verdict is Verdict.WARN
+    monkeypatch.setattr(host_checks, "DISK_FAILS", 2**80)
+    assert host_checks.disk(embedded).verdict is Verdict.FAIL
+    assert host_checks.disk(settings).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    "age, shown",
+    [
+        (timedelta(seconds=40), "40 s"),
+        (timedelta(minutes=12), "12 min"),
+        (timedelta(hours=3), "3 h"),
+        (timedelta(days=9), "9 d"),
+    ],
+)
+def test_ages_are_told_as_people_say_them(age: timedelta, shown: str) -> None:
+    """One number and one unit."""
+    assert rough(age) == shown

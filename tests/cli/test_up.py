@@ -1,0 +1,278 @@
+"""`postroom up`, `serve` and `work`: started, used and stopped for real."""
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import asyncpg
+import pytest
+from tests.support.command_line import PATIENCE_S, Running, answer, postroom, running
+
+from postroom.cli.up import curl_line
+from postroom.runtime.uvicorn_server import bind, url_of
+
+READY = "Ctrl-C stops"
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_DATA_DIR": str(tmp_path / "data"),
+        "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_POLL_INTERVAL": "50ms",
+        "POSTROOM_LOG_FORMAT": "json",
+    }
+
+
+def _until_ready(up: Running) -> str:
+    said: list[str] = []
+
+    def wanted(line: str) -> bool:
+        said.append(line)
+        return READY in line
+
+    up.line(wanted)
+    return "".join(said)
+
+
+def _paste(line: str) -> tuple[str, dict[str, str], bytes]:
+    """What a shell makes of a pasted curl line: the address, the headers and the body."""
+    shown = line.strip().replace("curl -sS ", "printf '%s\\0' ", 1)
+    words = subprocess.run(["sh", "-c", shown], check=True, capture_output=True, text=True).stdout.split("\0")
+    headers = dict(words[i + 1].split(": ", 1) for i, word in enumerate(words) if word == "-H")
+    return words[0], headers, words[words.index("-d") + 1].encode()
+
+
+def _fetch(url: str, headers: dict[str, str], body: bytes | None = None) -> Any:
+    with urlopen(Request(url, body, headers), timeout=30) as response:
+        return json.load(response)
+
+
+def _curl_of(banner: str) -> str:
+    return next(line for line in banner.splitlines() if "curl -sS" in line)
+
+
+async def _sent(database_url: str, number: int) -> None:
+    """Wait, by asking, until so many deliveries are sent."""
+    connection = await asyncpg.connect(database_url, server_settings={"search_path": "postroom"})
+    try:
+        while await connection.fetchval("SELECT count(*) FROM deliveries WHERE state = 'sent'") < number:
+            await connection.execute("SELECT pg_sleep(0.02)")
+    finally:
+        await connection.close()
+
+
+async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str], database_url: str) -> None:
+    """From nothing to a captured mail by pasting one line; SIGTERM ends it with 0."""
+    with running("up", settings=settings) as up:
+        banner = _until_ready(up)
+        url, headers, body = _paste(_curl_of(banner))
+        accepted = _fetch(url, headers, body)
+        await _sent(database_url, 1)
+        inbox = url.replace("/deliveries", "/inbox")
+        [item] = _fetch(inbox, {"Authorization": headers["Authorization"]})["items"]
+        assert (item["delivery_id"], item["to"]) == (accepted["id"], ["you@example.org"])
+        assert up.stop(signal.SIGTERM) == 0
+
+
+def test_up_makes_keys_once_and_keeps_them_private(settings: dict[str, str]) -> None:
+    """The first run prints the key; files are readable by their owner alone; the second run uses the same ones."""
+    data = Path(settings["POSTROOM_DATA_DIR"])
+    with running("up", settings=settings) as up:
+        first = _until_ready(up)
+        assert up.stop(signal.SIGINT) == 0
+    kept = {name: (data / name).read_text() for name in ("api-key", "secret-key")}
+    assert {stat.S_IMODE((data / name).stat().st_mode) for name in kept} == {0o600}
+    assert kept["api-key"].strip() in first
+    assert re.fullmatch(r"[0-9a-f]{64}\n", kept["secret-key"])
+    with running("up", settings=settings) as up:
+        second = _until_ready(up)
+        url, headers, body = _paste(_curl_of(second))
+        assert _fetch(url, headers, body)["status"] == "queued"
+    assert kept["api-key"].strip() not in second
+    assert {name: (data / name).read_text() for name in kept} == kept
+
+
+def test_up_does_not_offer_the_key_of_another_room(settings: dict[str, str]) -> None:
+    """A key file of some other database is not shown as if it worked here."""
+    with running("up", settings=settings) as up:
+        _until_ready(up)
+    data = Path(settings["POSTROOM_DATA_DIR"])
+    (data / "api-key").write_text("pr_" + "x" * 43 + "\n")
+    with running("up", settings=settings) as up:
+        assert "$POSTROOM_API_KEY" in _curl_of(_until_ready(up))
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", ["up", "serve"])
+def test_a_taken_port_is_one_sentence_before_anything_starts(command: str, taken: str, tmp_path: Path) -> None:
+    """The variable is named, the exit is 1, and neither database nor data directory came into being."""
+    data = tmp_path / "data"
+    settings = {"POSTROOM_HTTP_ADDR": taken, "POSTROOM_DATA_DIR": str(data)}
+    done = postroom(command, settings=settings)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"postroom: POSTROOM_HTTP_ADDR: {taken} is in use")
+    assert len(done.stderr.splitlines()) == 1
+    assert not data.exists()
+
+
+@pytest.mark.parametrize("command", ["up", "serve", "work"])
+def test_a_template_that_does_not_parse_stops_the_start(command: str, settings: dict[str, str], tmp_path: Path) -> None:
+    """Any failure before listening is one sentence and exit 1."""
+    folder = tmp_path / "templates" / "broken" / "en"
+    folder.mkdir(parents=True)
+    (folder / "subject").write_text("{{ oops")
+    (folder / "text").write_text("x")
+    done = postroom(command, settings={**settings, "POSTROOM_TEMPLATE_DIR": str(tmp_path / "templates")})
+    assert done.returncode == 1
+    assert re.fullmatch(r"postroom: .*broken/en/subject, line 1: .*\n", done.stderr)
+    assert READY not in done.stdout
+
+
+def test_up_starts_an_embedded_server_and_stops_it_last(tmp_path: Path) -> None:
+    """Without a database of one's own there is one: other commands share it while it runs, and it ends with `up`."""
+    settings = {"POSTROOM_DATA_DIR": str(tmp_path / "data"), "POSTROOM_HTTP_ADDR": "127.0.0.1:0"}
+    with running("up", settings=settings) as up:
+        _until_ready(up)
+        url = postroom("db-url", settings=settings)
+        assert url.stdout.startswith("postgresql://postroom:")
+        query = ("psql", "-Atc", "SELECT count(*) FROM api_keys")
+        assert postroom(*query, settings=settings).stdout == "1\n"
+        assert up.stop() == 0
+    gone = postroom("db-url", settings=settings)
+    assert (gone.returncode, gone.stdout) == (1, "")
+
+
+async def test_up_with_worker_processes_delivers(settings: dict[str, str], database_url: str) -> None:
+    """`--workers 2` works in two supervised processes, which end with their parent."""
+    with running("up", "--workers", "2", settings=settings) as up:
+        pids: list[int] = []
+        said: list[str] = []
+
+        def collect(line: str) -> bool:
+            said.append(line)
+            if '"event": "process_started"' in line:
+                pids.append(json.loads(line)["pid"])
+            return len(pids) == 2 and any(READY in earlier for earlier in said)
+
+        up.line(collect)
+        url, headers, body = _paste(_curl_of("".join(said)))
+        _fetch(url, headers, body)
+        await _sent(database_url, 1)
+        assert up.stop() == 0
+    assert not [pid for pid in pids if _is_alive(pid)]
+
+
+def test_serve_answers_and_stops(settings: dict[str, str]) -> None:
+    """`serve` is the API alone; SIGTERM ends it with 0."""
+    with running("serve", settings=settings) as serve:
+        url = serve.line(lambda line: "Postroom answers at" in line).rpartition(" ")[2]
+        assert _fetch(f"{url}/healthz", {}) == {"status": "ok"}
+        assert serve.stop() == 0
+
+
+async def test_a_killed_worker_is_replaced_and_sigterm_drains(settings: dict[str, str], database_url: str) -> None:
+    """SIGKILL of a child costs nothing but a restart; SIGTERM of the parent ends all of them with 0."""
+    with running("work", "--processes", "2", settings=settings) as work:
+        first, second = (work.event("process_started")["pid"] for _ in range(2))
+        os.kill(first, signal.SIGKILL)
+        ended = work.event("process_ended")
+        assert (ended["pid"], ended["code"]) == (first, -signal.SIGKILL)
+        third = work.event("process_started")["pid"]
+        answer(postroom("send", "--to", "a@b.example", "--subject", "x", "--text", "y", "--json", settings=settings))
+        await _sent(database_url, 1)
+        assert work.stop() == 0
+    assert not [pid for pid in (first, second, third) if _is_alive(pid)]
+
+
+def test_workers_end_when_their_parent_is_killed(settings: dict[str, str]) -> None:
+    """Nobody is left behind by SIGKILL: children notice that the parent is gone and finish."""
+    with running("work", "--processes", "2", settings=settings) as work:
+        pids = [work.event("process_started")["pid"] for _ in range(2)]
+        ends = [os.pidfd_open(pid) for pid in pids]
+        work.stop(signal.SIGKILL)
+        for end in ends:
+            assert select.select([end], [], [], PATIENCE_S)[0] == [end]
+            os.close(end)
+
+
+def test_processes_until_empty_end_by_themselves(settings: dict[str, str]) -> None:
+    """With nothing due, supervised workers finish and are not replaced."""
+    assert postroom("work", "--processes", "2", "--until-empty", settings=settings).returncode == 0
+
+
+def test_a_signal_while_starting_ends_at_once(settings: dict[str, str]) -> None:
+    """A database that never answers cannot keep `up` from being stopped, and nothing was printed as ready."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/x"
+        with running("up", settings={**settings, "POSTROOM_DATABASE_URL": url}) as up:
+            connection, _ = silent.accept()
+            with connection:
+                assert up.stop(signal.SIGTERM) == 0
+                assert READY not in up.rest()
+
+
+def _is_alive(pid: int) -> bool:
+    """True if the process runs; a zombie that waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2]
+    except OSError:
+        return False
+    return not state.startswith("Z")
+
+
+def test_the_address_people_are_told_can_be_used() -> None:
+    """Listening everywhere is told as loopback, and IPv6 addresses get their brackets."""
+    with bind(("0.0.0.0", 0)) as everywhere:
+        assert url_of(everywhere).startswith("http://127.0.0.1:")
+    assert curl_line("http://127.0.0.1:1", Path("/a b/api-key")).count("'/a b/api-key'") == 1
+
+
+async def test_what_is_in_flight_is_finished_at_sigterm(settings: dict[str, str], database_url: str) -> None:
+    """SIGTERM in the middle of an attempt: the attempt ends, its result is committed, and the exit is 0."""
+    postroom("send", "--to", "slow@example.org", "--subject", "x", "--text", "y", settings=settings)
+    connection = await asyncpg.connect(database_url, server_settings={"search_path": "postroom"})
+    try:
+        with running("work", settings=settings) as work:
+            while await connection.fetchval("SELECT state::text FROM deliveries") != "sending":
+                await connection.execute("SELECT pg_sleep(0.02)")
+            assert work.stop(signal.SIGTERM) == 0
+        row = await connection.fetchrow("SELECT state::text, attempt_count FROM deliveries")
+    finally:
+        await connection.close()
+    assert tuple(row) == ("sent", 1)
+
+
+@pytest.mark.parametrize(
+    "variable, value",
+    [
+        ("POSTROOM_FROM", "nobody"),
+        ("POSTROOM_ADMIN_EMAIL", "nobody"),
+        ("POSTROOM_DKIM_KEYS", "example.org:s1:/nowhere.pem"),
+        ("POSTROOM_SMTP_RELAY", "gopher://127.0.0.1"),
+    ],
+)
+@pytest.mark.parametrize("command", [("up",), ("work", "--processes", "2")])
+def test_what_a_worker_would_refuse_stops_the_start(
+    command: tuple[str, ...], variable: str, value: str, settings: dict[str, str]
+) -> None:
+    """No port is opened and no child is started again and again for a setting that cannot work."""
+    chosen = {"POSTROOM_TRANSPORT": "smtp", "POSTROOM_SMTP_RELAY": "smtp://127.0.0.1:1", variable: value}
+    done = postroom(*command, settings={**settings, **chosen})
+    assert done.returncode == 1
+    assert re.fullmatch(rf"postroom: {variable}: .*\n", done.stderr)

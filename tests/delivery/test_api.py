@@ -1,0 +1,255 @@
+"""Deliveries over HTTP: following and operating them."""
+
+from typing import Any
+
+import pytest
+from tests.support.http import Browser, open_browser
+
+from postroom.db.room import Room
+from postroom.events.store import list_audit
+
+MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
+
+
+@pytest.fixture
+async def browser(room: Room) -> Browser:
+    return await open_browser(room, name="shop")
+
+
+async def _accept(browser: Browser, **changes: Any) -> int:
+    response = await browser.post("/v1/deliveries", json={**MAIL, **changes})
+    assert response.status == 202
+    delivery_id: int = response.json["id"]
+    return delivery_id
+
+
+async def _give_up(room: Room, delivery_id: int, reason: str) -> None:
+    await room.pool.execute(
+        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL "
+        "WHERE id = $1",
+        delivery_id,
+    )
+    await room.pool.execute(
+        "UPDATE deliveries SET state = 'dead_letter', claim_id = NULL, claim_ordinal = NULL, finished_at = now(), "
+        "reason = $2 WHERE id = $1",
+        delivery_id,
+        reason,
+    )
+    await room.pool.execute(
+        "INSERT INTO dead_letters (delivery_id, reason) VALUES ($1, $2::dead_letter_reason)", delivery_id, reason
+    )
+
+
+async def _ids(browser: Browser, query: str) -> list[int]:
+    response = await browser.get(f"/v1/deliveries?{query}")
+    assert response.status == 200, response.body
+    return [item["id"] for item in response.json["items"]]
+
+
+async def test_a_delivery_is_shown_whole(browser: Browser) -> None:
+    """Recipients with their outcomes, content, bookkeeping; times in UTC with a Z; no attachment's content."""
+    delivery_id = await _accept(
+        browser,
+        to=["Ann <ann@example.org>"],
+        bcc="bob@example.org",
+        reply_to=["desk@example.org"],
+        html="<p>Hello</p>",
+        headers={"X-Order": "7"},
+        tags={"kind": "receipt"},
+        custom_data={"order": 7},
+        attachments=[{"filename": "a.txt", "content_type": "text/plain", "content": "aGVsbG8="}],
+        send_at="2030-01-31T10:00:00+01:00",
+        **{"from": '"Shop, Inc." <shop@example.org>'},
+    )
+    shown = (await browser.get(f"/v1/deliveries/{delivery_id}")).json
+    assert shown["next_attempt_at"] == "2030-01-31T09:00:00Z"
+    assert shown["created_at"].endswith("Z")
+    assert shown["from"] == '"Shop, Inc." <shop@example.org>'
+    assert [(r["kind"], r["address"], r["name"], r["outcome"]) for r in shown["recipients"]] == [
+        ("to", "ann@example.org", "Ann", "pending"),
+        ("bcc", "bob@example.org", None, "pending"),
+        ("reply_to", "desk@example.org", None, "pending"),
+    ]
+    assert (shown["subject"], shown["text"], shown["html"]) == ("Hello", "Hello Ann", "<p>Hello</p>")
+    assert (shown["headers"], shown["tags"], shown["custom_data"]) == (
+        {"X-Order": "7"},
+        {"kind": "receipt"},
+        {"order": 7},
+    )
+    [attachment] = shown["attachments"]
+    assert attachment == {"filename": "a.txt", "content_type": "text/plain", "content_id": None, "size": 5}
+    assert (shown["source"], shown["status"], shown["lane"]) == ("shop", "queued", "transactional")
+
+
+async def test_codes_and_variables_stay_inside(browser: Browser) -> None:
+    """A one-time code comes out of no answer, nor do the variables of any template."""
+    made = await browser.post("/v1/login-codes", json={"email": "ann@example.org", "code": "SESAME-7"})
+    plain = await _accept(browser, template="welcome", subject=None, text=None, variables={"name": "Hush-8"})
+    coded = await _accept(browser, lane="auth", text="Your code is SESAME-7", subject="SESAME-7")
+    answers = [
+        await browser.get("/v1/deliveries"),
+        *[await browser.get(f"/v1/deliveries/{i}") for i in (made.json["id"], plain, coded)],
+    ]
+    assert all(answer.status == 200 for answer in answers)
+    assert all(b"SESAME" not in answer.body and b"Hush" not in answer.body for answer in answers)
+    assert answers[3].json["content_hidden"] is True
+
+
+@pytest.mark.parametrize("path", ["", "/attempts"])
+async def test_an_unknown_delivery_is_not_found(browser: Browser, path: str) -> None:
+    """404 says what is missing."""
+    response = await browser.get(f"/v1/deliveries/99{path}")
+    assert response.status == 404
+    assert response.json["code"] == "delivery_not_found"
+
+
+async def test_attempts_are_listed_first_to_last(browser: Browser, room: Room) -> None:
+    """Each attempt with what the other side said."""
+    delivery_id = await _accept(browser)
+    assert (await browser.get(f"/v1/deliveries/{delivery_id}/attempts")).json["items"] == []
+    for number, code in ((1, 451), (2, 250)):
+        await room.pool.execute(
+            "INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, code, started_at, finished_at, transport) "
+            "VALUES ($1, $2, 'deferred', 'transactional', $3, now(), now(), 'smtp')",
+            delivery_id,
+            number,
+            code,
+        )
+    items = (await browser.get(f"/v1/deliveries/{delivery_id}/attempts")).json["items"]
+    assert [(item["attempt_no"], item["code"], item["transport"]) for item in items] == [
+        (1, 451, "smtp"),
+        (2, 250, "smtp"),
+    ]
+
+
+async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room) -> None:
+    """Status, recipient in any case, template, source, custom data and time each narrow the listing."""
+    first = await _accept(browser, to="Ann@Example.org", custom_data={"order": 7, "shop": "a"})
+    second = await _accept(browser, template="welcome", subject=None, text=None, cc=["carol@example.org"])
+    other = await open_browser(room, name="crm", app=browser.app)
+    third = await _accept(other, to="dave@example.org")
+    await browser.post(f"/v1/deliveries/{third}/cancel")
+    assert await _ids(browser, "") == [third, second, first]
+    assert await _ids(browser, "status=cancelled") == [third]
+    assert await _ids(browser, "recipient=ANN@example.ORG") == [second, first]
+    assert await _ids(browser, "recipient=carol@example.org") == [second]
+    assert await _ids(browser, "template=welcome") == [second]
+    assert await _ids(browser, "source=crm") == [third]
+    assert await _ids(browser, "custom_data=%7B%22order%22%3A7%7D") == [first]
+    assert await _ids(browser, "created_from=2099-01-01T00:00:00Z") == []
+    assert await _ids(browser, "created_before=2099-01-01T00:00:00Z&limit=1") == [third]
+
+
+async def test_pages_are_stable_while_mail_arrives(browser: Browser) -> None:
+    """A cursor goes on below where it was, whatever is accepted meanwhile: nothing is skipped or shown twice."""
+    ids = [await _accept(browser) for _ in range(5)]
+    seen: list[int] = []
+    query = "limit=2"
+    while query:
+        page = (await browser.get(f"/v1/deliveries?{query}")).json
+        seen += [item["id"] for item in page["items"]]
+        query = f"limit=2&cursor={page['next_cursor']}" if page["next_cursor"] else ""
+        await _accept(browser)
+    assert seen == ids[::-1]
+
+
+async def test_cancel_ends_what_waits_and_is_audited(browser: Browser, room: Room) -> None:
+    """A waiting delivery is cancelled once; the audit log says by which key."""
+    delivery_id = await _accept(browser)
+    done = await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
+    assert (done.status, done.json) == (200, {"id": delivery_id, "status": "cancelled"})
+    again = await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
+    assert (again.status, again.json["code"]) == (409, "wrong_state")
+    async with room.pool.acquire() as connection:
+        [entry] = await list_audit(connection, subject=f"delivery:{delivery_id}", page_limit=5)
+    assert (entry.actor, entry.action) == ("key:shop", "delivery.cancel")
+
+
+async def test_retry_makes_a_waiting_delivery_due(browser: Browser) -> None:
+    """What was to be sent later is due now."""
+    delivery_id = await _accept(browser, send_at="2090-01-01T00:00:00Z")
+    done = await browser.post(f"/v1/deliveries/{delivery_id}/retry")
+    assert (done.status, done.json["status"]) == (200, "queued")
+    shown = (await browser.get(f"/v1/deliveries/{delivery_id}")).json
+    assert shown["next_attempt_at"] < "2090"
+
+
+async def test_resend_makes_a_new_delivery(browser: Browser) -> None:
+    """The clone has its own id and no key; the original stays as it is."""
+    delivery_id = await _accept(browser)
+    early = await browser.post(f"/v1/deliveries/{delivery_id}/resend")
+    assert (early.status, early.json["code"]) == (409, "wrong_state")
+    await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
+    resent = await browser.post(f"/v1/deliveries/{delivery_id}/resend")
+    assert resent.status == 202
+    assert resent.json["resend_of"] == delivery_id
+    clone = (await browser.get(f"/v1/deliveries/{resent.json['id']}")).json
+    assert (clone["resend_of"], clone["status"], clone["text"]) == (delivery_id, "queued", "Hello Ann")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "resend"])
+async def test_nothing_can_be_done_to_nothing(browser: Browser, verb: str) -> None:
+    """Operating an unknown delivery is 404."""
+    assert (await browser.post(f"/v1/deliveries/99/{verb}")).status == 404
+
+
+async def test_dead_letters_are_listed_and_redriven(browser: Browser, room: Room) -> None:
+    """A dry run counts and changes nothing; a redrive brings back what the filter means, and only that."""
+    aged, worn = await _accept(browser), await _accept(browser)
+    await _give_up(room, aged, "max_age")
+    await _give_up(room, worn, "attempts_exhausted")
+    listed = (await browser.get("/v1/dead-letters")).json["items"]
+    assert [(item["delivery_id"], item["reason"]) for item in listed] == [
+        (worn, "attempts_exhausted"),
+        (aged, "max_age"),
+    ]
+    assert len((await browser.get("/v1/dead-letters?reason=max_age")).json["items"]) == 1
+    dry = await browser.post("/v1/dead-letters/redrive", json={"dry_run": True})
+    assert dry.json == {"count": 2, "dry_run": True}
+    done = await browser.post("/v1/dead-letters/redrive", json={"reason": "max_age", "source": "shop"})
+    assert done.json == {"count": 1, "dry_run": False}
+    assert (await browser.get(f"/v1/deliveries/{aged}")).json["status"] == "queued"
+    none = await browser.post("/v1/dead-letters/redrive", json={"delivery_ids": [aged]})
+    assert none.json["count"] == 0
+    by_id = await browser.post("/v1/dead-letters/redrive", json={"delivery_ids": [worn]})
+    assert by_id.json["count"] == 1
+
+
+async def test_dead_letters_are_listed_in_pages(browser: Browser, room: Room) -> None:
+    """The cursor of one page leads to the next."""
+    ids = [await _accept(browser) for _ in range(3)]
+    for delivery_id in ids:
+        await _give_up(room, delivery_id, "max_age")
+    first = (await browser.get("/v1/dead-letters?limit=2")).json
+    second = (await browser.get(f"/v1/dead-letters?limit=2&cursor={first['next_cursor']}")).json
+    assert [item["delivery_id"] for item in first["items"] + second["items"]] == ids[::-1]
+    assert second["next_cursor"] is None
+
+
+async def test_an_ambiguous_dead_letter_can_be_settled(browser: Browser, room: Room) -> None:
+    """An operator who knows that it arrived says so; other dead letters cannot be settled."""
+    ambiguous, aged = await _accept(browser), await _accept(browser)
+    await _give_up(room, ambiguous, "ambiguous")
+    await _give_up(room, aged, "max_age")
+    settled = await browser.post(f"/v1/dead-letters/{ambiguous}/settle")
+    assert (settled.status, settled.json) == (200, {"id": ambiguous, "status": "sent"})
+    assert (await browser.post(f"/v1/dead-letters/{aged}/settle")).status == 404
+
+
+@pytest.mark.parametrize(
+    "body,field",
+    [
+        ({"reason": "boredom"}, "reason"),
+        ({"source": "\x00"}, "source"),
+        ({"delivery_ids": [2**63]}, "delivery_ids[0]"),
+        ({"delivery_ids": ["1"]}, "delivery_ids[0]"),
+        ({"created_before": "9999-12-31T23:59:59-23:00"}, "created_before"),
+        ({"dry_run": 1}, "dry_run"),
+        ({"all": True}, "all"),
+    ],
+)
+async def test_a_bad_redrive_names_its_field(browser: Browser, body: object, field: str) -> None:
+    """Redriving is strict: a typing mistake must not bring back everything."""
+    response = await browser.post("/v1/dead-letters/redrive", json=body)
+    assert response.status == 400
+    assert [name.removesuffix("[...]") for name in response.fields] in ([field], [field.partition("[")[0]])

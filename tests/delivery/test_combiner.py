@@ -1,0 +1,65 @@
+"""Accepting together: what one request does, no other feels."""
+
+import asyncio
+
+import pytest
+
+from postroom.db.room import Room
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Acceptance, Address, DeliveryRequest
+from postroom.errors import BadInput, IdempotencyConflict
+from postroom.runtime.metrics import ACCEPTED
+
+
+def _request(subject: str = "Hello", key: str | None = None) -> DeliveryRequest:
+    return DeliveryRequest(
+        to=(Address("ann@example.org"),), subject=subject, text="Hello", source="tests", idempotency_key=key
+    )
+
+
+async def test_requests_that_wait_together_share_a_statement(room: Room) -> None:
+    """A crowd is accepted in a few transactions, and everyone gets the id of their own delivery."""
+    combiner = AcceptCombiner(room.pool)
+    subjects = [f"Number {n}" for n in range(100)]
+    accepted = await asyncio.gather(*(combiner.accept(_request(subject)) for subject in subjects))
+    rows = await room.pool.fetch(
+        "SELECT id, subject, deliveries.xmin::text AS made_by "
+        "FROM deliveries JOIN delivery_payloads ON delivery_id = id"
+    )
+    assert {row["id"]: row["subject"] for row in rows} == {
+        answer.id: subject for answer, subject in zip(accepted, subjects, strict=True)
+    }
+    assert len({row["made_by"] for row in rows}) <= 2
+
+
+async def test_a_bad_request_that_slipped_through_fails_alone(room: Room) -> None:
+    """Even unchecked, a bad request takes nobody with it."""
+    combiner = AcceptCombiner(room.pool)
+    requests = [_request("one"), _request("two\r\nBcc: eve@example.org"), _request("three")]
+    answers = await asyncio.gather(*map(combiner.accept, requests), return_exceptions=True)
+    assert isinstance(answers[1], BadInput)
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 2
+
+
+async def test_a_conflict_is_raised_for_one_and_listed_for_a_batch(room: Room) -> None:
+    """A single request in conflict is an error; in a batch it is one of the answers."""
+    combiner = AcceptCombiner(room.pool)
+    await combiner.accept(_request("first", key="k"))
+    with pytest.raises(IdempotencyConflict):
+        await combiner.accept(_request("second", key="k"))
+    answers = await combiner.accept_all([_request("second", key="k"), _request("third")])
+    assert [answer.acceptance for answer in answers] == [Acceptance.CONFLICT, Acceptance.ACCEPTED]
+
+
+async def test_every_acceptance_is_counted(room: Room) -> None:
+    """Prometheus sees accepted, replayed and conflict apart."""
+
+    def counts() -> list[float]:
+        return [ACCEPTED.labels("transactional", acceptance.value)._value.get() for acceptance in Acceptance]
+
+    before = counts()
+    combiner = AcceptCombiner(room.pool)
+    await combiner.accept_all([_request("a", key="k"), _request("b")])
+    await combiner.accept_all([_request("a", key="k"), _request("c", key="k")])
+    await combiner.drain()
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [2, 1, 1]

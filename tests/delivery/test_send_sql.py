@@ -1,0 +1,221 @@
+"""`SELECT postroom.send(…)`: acceptance from any language, inside the caller's transaction, every mistake named."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.builders import outcomes_of, state_of
+
+from postroom.db.pool import Pool, Session
+from postroom.db.room import Room
+from postroom.delivery import service
+from postroom.delivery.header import FORBIDDEN_HEADERS
+from postroom.delivery.model import Address, Attachment, Lane, State
+
+HELLO = {"p_to": ["ada@example.org"], "p_subject": "Hello", "p_text": "Hello, Ada."}
+
+
+@pytest.fixture
+async def foreign(room: Room) -> AsyncIterator[Session]:
+    """An application's own connection, which knows nothing of the room."""
+    connection = await asyncpg.connect(room.url, server_settings={"search_path": "public"})
+    yield connection
+    await connection.close()
+
+
+async def send(connection: Session, **arguments: Any) -> int:
+    """Call it as an application does: every argument by its name."""
+    named = ", ".join(f"{name} => ${place}" for place, name in enumerate(arguments, start=1))
+    return int(await connection.fetchval(f"SELECT postroom.send({named})", *arguments.values()))
+
+
+async def count(pool: Pool) -> int:
+    async with pool.acquire() as connection:
+        return int(await connection.fetchval("SELECT count(*) FROM deliveries"))
+
+
+async def test_a_committed_call_is_a_delivery(pool: Pool, foreign: Session) -> None:
+    """The answer is the id of a queued delivery."""
+    delivery = await send(foreign, **HELLO)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.source, found.lane, found.ladder) == (
+        State.QUEUED,
+        "sql",
+        Lane.TRANSACTIONAL,
+        "generic",
+    )
+
+
+async def test_a_rolled_back_call_is_nothing(pool: Pool, foreign: Session) -> None:
+    """The delivery goes with the caller's transaction."""
+    transaction = foreign.transaction()
+    await transaction.start()
+    await send(foreign, **HELLO)
+    await transaction.rollback()
+    assert await count(pool) == 0
+
+
+async def test_every_argument_arrives(pool: Pool, foreign: Session) -> None:
+    """Addresses with names, content, data and bookkeeping are stored as given."""
+    delivery = await send(
+        foreign,
+        p_to=["Ada Lovelace <ada@example.org>", '"B, Bob" <bob@example.org>'],
+        p_cc=["c@example.org"],
+        p_bcc=["d@example.org"],
+        p_reply_to=["r@example.org"],
+        p_from="Desk <desk@example.org>",
+        p_subject="Hello",
+        p_html="<p>Hi</p>",
+        p_lane="auth",
+        p_source="shop",
+        p_idempotency_key="k",
+        p_headers='{"X-Shop": "1"}',
+        p_attachments='[{"filename": "a.txt", "content_type": "text/plain", "content": "aGk="}]',
+        p_tags='{"kind": "order"}',
+        p_custom_data='{"order": 7}',
+    )
+    found = await service.get_delivery(pool, delivery)
+    assert [(r.address, r.name) for r in found.recipients] == [
+        ("ada@example.org", "Ada Lovelace"),
+        ("bob@example.org", "B, Bob"),
+        ("c@example.org", None),
+        ("d@example.org", None),
+        ("r@example.org", None),
+    ]
+    assert found.sender == Address("desk@example.org", "Desk")
+    assert (found.lane, found.ladder, found.idempotency_key) == (Lane.AUTH, "auth", "k")
+    assert (found.headers, found.tags, found.custom_data) == ({"X-Shop": "1"}, {"kind": "order"}, {"order": 7})
+    assert found.attachments == (Attachment("a.txt", "text/plain", "aGk="),)
+
+
+async def test_a_template_with_variables(pool: Pool, foreign: Session) -> None:
+    """A template's name and variables wait to be rendered."""
+    delivery = await send(foreign, p_to=["a@example.org"], p_template="welcome", p_variables='{"n": 1}', p_locale="fr")
+    found = await service.get_delivery(pool, delivery)
+    assert (found.template_id, found.variables, found.locale) == ("welcome", {"n": 1}, "fr")
+
+
+async def test_the_same_key_answers_the_same_id(pool: Pool, foreign: Session) -> None:
+    """A repeated call with the same content is the first call again."""
+    first = await send(foreign, **HELLO, p_idempotency_key="k")
+    second = await send(foreign, **HELLO, p_idempotency_key="k")
+    assert first == second
+    assert await count(pool) == 1
+
+
+async def test_a_key_for_something_else_is_a_conflict(pool: Pool, foreign: Session) -> None:
+    """PR002, naming the key; nothing more is stored."""
+    await send(foreign, **HELLO, p_idempotency_key="k")
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await send(foreign, **{**HELLO, "p_text": "Other."}, p_idempotency_key="k")
+    assert (caught.value.sqlstate, caught.value.column_name) == ("PR002", "idempotency_key")
+    assert await count(pool) == 1
+
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("to", {"p_to": []}),
+    ("to", {"p_to": None}),
+    ("to", {"p_to": ["a@example.org"] * 101}),
+    ("to", {"p_cc": ["a@example.org"] * 100}),
+    ("to[0]", {"p_to": ["nobody"]}),
+    ("to[0]", {"p_to": [None]}),
+    ("to[1]", {"p_to": ["a@example.org", "b@"]}),
+    ("to[0]", {"p_to": ["a@example.org, b@example.org"]}),
+    ("to[0]", {"p_to": ["Ann <a@example.org"]}),
+    ("to[0]", {"p_to": ["a@example.org>"]}),
+    ("to[0]", {"p_to": ["a@example.org\r\nBcc: b@example.org"]}),
+    ("to[0]", {"p_to": ["x" * 65 + "@example.org"]}),
+    ("cc[0]", {"p_cc": ["nobody"]}),
+    ("bcc[0]", {"p_bcc": ["nobody"]}),
+    ("reply_to[0]", {"p_reply_to": ["nobody"]}),
+    ("from", {"p_from": "nobody"}),
+    ("subject", {"p_subject": None}),
+    ("subject", {"p_subject": "  "}),
+    ("subject", {"p_subject": "two\nlines"}),
+    ("subject", {"p_subject": "x" * 999}),
+    ("text", {"p_text": None}),
+    ("text", {"p_text": "x" * (5 * 1024 * 1024 + 1)}),
+    ("html", {"p_html": "x" * (5 * 1024 * 1024 + 1)}),
+    ("template", {"p_template": "welcome"}),
+    ("template", {"p_template": "../etc", "p_subject": None, "p_text": None}),
+    ("locale", {"p_locale": "../etc"}),
+    ("lane", {"p_lane": "fast"}),
+    ("lane", {"p_lane": None}),
+    ("source", {"p_source": ""}),
+    ("source", {"p_source": None}),
+    ("source", {"p_source": "x" * 101}),
+    ("source", {"p_source": "a\nb"}),
+    ("idempotency_key", {"p_idempotency_key": ""}),
+    ("idempotency_key", {"p_idempotency_key": "x" * 256}),
+    ("idempotency_key", {"p_idempotency_key": "a\nb"}),
+    ("variables", {"p_variables": "[1]"}),
+    ("variables", {"p_variables": '"x"'}),
+    ("headers", {"p_headers": "[1]"}),
+    ("headers", {"p_headers": '{"X-A": 1}'}),
+    ("headers", {"p_headers": '{"X-A": "two\\r\\nlines"}'}),
+    ("headers.From", {"p_headers": '{"From": "a@example.org"}'}),
+    ("headers.Content-Type", {"p_headers": '{"Content-Type": "text/plain"}'}),
+    ("headers.a b", {"p_headers": '{"a b": "x"}'}),
+    ("attachments", {"p_attachments": "{}"}),
+    ("attachments[0]", {"p_attachments": "[7]"}),
+    ("attachments[0]", {"p_attachments": '[{"filename": "a.txt"}]'}),
+    (
+        "attachments[1]",
+        {
+            "p_attachments": '[{"filename": "a", "content_type": "a/b", "content": "aGk="},'
+            ' {"filename": "a", "content_type": "a/b", "content": "not base64"}]'
+        },
+    ),
+    ("tags", {"p_tags": "[]"}),
+    ("tags", {"p_tags": '{"a": 1}'}),
+    ("custom_data", {"p_custom_data": "7"}),
+    ("idempotency_ttl", {"p_idempotency_ttl": None}),
+]
+
+
+@pytest.mark.parametrize("field, change", BAD, ids=lambda value: value if isinstance(value, str) else repr(value)[:40])
+async def test_bad_input_names_its_field_and_stores_nothing(
+    pool: Pool, foreign: Session, field: str, change: dict[str, Any]
+) -> None:
+    """PR001 with the field in COLUMN."""
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await send(foreign, **{**HELLO, **change})
+    assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", field)
+    assert await count(pool) == 0
+
+
+async def test_sql_and_python_forbid_the_same_headers(foreign: Session) -> None:
+    """A header that Postroom writes itself can be given by neither way."""
+    for header in FORBIDDEN_HEADERS:
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await send(foreign, **HELLO, p_headers=f'{{"{header}": "x"}}')
+        assert caught.value.column_name == f"headers.{header}"
+
+
+async def test_suppression_holds_here_too(pool: Pool, foreign: Session) -> None:
+    """A suppressed address gets nothing, whichever way it was asked for."""
+    await foreign.execute(
+        "INSERT INTO postroom.suppressions (address, scope, reason) VALUES ('ada@example.org', 'bulk', 'unsubscribe')"
+    )
+    bulk = await send(foreign, **HELLO, p_lane="bulk")
+    receipt = await send(foreign, **HELLO)
+    assert (await state_of(pool, bulk), await state_of(pool, receipt)) == (State.SUPPRESSED, State.QUEUED)
+    assert await outcomes_of(pool, bulk) == {"ada@example.org": "suppressed"}
+
+
+async def test_it_works_from_a_trigger(pool: Pool, foreign: Session) -> None:
+    """An application's trigger can send: the mail is committed with the order, and only with it."""
+    await foreign.execute(
+        """
+        CREATE TABLE orders (id int, email text);
+        CREATE FUNCTION thank() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM postroom.send(ARRAY[NEW.email], p_subject => 'Thank you', p_text => 'Order ' || NEW.id);
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER thank AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION thank();
+        """
+    )
+    await foreign.execute("INSERT INTO orders VALUES (1, 'a@example.org'), (2, 'b@example.org')")
+    assert await count(pool) == 2

@@ -1,0 +1,268 @@
+"""Every way in which an append is known to go wrong, with real transactions side by side."""
+
+import asyncio
+
+import asyncpg
+import pytest
+from tests.events.conftest import Opener
+from tests.support.events import LEVELS, REFUSED, RETRY, WALLET, WON, append_if, outcome, race, until_waiting
+
+from postroom.db.pool import Pool, connect
+from postroom.events import AppendCondition, Event, EventSession, EventStore, Query
+from postroom.events.model import Append
+
+CONDITIONS = {
+    "a tag": WALLET,
+    "a type and a tag": Query.of("Withdrawn", tags=["wallet=1"]),
+    "a type": Query.of("Withdrawn"),
+    "types": Query.of("Deposited", "Withdrawn"),
+    "everything": Query.all(),
+    "an OR": Query.of(tags=["wallet=2"]) | WALLET,
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("query", CONDITIONS.values(), ids=CONDITIONS)
+async def test_of_two_open_transactions_with_one_condition_one_wins(
+    opened: Opener, pool: Pool, level: str, query: Query
+) -> None:
+    """Whatever the condition's shape and the isolation level, the second is refused or asked to try again."""
+    first, second = await opened(), await opened()
+    outcomes = await race(first, second, pool, level, AppendCondition(query))
+    assert outcomes == [WON, REFUSED if level == "read_committed" else RETRY]
+    assert await pool.fetchval("SELECT count(*) FROM events") == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_of_two_open_transactions_with_one_idempotency_query_one_wins(
+    opened: Opener, pool: Pool, level: str
+) -> None:
+    """A duplicate that is in flight is waited for, at every isolation level."""
+    first, second = await opened(), await opened()
+    ours, theirs = first.transaction(isolation=level), second.transaction(isolation=level)
+    await ours.start()
+    await theirs.start()
+    await second.fetchval("SELECT 1")
+    once, event = Query.of(tags=["wallet=1"]), Event.of("Withdrawn", wallet=1)
+    await EventSession(first).append(event, idempotency=once)
+    append = asyncio.ensure_future(outcome(EventSession(second).append(event, idempotency=once)))
+    await until_waiting(pool, second)
+    await ours.commit()
+    assert await append == (REFUSED if level == "read_committed" else RETRY)
+    await theirs.rollback()
+
+
+@pytest.mark.parametrize("level", LEVELS[1:])
+async def test_an_old_snapshot_is_not_trusted(opened: Opener, store: EventStore, level: str) -> None:
+    """A rival that committed after the snapshot, with nobody to wait for, is noticed too; the next try succeeds."""
+    connection = await opened()
+    transaction = connection.transaction(isolation=level)
+    await transaction.start()
+    _, seen = await EventSession(connection).read(WALLET)
+    await store.append(Event.of("Withdrawn", wallet=1))
+    condition = AppendCondition(WALLET, seen)
+    assert await outcome(EventSession(connection).append(Event.of("Withdrawn", wallet=1), condition)) == RETRY
+    await transaction.rollback()
+    async with connection.transaction(isolation=level):
+        _, seen = await EventSession(connection).read(WALLET)
+        await EventSession(connection).append(Event.of("Withdrawn", wallet=1), AppendCondition(WALLET, seen))
+
+
+@pytest.mark.parametrize("form", ["general", "the seed's"])
+async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, form: str) -> None:
+    """Of two clients that bring the same decision at the same moment, exactly one succeeds: 100 rounds."""
+    clients = [await opened(), await opened()]
+
+    async def bring(client: asyncpg.Connection, number: int) -> bool:
+        if form == "general":
+            query = Query.of(tags=[f"round={number}"])
+            return await outcome(EventSession(client).append(Event.of("X", round=number), AppendCondition(query))) == WON
+        tags = [f"seat={number}"]
+        return bool((await append_if(client, tags=tags, condition_tags=tags, after=0))["success"])
+
+    for number in range(100):
+        assert sorted(await asyncio.gather(*(bring(client, number) for client in clients))) == [False, True]
+
+
+async def test_a_rival_is_seen_though_our_transaction_has_the_older_id(opened: Opener, store: EventStore) -> None:
+    """Our id is assigned first, as by a command's row; the rival reads, appends and commits; then we are refused."""
+    connection = await opened()
+    async with connection.transaction():
+        await connection.fetchval("SELECT pg_current_xact_id()")
+        session = EventSession(connection)
+        _, seen = await session.read(WALLET)
+        await store.append(Event.of("Withdrawn", wallet=1))
+        assert await outcome(session.append(Event.of("Withdrawn", wallet=1), AppendCondition(WALLET, seen))) == REFUSED
+        answer = await append_if(connection, condition_tags=["wallet=1"], after=0)
+        assert answer["error_code"] == "DCB_VIOLATION"
+
+
+@pytest.mark.parametrize("where", ["this database", "another database"])
+async def test_a_rival_is_seen_while_an_unrelated_transaction_is_open(
+    database_url: str, opened: Opener, store: EventStore, where: str
+) -> None:
+    """One after another, with a transaction open elsewhere that holds every horizon back: the second is refused."""
+    other = database_url.rpartition("/")[0] + "/postgres"
+    unrelated = await opened() if where == "this database" else await asyncpg.connect(other)
+    transaction = unrelated.transaction()
+    await transaction.start()
+    await unrelated.fetchval("SELECT pg_current_xact_id()")
+    condition = AppendCondition(WALLET, (await store.read(WALLET)).cursor)
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == WON
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == REFUSED
+    # And whoever reads again is not held back either.
+    condition = AppendCondition(WALLET, (await store.read(WALLET)).cursor)
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == WON
+    await transaction.rollback()
+    await unrelated.close()
+
+
+async def test_queries_that_merely_overlap_conflict(opened: Opener, pool: Pool) -> None:
+    """([X], t) against ([X, Y], t): what one writes the other must see, in flight or committed."""
+    first, second = await opened(), await opened()
+    narrow, wide = Query.of("X", tags=["wallet=1"]), Query.of("X", "Y", tags=["wallet=1", "bank=2"])
+    event = Event("X", {}, ("wallet=1", "bank=2"))
+    async with first.transaction():
+        await EventSession(first).append(event, AppendCondition(narrow))
+        append = asyncio.ensure_future(outcome(EventSession(second).append(event, AppendCondition(wide))))
+        await until_waiting(pool, second)
+    assert await append == REFUSED
+
+
+async def test_a_transfer_between_two_wallets_sees_both(opened: Opener, pool: Pool, store: EventStore) -> None:
+    """An OR of two items: a rival that touches either wallet is seen, in flight or committed."""
+    both = Query.of(tags=["wallet=1"]) | Query.of(tags=["wallet=2"])
+    for wallet in (1, 2):
+        _, seen = await store.read(both)
+        rival, ours = await opened(), await opened()
+        async with rival.transaction():
+            await EventSession(rival).append(Event.of("Withdrawn", wallet=wallet))
+            transfer = Event("Transferred", {}, ("wallet=1", "wallet=2"))
+            append = asyncio.ensure_future(outcome(EventSession(ours).append(transfer, AppendCondition(both, seen))))
+            await until_waiting(pool, ours)
+        assert await append == REFUSED
+
+
+@pytest.mark.parametrize("tags, types", [(["wallet=1"], None), (None, ["X"]), (None, None)])
+async def test_the_seed_s_function_refuses_whatever_the_condition_s_shape(
+    pool: Pool, tags: list[str] | None, types: list[str] | None
+) -> None:
+    """Tags only, types only, match all: an event beyond the cursor refuses, the same event read before does not."""
+    assert (await append_if(pool))["success"]
+    refused = await append_if(pool, types=types, condition_tags=tags, after=0)
+    assert (refused["success"], refused["error_code"]) == (False, "DCB_VIOLATION")
+    assert refused["matched"] == {"position": 1, "type": "X", "tags": ["wallet=1"]}
+    assert (await append_if(pool, types=types, condition_tags=tags, after=1))["success"]
+
+
+async def test_appends_without_conditions_run_side_by_side(opened: Opener, pool: Pool) -> None:
+    """Twelve transactions append under the same tag and type; none waits for another."""
+    connections = [await opened() for _ in range(12)]
+    transactions = [connection.transaction() for connection in connections]
+    async with asyncio.timeout(5):
+        for connection, transaction in zip(connections, transactions, strict=True):
+            await transaction.start()
+            await EventSession(connection).append(Event.of("Deposited", wallet=1))
+        for transaction in reversed(transactions):
+            await transaction.commit()
+    assert await pool.fetchval("SELECT count(*) FROM events") == 12
+
+
+async def test_conditions_on_different_tags_run_side_by_side(opened: Opener) -> None:
+    """A decision about one wallet does not wait for a decision about another."""
+    first, second = await opened(), await opened()
+    async with asyncio.timeout(5), first.transaction(), second.transaction():
+        for number, connection in enumerate((first, second)):
+            condition = AppendCondition(Query.of("Withdrawn", tags=[f"wallet={number}"]))
+            await EventSession(connection).append(Event.of("Withdrawn", wallet=number), condition)
+
+
+async def test_an_older_transaction_with_a_higher_position_is_no_conflict_for_ever(
+    opened: Opener, store: EventStore, pool: Pool
+) -> None:
+    """After it was read, an event whose order and position disagree refuses nobody."""
+    older = await opened()
+    async with older.transaction():
+        await older.fetchval("SELECT pg_current_xact_id()")
+        await store.append(Event.of("Deposited", wallet=1))
+        await EventSession(older).append(Event.of("Deposited", wallet=1))
+    events, seen = await store.read(WALLET)
+    assert [event.position for event in events] == [2, 1]
+    await store.append(Event.of("Withdrawn", wallet=1), AppendCondition(WALLET, seen))
+    assert (await append_if(pool, condition_tags=["wallet=1"], after=3))["success"]
+
+
+@pytest.mark.parametrize("query", CONDITIONS.values(), ids=CONDITIONS)
+async def test_a_lower_position_that_was_in_flight_during_the_read_is_seen(
+    opened: Opener, store: EventStore, query: Query
+) -> None:
+    """Position 1 is open, 2 is read, 1 commits: the decision has not seen 1 and is refused. A position would not tell."""
+    slow = await opened()
+    async with slow.transaction():
+        await EventSession(slow).append(Event.of("Withdrawn", wallet=1))
+        await store.append(Event.of("Withdrawn", wallet=1))
+        events, seen = await store.read(query)
+        assert [event.position for event in events] == [2]
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == REFUSED
+    late, seen = await store.read(query, after=seen)
+    assert [event.position for event in late] == [1]
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == WON
+
+
+async def test_the_head_is_safe_as_a_cursor(opened: Opener, store: EventStore) -> None:
+    """The head knows what was in flight: a lower position that commits later is a conflict."""
+    slow = await opened()
+    async with slow.transaction():
+        await EventSession(slow).append(Event.of("Withdrawn", wallet=1))
+        await store.append(Event.of("Deposited", wallet=2))
+        head = await store.head()
+    assert head.position == 2
+    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(WALLET, head.cursor))) == REFUSED
+
+
+async def test_the_seed_s_functions_keep_positions_of_one_tag_in_order(opened: Opener, pool: Pool) -> None:
+    """A bare position is safe because the next append under the tag waits for the one in flight."""
+    first, second = await opened(), await opened()
+    batch = "SELECT postroom.append_events_batch('{X}', '{\"{wallet=1}\"}', ARRAY['{}'::jsonb], NULL)"
+    async with first.transaction():
+        await first.fetchval(batch)
+        waiting = asyncio.ensure_future(second.fetchval(batch))
+        await until_waiting(pool, second)
+    await waiting
+    assert not (await append_if(pool, condition_tags=["wallet=1"], after=1))["success"]
+
+
+async def test_two_rooms_of_one_database_do_not_wait_for_each_other(database_url: str, opened: Opener) -> None:
+    """The room's name is part of every lock."""
+    from postroom.db.migrate import migrate
+
+    await migrate(database_url, "annex")
+    ours, theirs = await opened(), await connect(database_url, "annex")
+    everything = AppendCondition(Query.all())
+    async with asyncio.timeout(5), ours.transaction():
+        await EventSession(ours).append(Event.of("X", wallet=1), everything)
+        await EventSession(theirs).append(Event.of("X", wallet=1), everything)
+    await theirs.close()
+
+
+async def test_more_keys_than_the_cap_are_one_lock_on_everything(opened: Opener, pool: Pool) -> None:
+    """A batch with hundreds of tags takes one lock, and whoever decides about any of them waits for it."""
+    first, second = await opened(), await opened()
+    async with first.transaction():
+        await EventSession(first).append([Event.of("Imported", wallet=number) for number in range(300)])
+        held = await first.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+        assert held == 1
+        append = asyncio.ensure_future(outcome(EventSession(second).append(Event.of("X"), AppendCondition(WALLET))))
+        await until_waiting(pool, second)
+    assert await append == REFUSED
+
+
+async def test_a_refusal_leaves_the_transaction_usable(opened: Opener, pool: Pool) -> None:
+    """A conflict is an answer, not an aborted transaction: what else the caller wrote can still be committed."""
+    connection = await opened()
+    session = EventSession(connection)
+    async with connection.transaction():
+        await session.append(Event.of("X", wallet=1))
+        assert await outcome(session.append(Event.of("X", wallet=1), AppendCondition(WALLET))) == REFUSED
+        await session.append_whole(Append((Event.of("Y", wallet=1),)))
+    assert await pool.fetchval("SELECT array_agg(type ORDER BY position) FROM events") == ["X", "Y"]

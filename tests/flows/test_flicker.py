@@ -1,0 +1,97 @@
+"""The database flickers: connections are cut in the middle of the work, and results are written once all the same."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from tests.support.builders import Recording, a_mail, a_worker, accepted
+from tests.support.chaos import ledger, leftovers
+
+from postroom.db.pool import Pool, open_pool
+from postroom.db.room import Room
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import Lane
+from postroom.delivery.worker import WorkerOptions
+from postroom.transports import Content, Envelope, Reply
+
+OPTIONS = WorkerOptions(batch=20, chunk=5, until_empty=True, poll_interval=timedelta(milliseconds=20))
+
+
+async def cut_all(room: Room) -> None:
+    """End every connection of the room's workers, as a restart would."""
+    connection = await asyncpg.connect(room.url)
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'postroom'"
+    )
+    await connection.close()
+
+
+class Cutting(Recording):
+    """A way out during which, now and then, the database goes away."""
+
+    def __init__(self, room: Room, every: int) -> None:
+        super().__init__()
+        self._room, self._every = room, every
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        reply = await super().send(envelope, content)
+        if len(self.envelopes) % self._every == 0:
+            await cut_all(self._room)
+        return reply
+
+
+async def test_results_are_written_once_although_connections_are_cut(room: Room) -> None:
+    """Sixty mails while the database hangs up every seventh: each is sent once and written once."""
+    ids = await accepted(room.pool, *(a_mail(f"p{n}@example.org", lane=lane) for lane in Lane for n in range(20)))
+    own = await open_pool(room.url, room.name, size=6)
+    transport = Cutting(room, 7)
+    async with asyncio.timeout(20):
+        await a_worker(own, transport, options=OPTIONS).run()
+    await own.close()
+    entries = await ledger(room.pool)
+    # A claim whose answer was lost waits for its lease; nothing of it was sent.
+    done = [entry for entry in entries if entry.state == "sent"]
+    assert Counter(transport.delivery_ids) == Counter({entry.id: 1 for entry in done})
+    assert {entry.sent for entry in done} == {1}
+    assert {entry.state for entry in entries} <= {"sent", "sending", "queued"}
+    assert [entry.id for entry in entries] == ids
+
+
+@pytest.mark.parametrize("step", ["claimed", "started", "sent"])
+async def test_a_cut_after_any_step_is_survived(room: Room, step: str) -> None:
+    """The worker goes on after its connections were cut, whatever it was doing."""
+    [delivery] = await accepted(room.pool)
+    own = await open_pool(room.url, room.name, size=4)
+    cuts: list[asyncio.Task[None]] = []
+
+    def signal(name: str) -> None:
+        if name == step and not cuts:
+            for holder in own._holders:  # no orderly good-bye: the sockets go away under the worker
+                if holder._con is not None:
+                    holder._con.terminate()
+            cuts.append(asyncio.create_task(cut_all(room)))
+
+    transport = Recording()
+    async with asyncio.timeout(10):
+        await a_worker(own, transport, options=OPTIONS, signal=signal).run()
+        await cuts[0]
+    await own.close()
+    assert transport.delivery_ids == [delivery]
+    assert [(entry.state, entry.sent) for entry in await ledger(room.pool)] == [("sent", 1)]
+    assert await leftovers(room.pool) == (0, 0)
+
+
+async def test_maintenance_survives_a_cut(room: Room) -> None:
+    """A step of maintenance that fails for want of a connection is done again at the next turn."""
+    pool: Pool = await open_pool(room.url, room.name, size=2)
+    maintenance = Maintenance(pool)
+    await maintenance.recover()
+    await cut_all(room)
+    running = asyncio.create_task(maintenance.run())
+    maintenance.stop()
+    await asyncio.wait_for(running, 5)
+    assert await maintenance.recover() == 0
+    await pool.close()

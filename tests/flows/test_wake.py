@@ -1,0 +1,123 @@
+"""NOTIFY: who sleeps is woken at once, who is awake costs nothing, and who lost the line comes back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
+
+from postroom.db.listen import Listener
+from postroom.db.pool import connect
+from postroom.db.room import Room
+from postroom.delivery.model import Lane
+from postroom.delivery.wake import Waker
+from postroom.delivery.worker import WorkerOptions
+
+NEVER = timedelta(hours=1)
+
+
+@asynccontextmanager
+async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Steps]:
+    """A worker that polls once an hour and has gone to sleep in all lanes."""
+    steps, waker = Steps(), Waker()
+    worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
+    listener = Listener(room.url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
+    async with listener:
+        await asyncio.wait_for(listener.listening.wait(), 5)
+        running = asyncio.create_task(worker.run())
+        await steps.reached("asleep", times=len(Lane))
+        try:
+            yield steps
+        finally:
+            worker.stop()
+            await running
+
+
+@asynccontextmanager
+async def eavesdropper(room: Room) -> AsyncIterator[asyncio.Queue[str]]:
+    """Hears every notification of the room."""
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    connection = await connect(room.url, room.name)
+    await connection.add_listener(
+        f"{room.name}_deliveries", lambda _connection, _pid, _channel, payload: heard.put_nowait(payload)
+    )
+    try:
+        yield heard
+    finally:
+        await connection.close()
+
+
+async def notify(room: Room, payload: str) -> None:
+    async with room.pool.acquire() as connection:
+        await connection.execute("SELECT pg_notify($1, $2)", f"{room.name}_deliveries", payload)
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+async def test_accepting_wakes_a_sleeping_worker(room: Room, lane: Lane) -> None:
+    """A worker that would look in an hour sends at once what another connection accepts."""
+    transport = Recording()
+    async with sleeping_worker(room, transport) as steps:
+        [delivery] = await accepted(room.pool, a_mail(lane=lane))
+        await steps.reached("sent")
+    assert transport.delivery_ids == [delivery]
+
+
+async def test_sql_wakes_a_sleeping_worker(room: Room) -> None:
+    """`send()` from an application's connection rings the same bell."""
+    transport = Recording()
+    async with sleeping_worker(room, transport) as steps:
+        connection = await connect(room.url, "public")
+        await connection.execute("SELECT postroom.send('{a@example.org}', p_subject => 'Hi', p_text => 'Hi')")
+        await connection.close()
+        await steps.reached("sent")
+    assert len(transport.envelopes) == 1
+
+
+async def test_a_sleeper_is_notified_only_in_the_lanes_it_sleeps_in(room: Room) -> None:
+    """The notification names the lane, and only lanes in which somebody sleeps are named."""
+    async with eavesdropper(room) as heard:
+        async with room.pool.acquire() as connection:
+            await connection.execute("INSERT INTO workers (pid, host, asleep) VALUES (1, 'test', '{bulk}')")
+        await accepted(room.pool, a_mail(lane=Lane.AUTH), a_mail(lane=Lane.BULK), a_mail(lane=Lane.BULK))
+        await notify(room, "end")
+        assert [await heard.get(), await heard.get()] == ["bulk", "end"]
+
+
+async def test_nobody_is_notified_while_all_are_awake(room: Room) -> None:
+    """A worker that is at work looks by itself: accepting sends no NOTIFY."""
+    async with eavesdropper(room) as heard:
+        async with room.pool.acquire() as connection:
+            await connection.execute("INSERT INTO workers (pid, host) VALUES (1, 'test')")
+        await accepted(room.pool, *(a_mail(lane=lane) for lane in Lane))
+        await notify(room, "end")
+        assert await heard.get() == "end"
+
+
+async def test_a_rolled_back_acceptance_wakes_nobody(room: Room) -> None:
+    """The bell rings at the commit, not before."""
+    async with eavesdropper(room) as heard:
+        async with room.pool.acquire() as connection:
+            await connection.execute("INSERT INTO workers (pid, host, asleep) VALUES (1, 'test', '{transactional}')")
+            transaction = connection.transaction()
+            await transaction.start()
+            await connection.execute("SELECT send('{a@example.org}', p_subject => 'Hi', p_text => 'Hi')")
+            await transaction.rollback()
+        await notify(room, "end")
+        assert await heard.get() == "end"
+
+
+async def test_a_listener_comes_back_and_wakes_everybody_once(room: Room) -> None:
+    """Its connection ended by force, a listener listens again and says that something may have been missed."""
+    woken: asyncio.Queue[str] = asyncio.Queue()
+    async with Listener(room.url, room.name, channel="postroom_deliveries", on_wake=woken.put_nowait):
+        assert await asyncio.wait_for(woken.get(), 5) == ""
+        async with room.pool.acquire() as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+            )
+        assert await asyncio.wait_for(woken.get(), 5) == ""
+        await notify(room, "bulk")
+        assert await asyncio.wait_for(woken.get(), 5) == "bulk"

@@ -1,0 +1,64 @@
+"""Alive, ready, measured."""
+
+import re
+
+from tests.support.http import Browser
+
+from postroom.db.room import Room
+from postroom.http import build_app
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+
+
+def _value(text: str, series: str) -> float:
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    assert found is not None, series
+    return float(found[1])
+
+
+async def test_health_needs_no_key(room: Room) -> None:
+    """Machines that watch come in without a key."""
+    browser = Browser(build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES)))
+    assert (await browser.get("/healthz")).json == {"status": "ok"}
+    ready = (await browser.get("/readyz")).json
+    assert ready == {"status": "ok", "database": "ok", "migrations": "ok", "templates": 2}
+    assert (await browser.get("/metrics")).status == 200
+    assert (await browser.get("/openapi.json")).status == 200
+
+
+async def test_a_room_that_lacks_a_migration_is_not_ready(browser: Browser, room: Room) -> None:
+    """A process in front of an older database says so before it fails."""
+    await room.pool.execute("DELETE FROM migrations WHERE name LIKE '0004%'")
+    response = await browser.get("/readyz")
+    assert response.status == 503
+    assert response.json["code"] == "migration_pending"
+
+
+async def test_metrics_count_requests_by_route(browser: Browser) -> None:
+    """A request is counted under its route's pattern, never under the path that was asked for."""
+    series = 'postroom_http_requests_total{method="GET",route="/v1/deliveries/{delivery_id:int}",status="404"}'
+    await browser.get("/v1/deliveries/4711")
+    before = _value((await browser.get("/metrics")).body.decode(), series)
+    await browser.get("/v1/deliveries/4712")
+    text = (await browser.get("/metrics")).body.decode()
+    assert _value(text, series) == before + 1
+    assert "4712" not in text
+
+
+async def test_metrics_measure_the_queue_at_the_scrape(browser: Browser) -> None:
+    """How much waits, and since when, is true at the moment of asking."""
+    for _ in range(3):
+        await browser.post("/v1/deliveries", json={"to": "a@example.org", "subject": "s", "text": "t", "lane": "bulk"})
+    text = (await browser.get("/metrics")).body.decode()
+    assert _value(text, 'postroom_queue_waiting{lane="bulk"}') == 3
+    assert _value(text, 'postroom_queue_waiting{lane="auth"}') == 0
+    assert _value(text, 'postroom_queue_oldest_seconds{lane="bulk"}') >= 0
+    assert _value(text, 'postroom_deliveries_accepted_total{acceptance="accepted",lane="bulk"}') >= 3
+
+
+async def test_made_up_methods_do_not_grow_the_metrics(browser: Browser) -> None:
+    """A client cannot make series without end by inventing methods."""
+    for number in range(3):
+        await browser.ask(f"BREW{number}", "/healthz")
+    text = (await browser.get("/metrics")).body.decode()
+    assert "BREW" not in text
+    assert 'method="other"' in text

@@ -1,0 +1,48 @@
+"""Commands as producers write them."""
+
+from typing import Any
+
+import msgspec
+
+from postroom.db.pool import Pool
+from postroom.intake.model import Entry
+
+PAYLOAD: dict[str, Any] = {"to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
+
+
+def command(payload: Any = None, **fields: Any) -> dict[str, Any]:
+    """The fields of a good command, with these changed; None takes a field away."""
+    given: dict[str, Any] = {
+        "source": "shop",
+        "payload_mode": "rendered",
+        "idempotency_key": "k1",
+        "payload_json": msgspec.json.encode(PAYLOAD if payload is None else payload).decode(),
+        **fields,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def raw(payload: Any = None, **fields: Any) -> bytes:
+    return msgspec.json.encode(command(payload, **fields))
+
+
+def flat(payload: Any = None, **fields: Any) -> dict[Any, Any]:
+    """The same as a Redis stream takes it."""
+    return dict(command(payload, **fields))
+
+
+def entries(*raws: bytes) -> list[Entry]:
+    return [Entry(f"test {number}", each, "test") for number, each in enumerate(raws)]
+
+
+async def keys_of(pool: Pool) -> list[str]:
+    """The idempotency keys of every delivery there is, in the order they were accepted."""
+    async with pool.acquire() as connection:
+        rows = await connection.fetch("SELECT idempotency_key FROM deliveries ORDER BY id")
+    return [row["idempotency_key"] for row in rows]
+
+
+async def malformed_rows(pool: Pool) -> list[Any]:
+    async with pool.acquire() as connection:
+        found: list[Any] = await connection.fetch("SELECT * FROM malformed_commands ORDER BY id")
+    return found

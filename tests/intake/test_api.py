@@ -1,0 +1,68 @@
+"""Malformed commands over HTTP."""
+
+import base64
+
+from postroom.db.room import Room
+from postroom.http import build_app
+from postroom.intake import service
+from postroom.intake.api import ENDPOINTS
+from tests.intake.commands import PAYLOAD, entries, keys_of, raw
+from tests.support.http import Browser, open_browser
+
+
+async def browse(room: Room, *scopes: str) -> Browser:
+    known = {(endpoint.method, endpoint.path) for endpoint in build_app(room).endpoints}
+    missing = [endpoint for endpoint in ENDPOINTS if (endpoint.method, endpoint.path) not in known]
+    return await open_browser(room, *scopes, app=build_app(room, more=missing))
+
+
+async def test_malformed_commands_are_listed_without_their_bytes(room: Room) -> None:
+    """The list says why, whose and how large; filters choose and cursors go on."""
+    await service.accept_commands(room.pool, entries(b"junk", raw(payload_mode="x")))
+    browser = await browse(room, "deliveries:read")
+    page = (await browser.get("/v1/malformed-commands?limit=1")).json
+    rest = (await browser.get(f"/v1/malformed-commands?cursor={page['next_cursor']}")).json
+    assert [item["reason"] for item in [*page["items"], *rest["items"]]] == ["bad_field", "not_a_command"]
+    assert (rest["items"][0]["size"], "raw" in rest["items"][0]) == (4, False)
+    chosen = (await browser.get("/v1/malformed-commands?source=shop&reason=bad_field&resubmitted=false")).json
+    assert len(chosen["items"]) == 1
+
+
+async def test_the_bytes_are_for_operators(room: Room) -> None:
+    """A command may hold anything a mail holds: the scope to read lists is not enough."""
+    await service.accept_commands(room.pool, entries(b"\xff junk"))
+    reader, operator = await browse(room, "deliveries:read"), await browse(room, "deliveries:operate")
+    assert (await reader.get("/v1/malformed-commands/1")).status == 403
+    shown = (await operator.get("/v1/malformed-commands/1")).json
+    assert base64.b64decode(shown["raw"]) == b"\xff junk"
+
+
+async def test_a_command_is_mended_and_resubmitted(room: Room) -> None:
+    """202 with the delivery; the second time 409 names it."""
+    await service.accept_commands(room.pool, entries(raw({**PAYLOAD, "to": "ada"}, bogus="x")))
+    browser = await browse(room)
+    mend = {"payload": PAYLOAD, "fields": {"bogus": None, "idempotency_key": "mended"}}
+    answer = await browser.post("/v1/malformed-commands/1/resubmit", json=mend)
+    assert (answer.status, answer.json["status"], answer.json["replayed"]) == (202, "queued", False)
+    assert await keys_of(room.pool) == ["mended"]
+    again = await browser.post("/v1/malformed-commands/1/resubmit", json=mend)
+    assert (again.status, again.json["code"]) == (409, "already_resubmitted")
+    listed = (await browser.get("/v1/malformed-commands?resubmitted=true")).json["items"]
+    assert [item["delivery_id"] for item in listed] == [answer.json["delivery_id"]]
+
+
+async def test_what_is_still_wrong_is_named(room: Room) -> None:
+    """400 names the fields; the command stays."""
+    await service.accept_commands(room.pool, entries(raw(payload_mode="x")))
+    answer = await (await browse(room)).post("/v1/malformed-commands/1/resubmit", json={})
+    assert (answer.status, answer.fields) == (400, ["payload_mode"])
+    assert await service.count_malformed_commands(room.pool) == 1
+
+
+async def test_an_unknown_command_is_404(room: Room) -> None:
+    """Asking for what is not there says so."""
+    browser = await browse(room)
+    assert (await browser.get("/v1/malformed-commands/7")).status == 404
+    assert (await browser.post("/v1/malformed-commands/7/resubmit", json={})).json["code"] == (
+        "malformed_command_not_found"
+    )

@@ -1,0 +1,60 @@
+"""Malformed commands at the command line."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from postroom.db.pool import Pool, open_pool
+from postroom.errors import BadInput
+from postroom.intake import service
+from postroom.intake.cli import malformed
+from tests.intake.commands import PAYLOAD, entries, keys_of, raw
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command in the test's room."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+
+    def command(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(malformed, arguments, input=stdin)
+
+    yield command
+    structlog.reset_defaults()  # a command logs to its own standard error, which is gone now
+
+
+async def _in_pool(url: str, *raws: bytes) -> list[str]:
+    pool: Pool = await open_pool(url, "postroom", size=1)
+    try:
+        await service.accept_commands(pool, entries(*raws))
+        return await keys_of(pool)
+    finally:
+        await pool.close()
+
+
+def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_url: str) -> None:
+    """The whole way of an operator: see it, look inside, mend it, and it is gone from the list."""
+    asyncio.run(_in_pool(database_url, raw({**PAYLOAD, "to": "ada"})))
+    listed = json.loads(run("list", "--json").output)["items"]
+    assert [item["reason"] for item in listed] == ["bad_payload"]
+    assert "payload_json.to" in run("show", "1").output
+    assert run("show", "1", "--raw").stdout_bytes == raw({**PAYLOAD, "to": "ada"})
+    mended = run("resubmit", "1", "--payload", "-", "--set", "idempotency_key=k9", stdin=json.dumps(PAYLOAD))
+    assert (mended.exit_code, mended.output.strip()) == (0, "1")
+    assert asyncio.run(_in_pool(database_url)) == ["k9"]
+    assert json.loads(run("list", "--json").output)["items"] == []
+    assert len(json.loads(run("list", "--all", "--json").output)["items"]) == 1
+
+
+def test_what_is_still_wrong_ends_the_command(run: Run, database_url: str) -> None:
+    """The error names the field; `postroom` prints it and exits with 1."""
+    asyncio.run(_in_pool(database_url, raw(payload_mode="x")))
+    result = run("resubmit", "1")
+    assert isinstance(result.exception, BadInput)
+    assert "payload_mode" in str(result.exception)

@@ -1,0 +1,273 @@
+"""What a submitted message means, part by part. No server, no database."""
+
+import base64
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.errors import BadInput
+from postroom.intake.smtp.submission import Envelope, read_submission
+
+ADA = "ada@example.org"
+BOB = "bob@example.org"
+EVE = "eve@example.org"
+
+
+def mail(**headers: str) -> EmailMessage:
+    """A small message; `X_Some_Header` becomes X-Some-Header, an empty value takes one away."""
+    message = EmailMessage()
+    given = {"From": "Shop <shop@example.com>", "To": ADA, "Subject": "Hello", "Message-ID": "<1@example.com>"}
+    for name, value in (given | {name.replace("_", "-"): value for name, value in headers.items()}).items():
+        if value:
+            message[name] = value
+    message.set_content("Hello, Ada.\n")
+    return message
+
+
+def read(message: EmailMessage | bytes, *recipients: str) -> DeliveryRequest:
+    """The one request a message means."""
+    [request] = read_all(message, *recipients)
+    return request
+
+
+def read_all(message: EmailMessage | bytes, *recipients: str) -> list[DeliveryRequest]:
+    data = message if isinstance(message, bytes) else message.as_bytes(policy=SMTPUTF8)
+    return read_submission(data, Envelope("bounce@example.com", recipients or (ADA,)), source="shop")
+
+
+def test_a_plain_message_keeps_what_it_says() -> None:
+    """Subject, body, From and Message-ID arrive as they were; the source is the key's name."""
+    request = read(mail())
+    assert (request.subject, request.text, request.html) == ("Hello", "Hello, Ada.\n", None)
+    assert request.sender == Address("shop@example.com", "Shop")
+    assert request.headers == {"Message-ID": "<1@example.com>"}
+    assert (request.source, request.lane) == ("shop", Lane.TRANSACTIONAL)
+
+
+def test_the_envelope_rules_who_receives() -> None:
+    """Shown in To or Cc with their names if they stand there, otherwise blind; who is only shown gets nothing."""
+    message = mail(To=f"Ada <{ADA.upper()}>, ghost@example.org", Cc=f"Bob <{BOB}>")
+    request = read(message, ADA, BOB, EVE)
+    assert request.to == (Address("ADA@example.org", "Ada"),)
+    assert request.cc == (Address(BOB, "Bob"),)
+    assert request.bcc == (Address(EVE),)
+
+
+def test_a_bcc_header_never_shows() -> None:
+    """A program that leaves Bcc in the message does not betray anybody."""
+    request = read(mail(Bcc=EVE), ADA, EVE)
+    assert request.bcc == (Address(EVE),)
+    assert "Bcc" not in request.headers
+
+
+def test_blind_copies_alone_are_deliveries_of_their_own() -> None:
+    """With nobody named, each gets his own delivery and sees nobody else; each has a key of its own."""
+    requests = read_all(mail(To="undisclosed-recipients:;"), ADA, BOB)
+    assert [request.to for request in requests] == [(Address(ADA),), (Address(BOB),)]
+    assert all(not request.bcc for request in requests)
+    assert len({request.idempotency_key for request in requests}) == 2
+
+
+def test_cc_stands_in_for_an_empty_to() -> None:
+    """Whoever is visible anyway is put where a delivery must have somebody."""
+    request = read(mail(To="", Cc=f"Bob <{BOB}>"), BOB, EVE)
+    assert (request.to, request.cc, request.bcc) == ((Address(BOB, "Bob"),), (), (Address(EVE),))
+
+
+def test_reply_to_is_kept_and_from_falls_back_to_the_envelope() -> None:
+    """Answers go where the message says; without From the sender of the envelope is shown."""
+    request = read(mail(Reply_To=f"Bob <{BOB}>", From=""))
+    assert request.reply_to == (Address(BOB, "Bob"),)
+    assert request.sender == Address("bounce@example.com")
+
+
+def test_alternatives_pictures_and_files() -> None:
+    """Text and HTML are the bodies, a picture the HTML shows keeps its id, a file is a file."""
+    message = mail()
+    message.add_alternative('<img src="cid:logo@x">', subtype="html")
+    html = message.get_payload()[1]  # type: ignore[index]
+    html.add_related(b"PNG", "image", "png", cid="<logo@x>", filename="logo.png")  # type: ignore[union-attr]
+    message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="Rechnung März.pdf")
+    request = read(message)
+    assert (request.text, (request.html or "").strip()) == ("Hello, Ada.\n", '<img src="cid:logo@x">')
+    logo, invoice = request.attachments
+    assert (logo.filename, logo.content_type, logo.content_id) == ("logo.png", "image/png", "logo@x")
+    assert (invoice.filename, invoice.content_id) == ("Rechnung März.pdf", None)
+    assert base64.b64decode(invoice.content) == b"%PDF"
+
+
+def test_an_id_that_the_html_does_not_show_is_dropped() -> None:
+    """Programs that give every file an id do not turn files into hidden pictures."""
+    message = mail()
+    message.add_attachment(b"x", maintype="image", subtype="png", filename="a.png", cid="<a@x>")
+    assert read(message).attachments[0].content_id is None
+
+
+def test_a_forwarded_message_stays_whole() -> None:
+    """A message inside the message is a file, and its text is not taken for ours."""
+    message = mail()
+    inner = mail(Subject="Inner")
+    message.add_attachment(inner)
+    request = read(message)
+    [attached] = request.attachments
+    assert (request.text, attached.content_type) == ("Hello, Ada.\n", "message/rfc822")
+    assert message_from_bytes(base64.b64decode(attached.content))["Subject"] == "Inner"
+
+
+@pytest.mark.parametrize(
+    "header,expected",
+    [
+        pytest.param(b"Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=", "Grüße", id="encoded words"),
+        pytest.param("Subject: Grüße".encode(), "Grüße", id="raw UTF-8"),
+        pytest.param(b"Subject: a\r\n b", "a b", id="folded"),
+        pytest.param(b"Subject: =?nonsense?q?x?=", "x", id="unknown charset"),
+        pytest.param(b"Subject:", "(no subject)", id="empty"),
+        pytest.param(b"X-None: x", "(no subject)", id="absent"),
+        pytest.param(b"Subject: a\x00b", "ab", id="NUL"),
+    ],
+)
+def test_subjects_as_programs_write_them(header: bytes, expected: str) -> None:
+    """However it is spelled, the subject is what a reader would see."""
+    assert read(header + b"\r\nTo: ada@example.org\r\n\r\nHi\r\n").subject == expected
+
+
+@pytest.mark.parametrize(
+    "content_type,body,text",
+    [
+        pytest.param(b"text/plain; charset=iso-8859-1", b"Gr\xfc\xdfe", "Grüße", id="latin-1"),
+        pytest.param(b"text/plain; charset=klingon", "Grüße".encode(), "Grüße", id="unknown charset"),
+        pytest.param(b"text/plain", b"a\xffb\x00c", "a\ufffdbc", id="broken"),
+        pytest.param(b"nonsense", b"x", "x", id="no type at all"),
+    ],
+)
+def test_bodies_in_any_charset(content_type: bytes, body: bytes, text: str) -> None:
+    """A body is readable text, whatever its charset claims."""
+    raw = b"Subject: s\r\nContent-Type: " + content_type + b"\r\nContent-Transfer-Encoding: 8bit\r\n\r\n" + body
+    assert read(raw).text == text
+
+
+def test_marks_are_read_and_removed() -> None:
+    """Headers that speak to Postroom say lane, campaign, tags and key, and do not leave."""
+    message = mail(
+        X_Postroom_Lane="bulk", X_Postroom_Campaign="spring", Idempotency_Key="order-7", X_Mailer="Shop 1.0"
+    )
+    message["X-Postroom-Tag"] = "team=sales"
+    message["X-Postroom-Tag"] = "receipt"
+    request = read(message)
+    assert (request.lane, request.custom_data) == (Lane.BULK, {"campaign": "spring"})
+    assert request.tags == {"team": "sales", "tag": "receipt"}
+    assert request.idempotency_key == "order-7"
+    assert request.headers == {"Message-ID": "<1@example.com>", "X-Mailer": "Shop 1.0"}
+
+
+def test_a_template_takes_the_place_of_the_content() -> None:
+    """With a template, subject and bodies of the message are not used; files are."""
+    message = mail(
+        X_Postroom_Template="welcome", X_Postroom_Variables='{"name": "Ada"}', X_Postroom_Locale="fr"
+    )
+    message.add_attachment(b"x", maintype="image", subtype="png", filename="a.png")
+    request = read(message)
+    assert (request.template, request.variables, request.locale) == ("welcome", {"name": "Ada"}, "fr")
+    assert (request.subject, request.text, len(request.attachments)) == (None, None, 1)
+
+
+@pytest.mark.parametrize(
+    "header,value",
+    [
+        ("X-Postroom-Lane", "express"),
+        ("X-Postroom-Variables", "[1]"),
+        ("X-Postroom-Prioriti", "high"),
+        ("Idempotency-Key", "with space"),
+    ],
+)
+def test_a_wrong_mark_refuses_the_message(header: str, value: str) -> None:
+    """A typing mistake is told, not ignored."""
+    with pytest.raises(BadInput, match=header):
+        read(mail(**{header: value}))
+
+
+def test_a_mark_given_twice_refuses_the_message() -> None:
+    """Nobody has to guess which one counts."""
+    with pytest.raises(BadInput, match="twice"):
+        read(b"X-Postroom-Lane: bulk\r\nX-Postroom-Lane: auth\r\nSubject: s\r\n\r\nHi")
+
+
+def test_trace_headers_and_old_signatures_do_not_go_along() -> None:
+    """What an earlier server wrote is not ours to repeat; what the program said is."""
+    message = mail(
+        Received="from a by b", DKIM_Signature="v=1", Return_Path="<x@y>", In_Reply_To="<0@example.com>", X_Foo="bar"
+    )
+    assert read(message).headers == {
+        "Message-ID": "<1@example.com>",
+        "In-Reply-To": "<0@example.com>",
+        "X-Foo": "bar",
+    }
+
+
+def test_the_message_id_and_the_recipients_are_the_key() -> None:
+    """A repetition has the same key; the other half of a split message, or a message without id, has not."""
+    one, again = read(mail()), read(mail(Received="from elsewhere"))
+    other, nameless = read(mail(), BOB), read(mail(Message_ID=""))
+    assert one == again
+    assert one.idempotency_key is not None
+    assert other.idempotency_key not in (None, one.idempotency_key)
+    assert nameless.idempotency_key is None
+
+
+def test_boundaries_are_not_content() -> None:
+    """The same mail serialised twice is the same request, whatever separates its parts."""
+    first, second = mail(), mail()
+    for message, boundary in ((first, "one"), (second, "two")):
+        message.add_attachment(b"x", maintype="image", subtype="png", filename="a.png")
+        message.set_boundary(boundary)
+    assert read(first.as_bytes(policy=SMTP)) == read(second.as_bytes(policy=SMTP))
+
+
+@pytest.mark.parametrize("kind", ["multipart/signed", "multipart/encrypted", "application/pkcs7-mime"])
+def test_what_composing_would_break_is_refused(kind: str) -> None:
+    """A signature over the whole message would be worthless afterwards, so nobody is told it was sent."""
+    raw = f"Subject: s\r\nContent-Type: {kind}; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n".encode()
+    with pytest.raises(BadInput, match="signed or encrypted"):
+        read(raw)
+
+
+def test_endless_nesting_is_refused() -> None:
+    """A message inside a message inside a message ends somewhere."""
+    levels = b"".join(
+        b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (level, level) for level in range(200)
+    )
+    with pytest.raises(BadInput, match="nested"):
+        read(b"Subject: s\r\n" + levels + b"\r\nx")
+
+
+def test_many_blind_copies_of_a_large_message_are_refused() -> None:
+    """Everybody's own delivery has its own copy: that must not fill the disk."""
+    message = mail(To="")
+    message.add_attachment(b"x" * 3_000_000, maintype="image", subtype="png", filename="a.png")
+    with pytest.raises(BadInput, match="too large"):
+        read_all(message, *(f"u{number}@example.org" for number in range(60)))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.binary(max_size=300)
+    | st.lists(
+        st.sampled_from(
+            [b"To: ", b"Content-Type: ", b"multipart/mixed; boundary=b", b"\r\n", b"\n", b"--b", b"--", b"=?utf-8?b?/?=",
+             b"Content-ID: <", b"\xff", b"\x00", b"text/html", b"Subject: ", b"From: ", b"<", b"@", b"Message-ID: ",
+             b"Content-Transfer-Encoding: base64", b"Content-Disposition: attachment; filename*=utf-8''%ff", b"message/rfc822"]
+        )
+    ).map(b"".join)
+)  # fmt: skip
+def test_whatever_is_submitted_is_answered(data: bytes) -> None:
+    """No bytes make the reader raise anything but a refusal."""
+    try:
+        requests = read_all(data)
+    except BadInput:
+        return
+    assert requests

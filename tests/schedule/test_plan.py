@@ -1,0 +1,271 @@
+"""Which occurrence comes next: creation, moves, outages, leap days and the other kinds, as tables."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.errors import BadInput
+from postroom.schedule.civil import LeapDay, find_zone
+from postroom.schedule.kinds import read_rule
+from postroom.schedule.model import KnownEvent, Occasion, Person, Planned, Policy, Status
+from postroom.schedule.plan import Subject, following, upcoming
+
+ADA = UUID(int=1)
+DEFAULT = Policy()
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def birthday(born: str = "1990-11-15", zone: str = "Europe/London") -> Subject:
+    person = Person(first_name="Ada", last_name="Lovelace", date_of_birth=date.fromisoformat(born), timezone=zone)
+    return Subject(ADA, person)
+
+
+def occasion(kind: str, rule: Mapping[str, Any], zone: str = "Europe/London") -> Subject:
+    return Subject(
+        ADA, birthday(zone=zone).person, Occasion(id=UUID(int=2), user_id=ADA, kind=kind, message="", rule=rule)
+    )
+
+
+def pending(planned: Planned) -> KnownEvent:
+    return KnownEvent(
+        id=UUID(int=9),
+        user_id=planned.user_id,
+        kind=planned.kind,
+        occasion_id=planned.occasion_id,
+        status=Status.PENDING,
+        target_utc=planned.target_utc,
+        target_local=planned.target_local,
+        timezone=planned.timezone,
+        version=1,
+        idempotency_key=planned.idempotency_key,
+        payload=planned.payload,
+        is_claimed_only=False,
+    )
+
+
+def plan(subject: Subject, now: str, policy: Policy = DEFAULT, *, used: tuple[str, ...] = ()) -> Planned:
+    planned = upcoming(subject, policy, now=utc(now), used=set(used), pending=None)
+    assert planned is not None
+    return planned
+
+
+@pytest.mark.parametrize(
+    "born, zone, now, target",
+    [
+        ("1990-11-20", "Europe/London", "2026-11-15T12:00", "2026-11-20T09:00"),
+        ("1990-11-10", "Europe/London", "2026-11-15T12:00", "2027-11-10T09:00"),
+        ("1990-11-15", "Europe/London", "2026-11-15T08:59:59", "2026-11-15T09:00"),  # created on the day, before nine
+        ("1990-11-15", "Europe/London", "2026-11-15T09:00:00", "2027-11-15T09:00"),  # at nine
+        ("1990-11-15", "Europe/London", "2026-11-15T09:00:01", "2027-11-15T09:00"),  # after
+        ("1990-11-15", "Asia/Tokyo", "2026-11-14T23:59", "2026-11-15T00:00"),
+        ("1990-11-15", "Asia/Tokyo", "2026-11-15T00:00", "2027-11-15T00:00"),
+        ("1990-01-01", "Pacific/Kiritimati", "2025-12-31T18:59", "2025-12-31T19:00"),  # the year turns there first
+        ("1990-12-31", "Pacific/Pago_Pago", "2027-01-01T05:00", "2027-12-31T20:00"),  # 18:00 on the 31st: nine is past
+        ("1990-07-01", "Europe/London", "2026-11-15T12:00", "2027-07-01T08:00"),  # summer time by then
+        ("1990-03-10", "Asia/Kathmandu", "2026-01-01T00:00", "2026-03-10T03:15"),
+        ("2000-02-29", "UTC", "2026-01-01T00:00", "2026-03-01T09:00"),
+        ("2000-02-29", "UTC", "2027-12-01T00:00", "2028-02-29T09:00"),
+        ("1815-12-10", "Europe/London", "2026-11-15T12:00", "2026-12-10T09:00"),
+    ],
+)  # fmt: skip
+def test_the_next_birthday_is_at_nine_on_their_own_clock(born: str, zone: str, now: str, target: str) -> None:
+    """09:00 local on the next birthday; at or after nine today it is next year's."""
+    assert plan(birthday(born, zone), now).target_utc == utc(target)
+
+
+def test_an_event_says_who_which_and_what() -> None:
+    """The key names person, kind and year; the local time has no zone; the payload greets by name."""
+    planned = plan(birthday("1990-11-20", "America/New_York"), "2026-11-15T12:00")
+    assert planned.idempotency_key == f"birthday:{ADA}:2026"
+    assert planned.target_local == datetime(2026, 11, 20, 9)  # noqa: DTZ001 - a wall clock
+    assert planned.timezone == "America/New_York"
+    assert planned.payload == {"message": "Hey, Ada Lovelace it's your birthday"}
+
+
+def test_the_time_is_the_kind_s() -> None:
+    """An installation chooses its own hour; a time that the clock skips goes forward."""
+    policy = Policy(times={"BIRTHDAY": time(2, 30)})
+    planned = plan(birthday("1990-03-10", "America/New_York"), "2024-01-01T00:00", policy)
+    assert planned.target_utc == utc("2024-03-10T07:30")
+    assert planned.target_local == datetime(2024, 3, 10, 3, 30)  # noqa: DTZ001 - a wall clock
+
+
+@pytest.mark.parametrize(
+    "leap_day, targets",
+    [
+        (LeapDay.MARCH_1, ["2026-03-01", "2027-03-01", "2028-02-29", "2029-03-01"]),
+        (LeapDay.FEBRUARY_28, ["2026-02-28", "2027-02-28", "2028-02-29", "2029-02-28"]),
+    ],
+)
+def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, targets: list[str]) -> None:
+    """Having been greeted on the first of March does not move a birthday there."""
+    subject, policy = birthday("2000-02-29", "UTC"), Policy(leap_day=leap_day)
+    planned = plan(subject, "2026-01-01T00:00", policy)
+    found = [planned]
+    for _ in targets[1:]:
+        after = following(subject, policy, after=found[-1].target_local, key=found[-1].idempotency_key)
+        assert after is not None
+        found.append(after)
+    assert [each.target_utc for each in found] == [utc(f"{target}T09:00") for target in targets]
+
+
+@pytest.mark.parametrize(
+    "name, before, after, now, used, target",
+    [
+        ("moved west, not yet sent", "Asia/Tokyo", "America/New_York", "2026-11-10T00:00", (), "2026-11-15T14:00"),
+        ("moved east, nine is past there: now", "America/New_York", "Asia/Tokyo", "2026-11-15T05:00", (), "2026-11-15T00:00"),
+        ("moved east, the day is over there", "America/New_York", "Pacific/Kiritimati", "2026-11-15T13:30", (), "2027-11-14T19:00"),
+        ("greeted, then moved", "Asia/Tokyo", "America/New_York", "2026-11-15T02:00", ("2026",), "2027-11-15T14:00"),
+        ("nothing moved", "Asia/Tokyo", "Asia/Tokyo", "2026-11-10T00:00", (), "2026-11-15T00:00"),
+    ],
+)  # fmt: skip
+def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, ...], target: str) -> None:  # noqa: PLR0917
+    """One greeting per year wherever they go, and on the very day it is not lost."""
+    keys = tuple(f"birthday:{ADA}:{year}" for year in used)
+    moment = utc(now)
+    planned_at = moment if used else utc("2026-11-01T00:00")
+    first = upcoming(birthday(zone=before), DEFAULT, now=planned_at, used=set(keys), pending=None)
+    assert first is not None
+    moved = upcoming(birthday(zone=after), DEFAULT, now=moment, used=set(keys), pending=pending(first))
+    assert moved is not None, name
+    assert moved.target_utc == utc(target), name
+
+
+def test_created_after_nine_and_renamed_is_not_greeted_today() -> None:
+    """A change on the birthday does not fetch back a year that was never planned."""
+    first = plan(birthday(), "2026-11-15T10:00")
+    again = upcoming(birthday(), DEFAULT, now=utc("2026-11-15T11:00"), used=set(), pending=pending(first))
+    assert again == first
+    assert again.target_utc == utc("2027-11-15T09:00")
+
+
+def test_a_change_during_an_outage_keeps_what_is_due() -> None:
+    """What fell due yesterday and was not sent is still sent after a name was corrected."""
+    first = plan(birthday(), "2026-11-01T00:00")
+    again = upcoming(birthday(), DEFAULT, now=utc("2026-11-16T12:00"), used=set(), pending=pending(first))
+    assert again == first
+
+
+def test_a_corrected_birth_date_leaves_the_past_alone() -> None:
+    """What was due on the wrong day is not sent for a day long past."""
+    first = plan(birthday(), "2026-11-01T00:00")
+    moved = upcoming(birthday("1990-03-01"), DEFAULT, now=utc("2026-11-16T12:00"), used=set(), pending=pending(first))
+    assert moved is not None
+    assert moved.target_utc == utc("2027-03-01T09:00")
+
+
+def test_a_corrected_birth_date_can_bring_this_year_s_forward() -> None:
+    """A planned greeting of next year comes this year if this year's was not used."""
+    first = plan(birthday("1990-11-10"), "2026-11-15T00:00")
+    moved = upcoming(birthday("1990-12-05"), DEFAULT, now=utc("2026-11-15T00:00"), used=set(), pending=pending(first))
+    assert moved is not None
+    assert moved.idempotency_key.endswith(":2026")
+    used = {f"birthday:{ADA}:2026"}
+    moved = upcoming(birthday("1990-12-05"), DEFAULT, now=utc("2026-11-15T00:00"), used=used, pending=pending(first))
+    assert moved is not None
+    assert moved.target_utc == utc("2027-12-05T09:00")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.dates(date(1900, 1, 1), date(2025, 12, 31)),
+    st.sampled_from(
+        ["Europe/London", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Pago_Pago", "UTC"]
+    ),
+    st.datetimes(datetime(2026, 1, 1), datetime(2032, 12, 31)),  # noqa: DTZ001 - hypothesis wants naive bounds
+)
+def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: datetime) -> None:
+    """Found by trying every day: the first whose nine o'clock is still to come and that is a birthday."""
+    now = moment.replace(tzinfo=UTC)
+    planned = upcoming(birthday(born.isoformat(), zone), DEFAULT, now=now, used=set(), pending=None)
+    day = now.astimezone(find_zone(zone)).date() - timedelta(days=1)
+    while True:
+        target = datetime.combine(day, time(9), find_zone(zone)).astimezone(UTC)
+        is_leap_stand_in = (born.month, born.day) == (2, 29) and (day.month, day.day) == (3, 1) and (
+            day - timedelta(days=1)
+        ).day == 28  # fmt: skip
+        is_birthday = (day.month, day.day) == (born.month, born.day) or is_leap_stand_in
+        if target > now and is_birthday and day.year > born.year:
+            break
+        day += timedelta(days=1)
+    assert planned is not None
+    assert planned.target_utc == target
+
+
+@pytest.mark.parametrize(
+    "kind, rule, now, targets",
+    [
+        ("ANNIVERSARY", {"date": "2015-06-01"}, "2026-11-15T00:00", ["2027-06-01T08:00", "2028-06-01T08:00"]),
+        ("ANNIVERSARY", {"date": "2015-01-10", "days_before": 14}, "2026-11-15T00:00", ["2026-12-27T09:00", "2027-12-27T09:00"]),
+        ("REMINDER", {"at": "2026-12-24T18:00:00"}, "2026-11-15T00:00", ["2026-12-24T18:00"]),
+        ("RECURRING", {"every": "day", "start": "2026-11-01", "at": "07:15:00"}, "2026-11-15T08:00", ["2026-11-16T07:15", "2026-11-17T07:15"]),
+        ("RECURRING", {"every": "week", "start": "2026-11-01", "weekdays": ["mon", "thu"]}, "2026-11-15T00:00", ["2026-11-16T09:00", "2026-11-19T09:00"]),
+        ("RECURRING", {"every": "week", "start": "2026-11-04"}, "2026-11-15T00:00", ["2026-11-18T09:00", "2026-11-25T09:00"]),
+        ("RECURRING", {"every": "month", "start": "2026-01-01", "day": 31}, "2026-11-15T00:00", ["2026-11-30T09:00", "2026-12-31T09:00", "2027-01-31T09:00", "2027-02-28T09:00"]),
+        ("RECURRING", {"every": "day", "start": "2026-11-20", "until": "2026-11-21"}, "2026-11-15T00:00", ["2026-11-20T09:00", "2026-11-21T09:00"]),
+    ],
+)  # fmt: skip
+def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: list[str]) -> None:
+    """Anniversaries, days before, once, and by a rule: the same engine."""
+    subject = occasion(kind, rule)
+    planned: Planned | None = plan(subject, now)
+    found: list[datetime] = []
+    while planned is not None and len(found) < len(targets) + 1:
+        found.append(planned.target_utc)
+        planned = following(subject, DEFAULT, after=planned.target_local, key=planned.idempotency_key)
+    ends = kind == "REMINDER" or "until" in rule
+    assert found[: len(targets)] == [utc(target) for target in targets]
+    assert (len(found) == len(targets)) is ends
+
+
+def test_what_follows_may_be_past() -> None:
+    """After an outage of two days a daily message owes both days."""
+    subject = occasion("RECURRING", {"every": "day", "start": "2026-11-01"})
+    planned = plan(subject, "2026-11-10T00:00")
+    after = following(subject, DEFAULT, after=planned.target_local, key=planned.idempotency_key)
+    assert after is not None
+    assert after.target_utc == utc("2026-11-11T09:00")
+
+
+def test_a_reminder_in_the_past_is_not_planned() -> None:
+    """There is nothing to wait for."""
+    subject = occasion("REMINDER", {"at": "2026-01-01T09:00:00"})
+    assert upcoming(subject, DEFAULT, now=utc("2026-11-15T00:00"), used=set(), pending=None) is None
+
+
+@pytest.mark.parametrize(
+    "kind, rule, field",
+    [
+        ("PARTY", {}, "kind"),
+        ("ANNIVERSARY", {}, "rule"),
+        ("ANNIVERSARY", {"date": "2015-06-01", "days_before": -1}, "rule"),
+        ("REMINDER", {"at": "2026-12-24T18:00:00Z"}, "rule"),  # a wall clock has no zone
+        ("RECURRING", {"every": "hour", "start": "2026-01-01"}, "rule"),
+        ("RECURRING", {"every": "month", "start": "2026-01-01", "day": 32}, "rule"),
+        ("BIRTHDAY", {"date": "2015-06-01"}, "rule"),
+    ],
+)
+def test_a_rule_must_be_its_kind_s(kind: str, rule: dict[str, Any], field: str) -> None:
+    """What cannot be understood is refused, by field."""
+    with pytest.raises(BadInput) as caught:
+        read_rule(kind, rule)
+    assert [error.field for error in caught.value.errors] == [field]
+
+
+def test_the_basis_names_everything_that_targets_depend_on() -> None:
+    """Another time, another leap day: another basis."""
+    bases = {
+        Policy().basis,
+        Policy(times={"BIRTHDAY": time(8)}).basis,
+        Policy(leap_day=LeapDay.FEBRUARY_28).basis,
+    }
+    assert len(bases) == 3
+    assert all("tzdata=" in basis for basis in bases)

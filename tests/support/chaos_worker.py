@@ -1,0 +1,77 @@
+"""A real worker process that can be told to die: `python -m tests.support.chaos_worker '{"url": …}'`.
+
+It empties the queue into an SMTP server and exits 0. With `die_at`, it kills itself with SIGKILL at the n-th occurrence
+of a step. On SIGTERM it stops as a worker does and says `stopping` on its standard output.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from postroom.db.pool import open_pool
+from postroom.delivery.model import Address
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.mail.compose import Composer
+from postroom.runtime.clock import utc_now
+from postroom.transports.smtp import SmtpRelay, SmtpTransport
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the process is to do."""
+
+    url: str
+    port: int
+    room: str = "postroom"
+    die_at: str | None = None
+    occurrence: int = 1
+    batch: int = 8
+    chunk: int = 4
+    connections: int = 4
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Doom:
+    """Hears the worker's steps and ends the process at the one that was ordered, as the kernel would."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._step, self._left = orders.die_at, orders.occurrence
+
+    def __call__(self, step: str) -> None:
+        if step == self._step:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def work(orders: Orders) -> None:
+    pool = await open_pool(orders.url, orders.room, size=8)
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
+    transport = SmtpTransport(SmtpRelay("127.0.0.1", orders.port, tls="none"), max_connections=orders.connections)
+    worker = Worker(
+        pool,
+        compose=lambda outgoing: composer.compose(outgoing, now=utc_now()),
+        route=lambda _channel, _lane: transport,
+        options=WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=timedelta(hours=1), until_empty=True),
+        signal=Doom(orders),
+    )
+
+    def stop() -> None:
+        worker.stop()
+        print("stopping", flush=True)  # noqa: T201 - the test waits for this word
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+    await worker.run()
+    await transport.close()
+    await pool.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(msgspec.json.decode(sys.argv[1], type=Orders)))

@@ -1,0 +1,100 @@
+"""What tests of the command line share: the real `postroom` in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 60
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """Ours without any POSTROOM_ variable of whoever runs the tests, and with these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **settings}
+
+
+def postroom(
+    *arguments: str, stdin: str | None = None, settings: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "postroom.cli", *arguments],
+        input=stdin,
+        env=environment(**(settings or {})),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    """The JSON a successful command printed."""
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Running:
+    """A long-running command, read line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def line(self, wanted: Callable[[str], bool]) -> str:
+        """Wait for a line on its output; fails when the command ends before it comes."""
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if wanted(line):
+                return line.rstrip("\n")
+        raise AssertionError(f"ended with {self.process.wait()} after saying:\n{''.join(seen)}")
+
+    def event(self, name: str) -> dict[str, Any]:
+        """Wait for a log line about this event."""
+        found: dict[str, Any] = json.loads(self.line(lambda line: f'"event": "{name}"' in line))
+        return found
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end; returns the exit code."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def rest(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.read()
+
+
+@contextmanager
+def running(*arguments: str, settings: dict[str, str], directory: Path | None = None) -> Iterator[Running]:
+    """Start a command; whatever the test does, it is gone afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "postroom.cli", *arguments],
+        env=environment(**settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=directory,
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

@@ -1,0 +1,76 @@
+"""How tests of events append, and how they see that somebody waits."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from postroom.db.queries import Connection
+from postroom.errors import AppendConditionFailed, DuplicateAppend
+from postroom.events import AppendCondition, Event, EventSession, Query
+
+WON, REFUSED, RETRY = "won", "refused", "retry"
+LEVELS = ("read_committed", "repeatable_read", "serializable")
+
+
+async def outcome(append: Awaitable[object]) -> str:
+    """What became of an append: it won, it was refused, or PostgreSQL asks for another try."""
+    try:
+        await append
+    except (AppendConditionFailed, DuplicateAppend):
+        return REFUSED
+    except asyncpg.SerializationError:
+        return RETRY
+    return WON
+
+
+async def until_waiting(observer: Connection, waiting: asyncpg.Connection) -> None:
+    """Return when the other connection waits for a lock."""
+    sql = "SELECT 1 FROM pg_locks WHERE pid = $1 AND NOT granted"
+    async with asyncio.timeout(10):
+        while await observer.fetchrow(sql, waiting.get_server_pid()) is None:
+            await asyncio.sleep(0)
+
+
+async def race(
+    first: asyncpg.Connection, second: asyncpg.Connection, observer: Connection, level: str, condition: AppendCondition
+) -> list[str]:
+    """Two transactions, open at once, with one condition each; the first commits while the second is on its way."""
+    event = Event.of("Withdrawn", wallet=1)
+    ours, theirs = first.transaction(isolation=level), second.transaction(isolation=level)
+    await ours.start()
+    await theirs.start()
+    await second.fetchval("SELECT 1")  # takes the snapshot where there is only one
+    outcomes = [await outcome(EventSession(first).append(event, condition))]
+    append = asyncio.ensure_future(outcome(EventSession(second).append(event, condition)))
+    await until_waiting(observer, second)
+    await ours.commit()
+    outcomes.append(await append)
+    await (theirs.commit() if outcomes[1] == WON else theirs.rollback())
+    return outcomes
+
+
+async def append_if(
+    connection: Connection,
+    *,
+    tags: Iterable[str] = ("wallet=1",),
+    types: list[str] | None = None,
+    condition_tags: list[str] | None = None,
+    after: int | None = None,
+) -> dict[str, Any]:
+    """The seed's function, as an application calls it."""
+    row = await connection.fetchrow(
+        "SELECT postroom.append_events_if(ARRAY['X'], ARRAY[$1::text[]::text], ARRAY['{}'::jsonb], $2, $3, $4)::text AS a",
+        list(tags),
+        types,
+        condition_tags,
+        after,
+    )
+    assert row is not None
+    answer: dict[str, Any] = msgspec.json.decode(row["a"])
+    return answer
+
+
+WALLET = Query.of(tags=["wallet=1"])

@@ -1,0 +1,128 @@
+"""`./dev`: what each word does, tried with a copy of it beside an environment that is already made."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = ("postroom", "pytest", "ruff", "mypy", "lint-imports", "python")
+# Stands for a program of the environment: says how it was called, and fails if its name is in FAILING.
+ECHO = """#!/bin/sh
+name=$(basename "$0")
+echo "$name $* [$TEST_POSTGRES_MAJOR]"
+case " $FAILING " in *" $name "*) exit 3;; esac
+"""
+
+
+def _load(path: Path) -> ModuleType:
+    loader = SourceFileLoader("dev", str(path))
+    spec = importlib.util.spec_from_loader("dev", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `dev` with an environment whose programs only say how they were called."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for name in ("dev", "pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "tests" / "schema").mkdir(parents=True)
+    binaries = tmp_path / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    for name in PROGRAMS:
+        (binaries / name).write_text(ECHO)
+        (binaries / name).chmod(0o755)
+    module = _load(tmp_path / "dev")
+    (tmp_path / ".venv" / module.STAMP).write_text(module.fingerprint([module.LOCK]))
+    return tmp_path
+
+
+def _dev(repository: Path, *arguments: str, failing: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "FAILING": failing, "TEST_POSTGRES_MAJOR": ""}
+    command = [sys.executable, str(repository / "dev"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd="/")
+
+
+def test_help_names_every_command(repository: Path) -> None:
+    """The page is the documentation: no command is missing from it, and no argument means help."""
+    done = _dev(repository, "help")
+    assert done.returncode == 0
+    for word in (*_load(repository / "dev").COMMANDS, "up", "help"):
+        assert f"./dev {word}" in done.stdout
+    assert _dev(repository).stdout == done.stdout
+
+
+def test_any_other_word_is_passed_to_postroom(repository: Path) -> None:
+    """Arguments and exit code are those of the program."""
+    done = _dev(repository, "send", "--to", "a b@example.org")
+    assert (done.returncode, done.stdout) == (0, "postroom send --to a b@example.org []\n")
+    assert _dev(repository, "up", failing="postroom").returncode == 3
+
+
+def test_test_checks_then_tests_then_tests_the_older_postgres(repository: Path) -> None:
+    """Everything runs, in this order; the older PostgreSQL gets the folders about SQL that exist."""
+    done = _dev(repository, "test")
+    called = done.stdout.splitlines()
+    assert [line.partition(" ")[0] for line in called] == ["ruff", "ruff", "mypy", "lint-imports", "pytest", "pytest"]
+    assert called[-2:] == ["pytest -n 2 []", "pytest -n 2 tests/schema [16]"]
+    assert done.returncode == 0
+
+
+def test_quick_and_chosen_tests_run_once(repository: Path) -> None:
+    """`--quick` leaves out the checks; arguments go to pytest, and then the older PostgreSQL is left out."""
+    assert _dev(repository, "test", "--quick").stdout == "pytest -n 2 []\n"
+    assert _dev(repository, "test", "--quick", "-k", "x").stdout == "pytest -n 2 -k x []\n"
+    assert _dev(repository, "test", "-n", "0", "tests/a.py").stdout.splitlines()[-1] == "pytest -n 0 tests/a.py []"
+
+
+def test_a_failed_check_is_told_after_all_have_run(repository: Path) -> None:
+    """People want the whole list; the tests do not begin, and the exit is not 0."""
+    done = _dev(repository, "test", failing="mypy ruff")
+    assert done.returncode == 1
+    assert "failed: format, lint, types" in done.stderr
+    assert "lint-imports" in done.stdout
+    assert "pytest" not in done.stdout
+
+
+def test_failing_tests_fail(repository: Path) -> None:
+    """The exit code is pytest's, and the older PostgreSQL is not tried any more."""
+    done = _dev(repository, "test", failing="pytest")
+    assert done.returncode == 3
+    assert done.stdout.count("pytest") == 1
+
+
+def test_a_changed_lock_makes_the_environment_stale(repository: Path) -> None:
+    """The stamp holds for this lock, these entry points, this Python and this place, and no other."""
+    module = _load(repository / "dev")
+    before = module.fingerprint([module.LOCK])
+    assert module.stamp_of(module.VENV) == before
+    with module.LOCK.open("a") as lock:
+        lock.write("another==1\n")
+    assert module.fingerprint([module.LOCK]) != before
+    assert module.stamp_of(repository / "nowhere") is None
+
+
+def test_a_word_that_takes_no_arguments_says_so(repository: Path) -> None:
+    """A stray argument is wrong usage, not ignored."""
+    done = _dev(repository, "schema", "now")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "dev: `./dev schema` takes no arguments\n"
+
+
+def test_the_build_server_runs_dev_test() -> None:
+    """What the build server runs is what people run."""
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.rstrip().endswith("exec ./dev test")
+    subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)
+    assert os.access(ROOT / "dev", os.X_OK)
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
