@@ -249,7 +249,7 @@ async def test_what_is_in_flight_is_finished_at_sigterm(settings: dict[str, str]
     connection = await asyncpg.connect(database_url, server_settings={"search_path": "postroom"})
     try:
         with running("work", settings=settings) as work:
-            while await connection.fetchval("SELECT state::text FROM deliveries") != "sending":
+            while not await connection.fetchval("SELECT started_through FROM claims"):
                 await connection.execute("SELECT pg_sleep(0.02)")
             assert work.stop(signal.SIGTERM) == 0
         row = await connection.fetchrow("SELECT state::text, attempt_count FROM deliveries")

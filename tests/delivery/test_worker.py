@@ -457,12 +457,13 @@ async def test_a_row_that_cannot_be_read_does_not_stop_its_neighbours(pool: Pool
     assert states == {broken: "failed", fine: "sent"}
 
 
-async def test_a_webhook_needs_no_recipient(pool: Pool) -> None:
-    """A delivery over another channel has no addresses and is not taken for suppressed."""
-    request = a_mail(channel=Channel.WEBHOOK, to=(), subject=None, text=None, custom_data={"event": "sent"})
+async def test_a_webhook_goes_out_by_its_channel(pool: Pool) -> None:
+    """A delivery over another channel takes the same queue and the way out of its channel."""
+    request = a_mail("https://hooks.example.org/in", channel=Channel.WEBHOOK, subject=None, text="{}")
     [delivery] = await accepted(pool, request)
     await a_worker(pool, NoopTransport()).run_once(Lane.TRANSACTIONAL)
     assert await state_of(pool, delivery) is State.SENT
+    assert (await service.get_delivery(pool, delivery)).ladder == "webhook"
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -75,7 +75,7 @@ def plan(subject: Subject, now: str, policy: Policy = DEFAULT, *, used: tuple[st
         ("2000-02-29", "UTC", "2027-12-01T00:00", "2028-02-29T09:00"),
         ("1815-12-10", "Europe/London", "2026-11-15T12:00", "2026-12-10T09:00"),
     ],
-)  # fmt: skip
+)
 def test_the_next_birthday_is_at_nine_on_their_own_clock(born: str, zone: str, now: str, target: str) -> None:
     """09:00 local on the next birthday; at or after nine today it is next year's."""
     assert plan(birthday(born, zone), now).target_utc == utc(target)
@@ -121,13 +121,27 @@ def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, tar
     "name, before, after, now, used, target",
     [
         ("moved west, not yet sent", "Asia/Tokyo", "America/New_York", "2026-11-10T00:00", (), "2026-11-15T14:00"),
-        ("moved east, nine is past there: now", "America/New_York", "Asia/Tokyo", "2026-11-15T05:00", (), "2026-11-15T00:00"),
-        ("moved east, the day is over there", "America/New_York", "Pacific/Kiritimati", "2026-11-15T13:30", (), "2027-11-14T19:00"),
+        (
+            "moved east, nine is past there: now",
+            "America/New_York",
+            "Asia/Tokyo",
+            "2026-11-15T05:00",
+            (),
+            "2026-11-15T00:00",
+        ),
+        (
+            "moved east, the day is over there",
+            "America/New_York",
+            "Pacific/Kiritimati",
+            "2026-11-15T13:30",
+            (),
+            "2027-11-14T19:00",
+        ),
         ("greeted, then moved", "Asia/Tokyo", "America/New_York", "2026-11-15T02:00", ("2026",), "2027-11-15T14:00"),
         ("nothing moved", "Asia/Tokyo", "Asia/Tokyo", "2026-11-10T00:00", (), "2026-11-15T00:00"),
     ],
-)  # fmt: skip
-def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, ...], target: str) -> None:  # noqa: PLR0917
+)
+def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, ...], target: str) -> None:
     """One greeting per year wherever they go, and on the very day it is not lost."""
     keys = tuple(f"birthday:{ADA}:{year}" for year in used)
     moment = utc(now)
@@ -204,15 +218,45 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
     "kind, rule, now, targets",
     [
         ("ANNIVERSARY", {"date": "2015-06-01"}, "2026-11-15T00:00", ["2027-06-01T08:00", "2028-06-01T08:00"]),
-        ("ANNIVERSARY", {"date": "2015-01-10", "days_before": 14}, "2026-11-15T00:00", ["2026-12-27T09:00", "2027-12-27T09:00"]),
+        (
+            "ANNIVERSARY",
+            {"date": "2015-01-10", "days_before": 14},
+            "2026-11-15T00:00",
+            ["2026-12-27T09:00", "2027-12-27T09:00"],
+        ),
         ("REMINDER", {"at": "2026-12-24T18:00:00"}, "2026-11-15T00:00", ["2026-12-24T18:00"]),
-        ("RECURRING", {"every": "day", "start": "2026-11-01", "at": "07:15:00"}, "2026-11-15T08:00", ["2026-11-16T07:15", "2026-11-17T07:15"]),
-        ("RECURRING", {"every": "week", "start": "2026-11-01", "weekdays": ["mon", "thu"]}, "2026-11-15T00:00", ["2026-11-16T09:00", "2026-11-19T09:00"]),
-        ("RECURRING", {"every": "week", "start": "2026-11-04"}, "2026-11-15T00:00", ["2026-11-18T09:00", "2026-11-25T09:00"]),
-        ("RECURRING", {"every": "month", "start": "2026-01-01", "day": 31}, "2026-11-15T00:00", ["2026-11-30T09:00", "2026-12-31T09:00", "2027-01-31T09:00", "2027-02-28T09:00"]),
-        ("RECURRING", {"every": "day", "start": "2026-11-20", "until": "2026-11-21"}, "2026-11-15T00:00", ["2026-11-20T09:00", "2026-11-21T09:00"]),
+        (
+            "RECURRING",
+            {"every": "day", "start": "2026-11-01", "at": "07:15:00"},
+            "2026-11-15T08:00",
+            ["2026-11-16T07:15", "2026-11-17T07:15"],
+        ),
+        (
+            "RECURRING",
+            {"every": "week", "start": "2026-11-01", "weekdays": ["mon", "thu"]},
+            "2026-11-15T00:00",
+            ["2026-11-16T09:00", "2026-11-19T09:00"],
+        ),
+        (
+            "RECURRING",
+            {"every": "week", "start": "2026-11-04"},
+            "2026-11-15T00:00",
+            ["2026-11-18T09:00", "2026-11-25T09:00"],
+        ),
+        (
+            "RECURRING",
+            {"every": "month", "start": "2026-01-01", "day": 31},
+            "2026-11-15T00:00",
+            ["2026-11-30T09:00", "2026-12-31T09:00", "2027-01-31T09:00", "2027-02-28T09:00"],
+        ),
+        (
+            "RECURRING",
+            {"every": "day", "start": "2026-11-20", "until": "2026-11-21"},
+            "2026-11-15T00:00",
+            ["2026-11-20T09:00", "2026-11-21T09:00"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: list[str]) -> None:
     """Anniversaries, days before, once, and by a rule: the same engine."""
     subject = occasion(kind, rule)

@@ -1,8 +1,8 @@
 """`postroom up`: the whole of Postroom by one command, for development, demonstrations and small installations.
 
 The address is taken first, so that a second `up` changes nothing. Then, in order: the database answers, the room is
-migrated, templates parse and the way out makes sense, keys exist, and only now the API listens and the workers begin. Stopping goes backwards, and
-the embedded server ends last.
+migrated, templates parse and the way out makes sense, keys exist, and only now the API listens and the workers begin.
+Stopping goes backwards, and the embedded server ends last.
 """
 
 import asyncio

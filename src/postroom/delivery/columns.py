@@ -55,6 +55,15 @@ def accept_columns(
     }
 
 
+def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: datetime | None) -> dict[str, Any]:
+    """One request as values; only its recipients stay columns."""
+    columns = accept_columns([request], idempotency_ttl=idempotency_ttl, now=now)
+    return {
+        name: value[0] if isinstance(value, list) and not name.startswith("recipient_") else value
+        for name, value in columns.items()
+    }
+
+
 def _recipient_columns(requests: Sequence[DeliveryRequest]) -> Mapping[str, list[Any]]:
     flat = [
         (ordinal, kind, position, address.email, address.name)

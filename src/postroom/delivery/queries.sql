@@ -34,6 +34,39 @@ FROM @room.accept_deliveries(
     p_now => coalesce(:now::timestamptz, now())
 );
 
+-- name: accept_one :one
+-- Take a single request: the same function, without the cost of encoding two dozen arrays of one.
+SELECT ordinal, delivery_id, state, acceptance
+FROM @room.accept_deliveries(
+    p_channel => ARRAY[:channel::text],
+    p_lane => ARRAY[:lane::text],
+    p_source => ARRAY[:source::text],
+    p_idempotency_key => ARRAY[:idempotency_key::text],
+    p_send_at => ARRAY[:send_at::timestamptz],
+    p_expires_at => ARRAY[:expires_at::timestamptz],
+    p_ladder => ARRAY[:ladder::text],
+    p_template_id => ARRAY[:template_id::text],
+    p_locale => ARRAY[:locale::text],
+    p_variables => ARRAY[:variables::text],
+    p_from_email => ARRAY[:from_email::text],
+    p_from_name => ARRAY[:from_name::text],
+    p_subject => ARRAY[:subject::text],
+    p_text => ARRAY[:text_body::text],
+    p_html => ARRAY[:html_body::text],
+    p_headers => ARRAY[:headers::text],
+    p_attachments => ARRAY[:attachments::text],
+    p_tags => ARRAY[:tags::text],
+    p_custom_data => ARRAY[:custom_data::text],
+    p_traceparent => ARRAY[:traceparent::text],
+    p_recipient_ordinal => :recipient_ordinal::integer[],
+    p_recipient_kind => :recipient_kind::text[],
+    p_recipient_position => :recipient_position::integer[],
+    p_recipient_email => :recipient_email::text[],
+    p_recipient_name => :recipient_name::text[],
+    p_idempotency_ttl => :idempotency_ttl::interval,
+    p_now => coalesce(:now::timestamptz, now())
+);
+
 -- name: cancel :maybe
 -- End a waiting delivery before it leaves.
 UPDATE deliveries

@@ -11,7 +11,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.check import check_batch
-from postroom.delivery.columns import accept_columns
+from postroom.delivery.columns import accept_columns, accept_values
 from postroom.delivery.model import (
     Acceptance,
     Accepted,
@@ -44,7 +44,10 @@ async def accept(
 
     On a connection that is not Postroom's own, `room` names the schema. Raises `BadInput` and `IdempotencyConflict`.
     """
-    [accepted] = await accept_batch(connection, [request], room=room, idempotency_ttl=idempotency_ttl, now=now)
+    check_batch([request])
+    with translated():
+        values = accept_values(request, idempotency_ttl=idempotency_ttl, now=now)
+        accepted = await store.accept_one(connection, room=room, **values)
     if accepted.acceptance is Acceptance.CONFLICT:
         raise IdempotencyConflict
     return accepted

@@ -50,6 +50,10 @@ def _attachments(value: str | None) -> tuple[Attachment, ...]:
     return _decode_attachments(value) if value else ()
 
 
+def _accepted(row: asyncpg.Record) -> Accepted:
+    return Accepted(DeliveryId(row["delivery_id"]), State(row["state"]), Acceptance(row["acceptance"]))
+
+
 def _sender(row: asyncpg.Record) -> Address | None:
     return Address(row["from_email"], row["from_name"]) if row["from_email"] else None
 
@@ -57,10 +61,13 @@ def _sender(row: asyncpg.Record) -> Address | None:
 async def accept(connection: Connection, *, room: str | None = None, **columns: Any) -> list[Accepted]:
     """Take requests given as columns; on a connection that is not ours, `room` names the schema."""
     statement = QUERIES["accept"] if room is None else QUERIES.in_room("accept", room)
-    return [
-        Accepted(DeliveryId(row["delivery_id"]), State(row["state"]), Acceptance(row["acceptance"]))
-        for row in await statement.many(connection, **columns)
-    ]
+    return [_accepted(row) for row in await statement.many(connection, **columns)]
+
+
+async def accept_one(connection: Connection, *, room: str | None = None, **columns: Any) -> Accepted:
+    """Take one request given as values, but for its recipients, which are columns."""
+    statement = QUERIES["accept_one"] if room is None else QUERIES.in_room("accept_one", room)
+    return _accepted(await statement.one(connection, **columns))
 
 
 async def cancel(connection: Connection, *, delivery_id: int, reason: str, now: datetime | None) -> bool:

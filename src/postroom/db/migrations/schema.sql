@@ -277,6 +277,9 @@ $$;
 CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb DEFAULT NULL::jsonb, p_idempotency jsonb DEFAULT NULL::jsonb, p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_correlation_ids text[] DEFAULT NULL::text[], p_causation_ids text[] DEFAULT NULL::text[], p_in_order boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
     v_shared    text[];
@@ -285,7 +288,9 @@ DECLARE
     v_answer    jsonb;
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
-    PERFORM adopt_restored_events();
+    IF has_restored_events() THEN
+        PERFORM adopt_restored_events();
+    END IF;
     v_tags := ARRAY(SELECT DISTINCT 'tag ' || carried.tag FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
     v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
     IF p_in_order THEN
@@ -322,6 +327,9 @@ $$;
 CREATE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
     v_shared    text[];
@@ -329,7 +337,9 @@ DECLARE
     v_append    record;
     v_query     jsonb;
 BEGIN
-    PERFORM adopt_restored_events();
+    IF has_restored_events() THEN
+        PERFORM adopt_restored_events();
+    END IF;
     SELECT ARRAY['*'] || array_agg(DISTINCT key.name) INTO v_shared
     FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
         SELECT 'type ' || type FROM unnest(append.types) AS t(type)
@@ -726,7 +736,6 @@ $$;
 
 CREATE FUNCTION event_horizon() RETURNS xid8
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
     AS $$
 BEGIN
     RETURN (SELECT ((epoch::bigint << 48) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8
@@ -772,7 +781,6 @@ $$;
 
 CREATE FUNCTION event_snapshot() RETURNS pg_snapshot
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
     AS $$
 DECLARE
     v_snapshot pg_snapshot := pg_current_snapshot();
@@ -832,7 +840,6 @@ $$;
 
 CREATE FUNCTION has_restored_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
     AS $$
 BEGIN
     RETURN coalesce((
@@ -1035,6 +1042,9 @@ $$;
 CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $_$
 #variable_conflict use_column
 DECLARE
@@ -1076,6 +1086,9 @@ $_$;
 CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_before_transaction_id xid8 DEFAULT NULL::xid8, p_before_position bigint DEFAULT NULL::bigint) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE

@@ -20,6 +20,9 @@ CREATE OR REPLACE FUNCTION append_events(
 ) RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
+SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_shared    text[];
@@ -28,7 +31,9 @@ DECLARE
     v_answer    jsonb;
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
-    PERFORM adopt_restored_events();
+    IF has_restored_events() THEN
+        PERFORM adopt_restored_events();
+    END IF;
     v_tags := ARRAY(SELECT DISTINCT 'tag ' || carried.tag FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
     v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
     IF p_in_order THEN

@@ -7,6 +7,9 @@
 CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
+SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
+SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_shared    text[];
@@ -14,7 +17,9 @@ DECLARE
     v_append    record;
     v_query     jsonb;
 BEGIN
-    PERFORM adopt_restored_events();
+    IF has_restored_events() THEN
+        PERFORM adopt_restored_events();
+    END IF;
     SELECT ARRAY['*'] || array_agg(DISTINCT key.name) INTO v_shared
     FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
         SELECT 'type ' || type FROM unnest(append.types) AS t(type)

@@ -3,7 +3,6 @@
 -- database, holds it back.
 CREATE OR REPLACE FUNCTION event_horizon() RETURNS xid8
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
 AS $$
 BEGIN
     RETURN (SELECT ((epoch::bigint << 48) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8

@@ -2,7 +2,6 @@
 -- PostgreSQL leaves it out of the list of open ones, but it may append more, and whoever keeps this snapshot must see that.
 CREATE OR REPLACE FUNCTION event_snapshot() RETURNS pg_snapshot
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_snapshot pg_snapshot := pg_current_snapshot();

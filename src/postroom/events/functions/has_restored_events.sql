@@ -1,7 +1,6 @@
 -- Whether an event is visible that no transaction of this cluster can have written yet: it came with a dump.
 CREATE OR REPLACE FUNCTION has_restored_events() RETURNS boolean
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
 AS $$
 BEGIN
     RETURN coalesce((

@@ -11,6 +11,9 @@ CREATE OR REPLACE FUNCTION read_events_backwards(
 )
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
+SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
+SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -53,6 +53,7 @@ def read_parts(raw: bytes) -> Parts:
     bodies: dict[str, str] = {}
     files: list[Message] = []
     for leaf in leaves:
+        _mend_headers(leaf)
         kind = leaf.get_content_type()
         if kind in _BODIES and kind not in bodies and not _is_file(leaf):
             bodies[kind] = _text(leaf)
@@ -81,6 +82,13 @@ def _leaves(part: Message, depth: int) -> Iterator[Message]:
     for child in children:
         assert isinstance(child, Message)
         yield from _leaves(child, depth + 1)
+
+
+def _mend_headers(part: Message) -> None:
+    """Give headers that hold raw UTF-8 their characters back; the parser would answer with replacements."""
+    for name, value in list(part.raw_items()):
+        if name.lower().startswith("content-") and not str(value).isascii():
+            part.replace_header(name, str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _is_file(part: Message) -> bool:

@@ -59,15 +59,14 @@ class SubmissionSession(SMTP):
         super().connection_made(transport)
         self._auth_require_tls = not _is_local(transport.get_extra_info("peername"))
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._closed_callback(self)
-        super().connection_lost(error)
-
     async def _handle_client(self) -> None:
         if not self._opened(self):
             await self.dismiss("421 4.3.2 Too many connections, please try again later")
             return
-        await super()._handle_client()
+        try:
+            await super()._handle_client()
+        finally:
+            self._closed_callback(self)
 
     async def dismiss(self, answer: str) -> None:
         """Say why and hang up."""

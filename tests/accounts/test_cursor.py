@@ -1,0 +1,159 @@
+"""The cursor: which tokens are taken, in which order, and that none is ever skipped."""
+
+import json
+
+from tests.support.accounts import sign_up
+
+from postroom.accounts import store
+from postroom.accounts.model import DueToken
+from postroom.db.pool import Pool
+
+
+async def dequeue(pool: Pool, limit: int = 10) -> list[DueToken]:
+    async with pool.acquire() as connection, connection.transaction():
+        return await store.dequeue(connection, batch_limit=limit, now=None)
+
+
+async def logins(pool: Pool, limit: int = 10) -> list[str]:
+    return [token.login for token in await dequeue(pool, limit)]
+
+
+async def crowd(pool: Pool, count: int) -> None:
+    await pool.execute(
+        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, $1::integer) n",
+        count,
+    )
+
+
+async def test_tokens_come_oldest_first_in_batches(pool: Pool) -> None:
+    """Ten at a time by default, each once, and then no more."""
+    await crowd(pool, 25)
+    batches = [await pool.fetch("SELECT login FROM dequeue_tokens()") for _ in range(4)]
+    assert [len(batch) for batch in batches] == [10, 10, 5, 0]
+    assert [row["login"] for batch in batches for row in batch] == [str(n) for n in range(1, 26)]
+
+
+async def test_a_token_that_commits_late_is_not_skipped(pool: Pool) -> None:
+    """A low id is held open while a higher one commits: the cursor waits, and both are taken once."""
+    async with pool.acquire() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        await slow.execute("INSERT INTO accounts (email, login) VALUES ('low@example.org', 'low')")
+        await sign_up(pool, "high")
+        ids = await pool.fetch("SELECT max(id) FROM tokens")
+        assert ids[0][0] > await slow.fetchval("SELECT min(id) FROM tokens")
+        assert await logins(pool) == []
+        await transaction.commit()
+    assert await logins(pool) == ["low", "high"]
+    assert await logins(pool) == []
+
+
+async def test_a_low_id_of_a_late_transaction_is_not_skipped(pool: Pool) -> None:
+    """An id drawn before its transaction had an id of its own is passed by the cursor, and taken all the same."""
+    await sign_up(pool, "first")  # sequences write ahead; from here on drawing an id needs no transaction id
+    assert await logins(pool) == ["first"]
+    async with pool.acquire() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        low = await slow.fetchval("SELECT nextval('tokens_id_seq')")
+        await sign_up(pool, "high")
+        assert await logins(pool) == ["high"]
+        await slow.execute(
+            "INSERT INTO accounts (id, email, login, status) VALUES (99, 'low@example.org', 'low', 'active')"
+        )
+        await slow.execute("INSERT INTO tokens (id, account, action) VALUES ($1, 99, 'password_recovery')", low)
+        await transaction.commit()
+    assert low < await pool.fetchval("SELECT last_seq FROM jobs")
+    assert await logins(pool) == ["low"]
+
+
+async def test_a_rolled_back_token_is_not_waited_for(pool: Pool) -> None:
+    """What never commits leaves a hole in the ids and nothing else."""
+    async with pool.acquire() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        await slow.execute("INSERT INTO accounts (email, login) VALUES ('low@example.org', 'low')")
+        await sign_up(pool, "high")
+        await transaction.rollback()
+    assert await logins(pool) == ["high"]
+
+
+async def test_a_batch_that_is_rolled_back_is_taken_again(pool: Pool) -> None:
+    """The cursor moves when the transaction that took the batch commits."""
+    await sign_up(pool, "ada")
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        assert len(await store.dequeue(connection, batch_limit=10, now=None)) == 1
+        await transaction.rollback()
+    assert await logins(pool) == ["ada"]
+
+
+async def test_only_what_should_be_mailed_is_taken(pool: Pool) -> None:
+    """Unexpired, unconsumed; activations of provisioned accounts, recoveries of active ones."""
+    for name in ("expired", "consumed", "suspended", "fresh"):
+        await sign_up(pool, name)
+    await sign_up(pool, "active", status="active")
+    await pool.execute("INSERT INTO tokens (account, action) SELECT id, 'password_recovery' FROM accounts ORDER BY id")
+    await pool.execute(
+        "INSERT INTO tokens (account, action) SELECT id, 'activation' FROM accounts WHERE login = 'active'"
+    )
+    await pool.execute("UPDATE accounts SET status = 'suspended' WHERE login = 'suspended'")
+    of = "FROM accounts a WHERE a.id = t.account AND a.login ="
+    await pool.execute(f"UPDATE tokens t SET expires_at = extract(epoch FROM now()) {of} 'expired'")
+    await pool.execute(f"UPDATE tokens t SET consumed_at = 1 {of} 'consumed' AND t.action = 'activation'")
+    await pool.execute("UPDATE accounts SET status = 'suspended' WHERE login = 'consumed'")
+    taken = await dequeue(pool)
+    assert [(token.login, token.action.value) for token in taken] == [
+        ("fresh", "activation"),
+        ("active", "password_recovery"),
+    ]
+
+
+async def test_what_is_not_to_be_mailed_does_not_hold_up_the_rest(pool: Pool) -> None:
+    """A thousand expired tokens are passed at once, and are not read again."""
+    await crowd(pool, 1000)
+    await pool.execute("UPDATE tokens SET expires_at = 0")
+    await sign_up(pool, "fresh")
+    assert await logins(pool) == ["fresh"]
+    assert await pool.fetchval("SELECT last_seq = (SELECT max(id) FROM tokens) FROM jobs")
+
+
+async def test_a_job_of_another_kind_is_left_alone(pool: Pool) -> None:
+    """The cursor that moves is the mailroom's."""
+    await pool.execute("ALTER TYPE job_type ADD VALUE 'other'")
+    await pool.execute("INSERT INTO jobs (job_type, last_seq) VALUES ('other', 3)")
+    await sign_up(pool, "ada")
+    assert await logins(pool) == ["ada"]
+    assert await pool.fetchval("SELECT last_seq FROM jobs WHERE job_type = 'other'") == 3
+
+
+async def test_a_restored_dump_goes_on(pool: Pool) -> None:
+    """A cursor from a cluster that had counted further does not hide new tokens."""
+    await pool.execute("UPDATE jobs SET last_transaction_id = '999999999999', last_seq = 5")
+    await sign_up(pool, "ada")
+    async with pool.acquire() as connection:
+        assert await store.count_waiting(connection, bound=10) == 1
+    assert await logins(pool) == ["ada"]
+    assert await logins(pool) == []
+
+
+async def test_times_beyond_the_calendar_do_not_stop_the_collector(pool: Pool) -> None:
+    """An application may write any number into expires_at."""
+    await sign_up(pool, "ada")
+    await pool.execute("UPDATE tokens SET expires_at = 9223372036854775807")
+    [token] = await dequeue(pool)
+    assert token.expires_at.year == 9998
+
+
+async def test_taking_a_batch_reads_the_batch_and_not_the_table(pool: Pool) -> None:
+    """With twenty thousand tokens waiting, a batch touches a few dozen pages by the cursor's index."""
+    await crowd(pool, 20_000)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        await dequeue(pool)  # what the first call of a session reads is mostly the catalog
+        plan = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM dequeue_tokens(10)")
+        warm = await connection.fetchval("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM dequeue_tokens(10)")
+    assert json.loads(plan)[0]["Plan"]["Actual Rows"] == 10
+    read = json.loads(warm)[0]["Plan"]
+    assert read["Shared Hit Blocks"] + read["Shared Read Blocks"] < 200

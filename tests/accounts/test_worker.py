@@ -1,0 +1,322 @@
+"""The collector: from token to delivery in one transaction, whoever dies, sleeps or stands in the way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from tests.conftest import SCHEMA
+from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, sign_up, token
+
+from postroom.accounts import service
+from postroom.accounts.letter import Letterhead
+from postroom.accounts.metrics import STALLED_SECONDS
+from postroom.accounts.model import Action, DueToken
+from postroom.accounts.signature import verify
+from postroom.accounts.worker import CHANNEL, Collector, CollectorOptions, Deliver, run_collector
+from postroom.db.listen import Listener
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.db.room import Room
+from postroom.delivery import service as delivery
+from postroom.delivery import store as deliveries
+from postroom.delivery.model import DeliveryFilter, Lane, State
+from postroom.errors import SettingInvalid
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.service import render_waiting
+from postroom.settings import Settings
+
+LONG = timedelta(hours=1)
+SOON_S = 20.0
+
+
+class Steps:
+    """Hears a collector's signals; `until` waits for a step that comes after the call."""
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+
+    def __call__(self, step: str) -> None:
+        self._heard.put_nowait(step)
+
+    async def until(self, step: str) -> None:
+        async with asyncio.timeout(SOON_S):
+            while await self._heard.get() != step:
+                pass
+
+
+class Taken:
+    """Hands batches to the test."""
+
+    def __init__(self) -> None:
+        self.batches: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    async def __call__(self, _connection: Connection, tokens: Sequence[DueToken]) -> None:
+        self.batches.put_nowait([token.login for token in tokens])
+
+    async def next(self) -> list[str]:
+        return await asyncio.wait_for(self.batches.get(), SOON_S)
+
+
+@asynccontextmanager
+async def running(worker: Collector, url: str | None = None) -> AsyncIterator[None]:
+    """The collector at work; with a URL, also listening."""
+    task = asyncio.create_task(worker.run())
+    try:
+        if url is None:
+            yield
+        else:
+            async with Listener(url, SCHEMA, channel=CHANNEL, on_wake=worker.wake) as listener:
+                await asyncio.wait_for(listener.listening.wait(), SOON_S)
+                yield
+    finally:
+        worker.stop()
+        await task
+
+
+async def test_a_token_becomes_its_mail(pool: Pool) -> None:
+    """Template, link, code, lane, key and expiry are those of the token."""
+    ada = await sign_up(pool, "ada")
+    assert await collector(pool).run_once() == 1
+    found = await token(pool, ada)
+    [summary], _ = await delivery.list_deliveries(pool, DeliveryFilter())
+    mail = await delivery.get_delivery(pool, summary.id)
+    assert (mail.lane, mail.source, mail.template_id) == (Lane.AUTH, "accounts", "account-activation")
+    assert mail.idempotency_key == f"token:{found['id']}"
+    assert mail.expires_at == datetime.fromtimestamp(found["expires_at"], UTC)
+    assert [recipient.address for recipient in mail.recipients] == ["ada@example.org"]
+    link = mail.variables["link"]
+    assert link.startswith("https://mail.example.org/activate?token=")
+    assert verify(KEY, Action.ACTIVATION, link.partition("=")[2]) == found["secret"]
+    assert (mail.variables["code"], mail.variables["login"], mail.variables["minutes"]) == (found["code"], "ada", 15)
+
+
+async def test_a_recovery_has_its_own_mail(pool: Pool) -> None:
+    """Another template, another path."""
+    ada = await sign_up(pool, "ada", status="active")
+    await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
+    await collector(pool).run_once()
+    [summary], _ = await delivery.list_deliveries(pool, DeliveryFilter())
+    mail = await delivery.get_delivery(pool, summary.id)
+    assert mail.template_id == "account-recovery"
+    assert mail.variables["link"].startswith("https://mail.example.org/recover?token=")
+
+
+@pytest.mark.parametrize("locale", ["en", "fr"])
+@pytest.mark.parametrize("template", ["account-activation", "account-recovery"])
+def test_the_templates_render_completely(template: str, locale: str) -> None:
+    """Link, code, login and minutes are in both parts, and not in the subject."""
+    variables = {"link": "https://mail.example.org/x?token=abc", "code": "01234", "login": "ada", "minutes": 15}
+    letter = Catalog.load(BUILTIN_TEMPLATES).render(template, locale=locale, variables=variables)
+    for value in variables.values():
+        assert str(value) in letter.text  # type: ignore[union-attr, operator]
+        assert str(value) in letter.html  # type: ignore[union-attr, operator]
+    assert "01234" not in letter.subject  # type: ignore[union-attr]
+
+
+async def test_a_collected_token_is_rendered(pool: Pool) -> None:
+    """What the collector accepts, the renderer can write."""
+    await sign_up(pool, "ada")
+    await collector(pool).run_once()
+    assert (await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))).rendered == 1
+
+
+async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
+    """A mail that could not leave before its token expired is cancelled."""
+    await sign_up(pool, "ada")
+    await collector(pool).run_once()
+    later = datetime.now(UTC) + timedelta(minutes=16)
+    async with pool.acquire() as connection:
+        [expired] = await deliveries.expire_waiting(connection, batch_limit=10, now=later)
+    assert (await delivery.get_delivery(pool, expired)).state is State.CANCELLED
+
+
+async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:
+    """Handed on but not committed is not handed on: the next collector mails it, once."""
+
+    class Dies(Deliver):
+        async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
+            await super().__call__(connection, tokens)
+            raise ConnectionResetError
+
+    await sign_up(pool, "ada")
+    with pytest.raises(ConnectionResetError):
+        await Collector(pool, Dies(LETTERHEAD, idempotency_ttl=TTL)).run_once()
+    assert await mailed_keys(pool) == []
+    assert await collector(pool).run_once() == 1
+    assert len(await mailed_keys(pool)) == 1
+
+
+async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
+    """Even with the cursor set back, the delivery remembers its token; also under another public URL."""
+    await sign_up(pool, "ada")
+    await collector(pool).run_once()
+    await pool.execute("UPDATE jobs SET last_seq = 0, last_transaction_id = '0'")
+    moved = Letterhead("https://elsewhere.example.org", KEY)
+    assert await Collector(pool, Deliver(moved, idempotency_ttl=TTL)).run_once() == 1
+    assert len(await mailed_keys(pool)) == 1
+
+
+async def test_two_collectors_share_the_work(pool: Pool) -> None:
+    """The second waits for the first to commit and takes what is left."""
+    await pool.execute(
+        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 15) n"
+    )
+    holding, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Deliver):
+        async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
+            holding.set()
+            await go_on.wait()
+            await super().__call__(connection, tokens)
+
+    first = asyncio.create_task(Collector(pool, Slow(LETTERHEAD, idempotency_ttl=TTL)).run_once())
+    await holding.wait()
+    second = asyncio.create_task(collector(pool).run_once())
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(SOON_S):
+        while await pool.fetchval(waiting) == 0:
+            pass
+    go_on.set()
+    assert (await first, await second) == (10, 5)
+    assert len(set(await mailed_keys(pool))) == 15
+
+
+async def test_an_address_that_slipped_in_does_not_stop_the_rest(pool: Pool) -> None:
+    """A token that cannot be mailed is passed by, with a line in the log."""
+    await pool.execute("ALTER TABLE accounts DROP CONSTRAINT accounts_email_form")
+    await sign_up(pool, "bad", email="nonsense")
+    await sign_up(pool, "good")
+    await collector(pool).run_once()
+    assert len(await mailed_keys(pool)) == 1
+
+
+async def test_it_wakes_by_notify_and_gathers_a_full_batch(pool: Pool, database_url: str) -> None:
+    """With an hour to gather and nothing but notifications to wake it, the third token makes the batch."""
+    taken = Taken()
+    options = CollectorOptions(batch_limit=3, batch_timeout=LONG, poll_interval=LONG)
+    steps = Steps()
+    worker = Collector(pool, taken, options=options, signal=steps)
+    async with running(worker, database_url):
+        await steps.until("counted")  # what listening rang is over: nothing waits
+        for name in ("one", "two"):
+            await sign_up(pool, name)
+            await steps.until("counted")
+        assert taken.batches.empty()
+        await sign_up(pool, "three")
+        assert await taken.next() == ["one", "two", "three"]
+
+
+async def test_it_gathers_no_longer_than_it_may(pool: Pool, database_url: str) -> None:
+    """A batch that does not fill goes when its time is up."""
+    taken = Taken()
+    options = CollectorOptions(batch_limit=10, batch_timeout=timedelta(milliseconds=50), poll_interval=LONG)
+    async with running(Collector(pool, taken, options=options), database_url):
+        await sign_up(pool, "ada")
+        assert await taken.next() == ["ada"]
+
+
+async def test_it_looks_by_itself(pool: Pool) -> None:
+    """Without any notification, the next poll finds the token; and it polls far sooner than every 4.5 minutes."""
+    taken, steps = Taken(), Steps()
+    options = CollectorOptions(poll_interval=timedelta(milliseconds=20))
+    async with running(Collector(pool, taken, options=options, signal=steps)):
+        await steps.until("drained")
+        await sign_up(pool, "ada")
+        assert await taken.next() == ["ada"]
+    assert CollectorOptions().poll_interval < timedelta(minutes=4, seconds=30)
+
+
+async def test_it_comes_back_after_a_dropped_connection_and_drains(pool: Pool, database_url: str) -> None:
+    """With every connection of the collector cut, tokens made meanwhile are mailed after the reconnection."""
+    taken, steps = Taken(), Steps()
+    options = CollectorOptions(batch_timeout=timedelta(0), poll_interval=LONG)
+    async with running(Collector(pool, taken, options=options, signal=steps), database_url):
+        await steps.until("drained")
+        outsider = await asyncpg.connect(database_url, server_settings={"search_path": SCHEMA})
+        await outsider.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postroom'"
+        )
+        await outsider.execute("INSERT INTO accounts (email, login) VALUES ('ada@example.org', 'ada')")
+        assert await taken.next() == ["ada"]
+        await outsider.close()
+
+
+async def test_a_backlog_is_taken_many_batches_at_once(pool: Pool) -> None:
+    """Draining twelve hundred tokens takes a few transactions, and each token once."""
+    await pool.execute(
+        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 1200) n"
+    )
+    taken = Taken()
+    assert await Collector(pool, taken).drain() == 1200
+    sizes = [len(taken.batches.get_nowait()) for _ in range(taken.batches.qsize())]
+    assert sizes == [10, 500, 500, 190]
+
+
+async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
+    """Health and metric say how long committed tokens have waited, and for whom; afterwards nothing is held back."""
+    async with pool.acquire() as foreign:
+        transaction = foreign.transaction()
+        await transaction.start()
+        await foreign.execute("CREATE TABLE elsewhere ()")
+        pid = await foreign.fetchval("SELECT pg_backend_pid()")
+        await sign_up(pool, "ada")
+        await pool.execute("UPDATE tokens SET created_at = created_at - 100")
+        taken, steps = Taken(), Steps()
+        options = CollectorOptions(poll_interval=LONG, busy_interval=timedelta(milliseconds=10))
+        async with running(Collector(pool, taken, options=options, signal=steps)):
+            await steps.until("drained")
+            stall = await service.measure_stall(pool)
+            assert (stall.tokens, stall.holder_pid, stall.is_alarming()) == (1, pid, True)
+            assert stall.seconds >= 100
+            [sample] = [s for s in next(iter(STALLED_SECONDS.collect())).samples if s.labels["pid"] == str(pid)]
+            assert sample.value >= 100
+            await transaction.rollback()
+            assert await taken.next() == ["ada"]  # without a notification: it looks often while something is held back
+    assert not (await service.measure_stall(pool)).is_stalled
+
+
+async def test_nothing_is_stalled_when_nothing_waits(pool: Pool) -> None:
+    """A long transaction is nobody's trouble while there are no tokens."""
+    async with pool.acquire() as foreign, foreign.transaction():
+        await foreign.execute("CREATE TABLE elsewhere ()")
+        stall = await service.measure_stall(pool)
+    assert (stall.is_stalled, stall.is_alarming(), stall.seconds) == (False, False, 0)
+
+
+async def test_what_was_counted_of_addresses_is_forgotten(pool: Pool) -> None:
+    """Limits of addresses nobody asks about any more do not pile up."""
+    await service.request_token(pool, "nobody@example.org", action=Action.ACTIVATION)
+    await pool.execute("UPDATE address_limits SET touched_at = now() - interval '2 days'")
+    steps = Steps()
+    async with running(Collector(pool, Taken(), signal=steps)):
+        await steps.until("drained")
+    assert await pool.fetchval("SELECT count(*) FROM address_limits") == 0
+
+
+async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str) -> None:
+    """From settings: a sign-up is in the delivery queue, and a stop ends it promptly."""
+    settings = Settings(database_url=database_url, secret_key=KEY, batch_timeout=timedelta(0))
+    stop = asyncio.Event()
+    task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
+    await sign_up(room.pool, "ada")
+    async with asyncio.timeout(SOON_S):
+        while not await mailed_keys(room.pool):
+            pass
+        stop.set()
+        await task
+
+
+def test_without_a_key_nothing_is_signed() -> None:
+    """A collector that cannot sign says which setting is missing."""
+    with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):
+        Letterhead.of(Settings())
+
+
+def test_links_lead_to_the_public_url_or_to_us() -> None:
+    """Without a public URL, the address we listen at."""
+    assert Letterhead.of(Settings(secret_key=KEY)).public_url == "http://127.0.0.1:8025"
+    assert Letterhead.of(Settings(secret_key=KEY, http_addr=("::1", 80))).public_url == "http://[::1]:80"
+    assert Letterhead.of(Settings(secret_key=KEY, public_url="https://a.example")).public_url == "https://a.example"

@@ -1,0 +1,177 @@
+"""From a reply to what is written: the delivery's end, each recipient's, and columns that PostgreSQL can hold."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, NOON, REFUSED
+
+from postroom.delivery.complete import (
+    Policy,
+    Result,
+    complete_columns,
+    decide,
+    expired,
+    is_open,
+    suppressed,
+    unwritable,
+)
+from postroom.delivery.model import (
+    Channel,
+    ClaimId,
+    DeliveryId,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+)
+from postroom.delivery.outcome import classify
+from postroom.transports import Envelope, RecipientReply, Reply, Stage
+
+
+def a_recipient(
+    address: str = "a@example.org", outcome: str = "pending", kind: str = "to", position: int = 0
+) -> Recipient:
+    return Recipient(RecipientKind(kind), position, address, None, RecipientOutcome(outcome))
+
+
+def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt_no: int = 1) -> Outgoing:
+    return Outgoing(
+        id=DeliveryId(7),
+        claim_id=ClaimId(3),
+        channel=Channel.EMAIL,
+        lane=lane,
+        ladder="generic",
+        attempt_no=attempt_no,
+        attempt_base=0,
+        is_expired=False,
+        created_at=NOON,
+        retry_since=NOON,
+        expires_at=None,
+        traceparent=None,
+        recipients=recipients or (a_recipient(),),
+        sender=None,
+        subject="Hello",
+        text="Hello",
+        html=None,
+        headers={},
+        attachments=(),
+    )
+
+
+def decided(outgoing: Outgoing, reply: Reply, *, now_after: timedelta = timedelta()) -> Result:
+    waiting = tuple(dict.fromkeys(each.address for each in outgoing.recipients if is_open(each)))
+    outcome = classify(reply, Envelope(7, "<7@example.org>", "post@example.org", waiting))
+    policy = Policy(NOON + now_after, 0.0, ("bulk",))
+    return decide(outgoing, reply, outcome, policy, elapsed=timedelta(seconds=1), transport="test")
+
+
+@pytest.mark.parametrize(
+    "reply, outcome, state, reason",
+    [
+        (DELIVERED, "sent", "sent", None),
+        (REFUSED, "failed", "failed", "refused"),
+        (BUSY, "deferred", "waiting", "deferred"),
+        (NO_ANSWER, "ambiguous", "waiting", "ambiguous"),
+        (Reply(Stage.CONNECT, suppress=True), "suppressed", "suppressed", "stub_transport"),
+    ],
+)
+def test_a_reply_decides(reply: Reply, outcome: str, state: str, reason: str | None) -> None:
+    """The attempt's outcome, the delivery's state, and why."""
+    result = decided(an_outgoing(), reply)
+    assert (result.outcome, result.state, result.reason) == (outcome, state, reason)
+
+
+def test_bulk_is_held_when_nobody_knows() -> None:
+    """The lane's policy makes an unknown end a dead letter."""
+    result = decided(an_outgoing(lane=Lane.BULK), NO_ANSWER)
+    assert (result.outcome, result.state, result.dead_letter_reason) == ("ambiguous", "dead_letter", "ambiguous")
+
+
+def test_old_age_is_a_dead_letter() -> None:
+    """Beyond its patience a deferred delivery is given up."""
+    result = decided(an_outgoing(attempt_no=9), BUSY, now_after=timedelta(days=4))
+    assert (result.state, result.dead_letter_reason) == ("dead_letter", "max_age")
+
+
+def test_the_budget_counts_from_the_last_redrive() -> None:
+    """Attempts before it are no longer held against a delivery."""
+    spent = replace(an_outgoing(attempt_no=6), ladder="auth")
+    assert decided(spent, BUSY).dead_letter_reason == "attempts_exhausted"
+    assert decided(replace(spent, attempt_base=5), BUSY).retry_in == timedelta(seconds=5)
+
+
+def test_a_refusal_after_a_success_does_not_fail_the_delivery() -> None:
+    """The attempt failed; the delivery, which reached somebody earlier, is sent."""
+    outgoing = an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", position=1))
+    result = decided(outgoing, REFUSED)
+    assert (result.outcome, result.state) == ("failed", "sent")
+    assert [(each.address, each.outcome.value) for each in result.recipients] == [("b@example.org", "refused")]
+
+
+def test_a_recipient_that_was_served_is_not_touched() -> None:
+    """Only those who were still waiting are told anything."""
+    outgoing = an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", position=1))
+    assert [each.address for each in decided(outgoing, DELIVERED).recipients] == ["b@example.org"]
+
+
+def test_reply_to_is_never_told() -> None:
+    """It receives nothing, so nothing becomes of it."""
+    outgoing = an_outgoing(a_recipient(), a_recipient(kind="reply_to"))
+    assert [each.kind.value for each in decided(outgoing, DELIVERED).recipients] == ["to"]
+
+
+def test_words_about_a_recipient_are_kept_short() -> None:
+    """Half a thousand characters of a server's prose are enough."""
+    reply = Reply(
+        Stage.RECIPIENT, 550, "5.1.1", "x" * 9000, recipients=(RecipientReply("a@example.org", 550, None, "y" * 9000),)
+    )
+    result = decided(an_outgoing(), reply)
+    assert result.recipients[0].detail == "y" * 500
+    assert result.detail == "x" * 500
+
+
+def test_a_silence_is_described() -> None:
+    """Where there were no words, the stage stands in the detail."""
+    assert decided(an_outgoing(), Reply(Stage.CONNECT)).detail == "no answer at connect"
+
+
+def test_what_expired_is_cancelled() -> None:
+    """Nothing is tried, and the reason says why."""
+    result = expired(an_outgoing())
+    assert (result.outcome, result.state, result.reason) == ("cancelled", "cancelled", "expired")
+
+
+def test_what_is_suppressed_was_not_sent() -> None:
+    """All suppressed: suppressed. One served earlier: the delivery is sent, this attempt is not."""
+    nobody = suppressed(an_outgoing(a_recipient(outcome="suppressed")))
+    somebody = suppressed(an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", "suppressed")))
+    assert (nobody.outcome, nobody.state, nobody.reason) == ("suppressed", "suppressed", "recipient_suppressed")
+    assert (somebody.outcome, somebody.state) == ("suppressed", "sent")
+
+
+def test_what_cannot_be_written_fails() -> None:
+    """The problem is told to people."""
+    result = unwritable(an_outgoing(), "half a character")
+    assert (result.state, result.reason, result.detail) == ("failed", "compose_failed", "half a character")
+
+
+def test_columns_are_equally_long() -> None:
+    """One value per result, one row per recipient, in the same order."""
+    results = [decided(an_outgoing(), reply) for reply in (DELIVERED, REFUSED, BUSY)]
+    columns = complete_columns(results)
+    lengths = {name: len(values) for name, values in columns.items()}
+    assert set(lengths.values()) == {3}
+    assert columns["state"] == ["sent", "failed", "waiting"]
+
+
+def test_columns_hold_nothing_that_text_cannot_hold() -> None:
+    """NUL and half characters from the other side are replaced, wherever they stand."""
+    spoken = (RecipientReply("a@example.org", 550, None, "no\x00"),)
+    columns = complete_columns(
+        [decided(an_outgoing(), Reply(Stage.RECIPIENT, 550, None, "no\x00\udc80", recipients=spoken))]
+    )
+    mended = "no\N{REPLACEMENT CHARACTER}"
+    assert columns["recipient_detail"] == [mended]
+    assert columns["reply_text"] == columns["detail"] == [f"{mended}\N{REPLACEMENT CHARACTER}"]

@@ -1,0 +1,180 @@
+"""The completer: results are written together, once, in the right hands, and never silently lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from tests.support.builders import (
+    BUSY,
+    Hands,
+    Recording,
+    Steps,
+    a_mail,
+    a_worker,
+    accepted,
+    attempts_of,
+    claimed,
+    finished,
+    outcomes_of,
+    state_of,
+)
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.complete import Result, complete_columns
+from postroom.delivery.completer import Completer
+from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientOutcome, State
+from postroom.runtime.clock import database_time
+from postroom.runtime.signals import Signal, unheard
+
+
+@asynccontextmanager
+async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Completer]:
+    completer = Completer(pool, clock=database_time, signal=signal)
+    running = asyncio.create_task(completer.run())
+    try:
+        yield completer
+    finally:
+        running.cancel()
+
+
+async def claims(pool: Pool) -> int:
+    async with pool.acquire() as connection:
+        return int(await connection.fetchval("SELECT count(*) FROM claims"))
+
+
+async def test_results_that_come_together_are_written_together(pool: Pool) -> None:
+    """Fifty results that are ready at once take one statement."""
+    ids = await accepted(pool, *(a_mail() for _ in range(50)))
+    batch = await claimed(pool)
+    steps = Steps()
+    async with completing(pool, steps) as completer:
+        completer.expect(batch[0].claim_id, len(batch))
+        for result in finished(batch):
+            completer.add(result)
+        await asyncio.wait_for(completer.drain(), 10)
+    assert steps.heard == ["completed"]
+    assert {await state_of(pool, delivery) for delivery in ids} == {State.SENT}
+
+
+async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> None:
+    """Not before: what is still in flight needs its lease."""
+    await accepted(pool, a_mail(), a_mail())
+    first, second = await claimed(pool)
+    async with completing(pool) as completer:
+        completer.expect(first.claim_id, 2)
+        completer.add(finished([first])[0])
+        await completer.drain()
+        assert (await claims(pool), completer.held()) == (1, [first.claim_id])
+        completer.add(finished([second])[0])
+        await completer.drain()
+        assert (await claims(pool), completer.held()) == (0, [])
+
+
+async def test_giving_back_closes_the_claim_too(pool: Pool) -> None:
+    """Half written, half given back: the claim is over, and the rest is due as if untouched."""
+    await accepted(pool, a_mail(), a_mail())
+    first, second = await claimed(pool)
+    async with completing(pool) as completer:
+        completer.expect(first.claim_id, 2)
+        completer.add(finished([first])[0])
+        await completer.drain()
+        await completer.give_back(first.claim_id, [second.id])
+    assert await claims(pool) == 0
+    assert [outgoing.id for outgoing in await claimed(pool)] == [second.id]
+
+
+async def test_a_lost_claim_changes_nothing(pool: Pool) -> None:
+    """A result that comes after recovery is dropped; the ledger holds what recovery wrote."""
+    hands = Hands()
+    await accepted(pool, now=hands())
+    [outgoing] = await claimed(pool, now=hands())
+    hands.forward(minutes=2)
+    async with pool.acquire() as connection:
+        await store.recover_claims(connection, held_lanes=[], batch_limit=10, now=hands())
+    async with completing(pool) as completer:
+        completer.expect(outgoing.claim_id, 1)
+        completer.add(finished([outgoing])[0])
+        await completer.drain()
+    assert await state_of(pool, outgoing.id) is State.QUEUED
+    assert await attempts_of(pool, outgoing.id) == []
+
+
+def with_outcome(outgoing: Outgoing, outcome: RecipientOutcome, state: str) -> Result:
+    told = tuple(Recipient(r.kind, r.position, r.address, r.name, outcome) for r in outgoing.recipients)
+    return Result(outgoing=outgoing, outcome="failed", state=state, reason="test", recipients=told)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["old first", "new first"])
+async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, order: int) -> None:
+    """Who lost a claim and claimed again brings two results: only the claim that holds counts."""
+    hands = Hands()
+    await accepted(pool, now=hands())
+    [old] = await claimed(pool, now=hands())
+    hands.forward(minutes=2)
+    async with pool.acquire() as connection:
+        await store.recover_claims(connection, held_lanes=[], batch_limit=10, now=hands())
+    [new] = await claimed(pool, now=hands())
+    results = [
+        with_outcome(old, RecipientOutcome.REFUSED, "failed"),
+        with_outcome(new, RecipientOutcome.DELIVERED, "sent"),
+    ]
+    async with completing(pool) as completer:
+        for result in results[::order]:
+            completer.expect(result.outgoing.claim_id, 1)
+            completer.add(result)
+        await completer.drain()
+    assert await state_of(pool, new.id) is State.SENT
+    assert await outcomes_of(pool, new.id) == {"ada@example.org": "delivered"}
+
+
+async def test_results_wait_for_a_database_that_is_away(pool: Pool) -> None:
+    """While the row is locked away and the statement cancelled, the result is kept and written afterwards."""
+    await accepted(pool)
+    [outgoing] = await claimed(pool)
+    async with pool.acquire() as blocker, completing(pool) as completer:
+        transaction = blocker.transaction()
+        await transaction.start()
+        await blocker.execute("SELECT FROM deliveries WHERE id = $1 FOR UPDATE", outgoing.id)
+        completer.expect(outgoing.claim_id, 1)
+        completer.add(finished([outgoing])[0])
+        async with asyncio.timeout(10):
+            while not await blocker.fetchval(
+                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ):
+                pass
+        await transaction.rollback()
+        await asyncio.wait_for(completer.drain(), 10)
+    assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
+
+
+async def test_a_result_that_can_never_be_written_is_not_swallowed(pool: Pool) -> None:
+    """A bug that makes an unwritable result ends the worker loudly instead of leaving it to hang."""
+
+    class Wrong(Recording):
+        name = "half a \ud800 name"
+
+    await accepted(pool)
+    with pytest.raises(ExceptionGroup):
+        await asyncio.wait_for(a_worker(pool, Wrong(BUSY)).run(), 10)
+
+
+async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -> None:
+    """A result with a state that does not exist raises; nothing of its batch is written."""
+    await accepted(pool)
+    batch = await claimed(pool)
+    async with pool.acquire() as connection:
+        with pytest.raises(asyncpg.PostgresError):
+            await store.complete(connection, now=None, **complete_columns(finished(batch, state="lost")))
+    assert await state_of(pool, batch[0].id) is State.SENDING
+
+
+async def test_a_lane_of_its_own(pool: Pool) -> None:
+    """Lanes are completed by the same completer and keep their ledger's lane."""
+    [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
+    await a_worker(pool, Recording()).run_once(Lane.BULK)
+    async with pool.acquire() as connection:
+        assert await connection.fetchval("SELECT lane::text FROM attempts WHERE delivery_id = $1", delivery) == "bulk"

@@ -1,0 +1,109 @@
+"""What a reply means: the table in `outcome`, row by row, for one recipient and for several."""
+
+import pytest
+
+from postroom.delivery.outcome import Verdict, classify
+from postroom.transports import Envelope, RecipientReply, Reply, Stage
+
+A, B, C = "a@example.org", "b@example.org", "c@example.org"
+
+
+def envelope(*recipients: str) -> Envelope:
+    return Envelope(7, "<7@example.org>", "post@example.org", recipients)
+
+
+@pytest.mark.parametrize(
+    "stage, code, enhanced, verdict",
+    [
+        (Stage.FINAL, 250, "2.0.0", Verdict.DELIVERED),
+        (Stage.FINAL, 451, "4.3.0", Verdict.DEFERRED),
+        (Stage.FINAL, 554, "5.7.1", Verdict.REFUSED),
+        (Stage.FINAL, 552, "5.2.2", Verdict.DEFERRED),
+        (Stage.FINAL, 552, "5.3.1", Verdict.DEFERRED),
+        (Stage.FINAL, 554, "5.4.5", Verdict.DEFERRED),
+        (Stage.FINAL, 552, None, Verdict.REFUSED),
+        (Stage.FINAL, None, None, Verdict.UNKNOWN),
+        (Stage.CONTENT, None, None, Verdict.DEFERRED),
+        (Stage.CONTENT, 554, "5.6.0", Verdict.REFUSED),
+        (Stage.CONTENT, 354, None, Verdict.DEFERRED),
+        (Stage.RECIPIENT, 550, "5.1.1", Verdict.REFUSED),
+        (Stage.RECIPIENT, None, None, Verdict.DEFERRED),
+        (Stage.SENDER, 550, "5.7.1", Verdict.REFUSED),
+        (Stage.SENDER, 421, "4.3.2", Verdict.DEFERRED),
+        (Stage.LOGIN, 535, "5.7.8", Verdict.DEFERRED),
+        (Stage.TLS, 554, None, Verdict.DEFERRED),
+        (Stage.TLS, None, None, Verdict.DEFERRED),
+        (Stage.CONNECT, 554, "5.7.1", Verdict.DEFERRED),
+        (Stage.CONNECT, None, None, Verdict.DEFERRED),
+    ],
+)
+def test_a_reply_to_the_whole_means(stage: Stage, code: int | None, enhanced: str | None, verdict: Verdict) -> None:
+    """Stage and code decide; each recipient shares the verdict and the words."""
+    outcome = classify(Reply(stage, code, enhanced, "words"), envelope(A))
+    assert outcome.verdict is verdict
+    [recipient] = outcome.recipients
+    assert (recipient.address, recipient.verdict, recipient.code, recipient.text) == (A, verdict, code, "words")
+
+
+def test_what_is_said_about_a_recipient_decides_for_it_alone() -> None:
+    """One refused and one deferred beside one who was welcome."""
+    reply = Reply(
+        Stage.FINAL,
+        250,
+        "2.0.0",
+        "queued",
+        recipients=(
+            RecipientReply(A, 250),
+            RecipientReply(B, 550, "5.1.1", "who?"),
+            RecipientReply(C, 451, "4.3.0", "later"),
+        ),
+    )
+    outcome = classify(reply, envelope(A, B, C))
+    assert [each.verdict for each in outcome.recipients] == [Verdict.DELIVERED, Verdict.REFUSED, Verdict.DEFERRED]
+    assert [each.text for each in outcome.recipients] == ["queued", "who?", "later"]
+
+
+def test_a_welcome_recipient_shares_the_end() -> None:
+    """An address that was fine is refused with the content that followed."""
+    outcome = classify(Reply(Stage.FINAL, 554, "5.7.1", recipients=(RecipientReply(A, 250),)), envelope(A))
+    assert outcome.recipients[0].verdict is Verdict.REFUSED
+
+
+def test_a_recipient_refused_before_an_unknown_end_stays_refused() -> None:
+    """Only those who were welcome are unknown."""
+    reply = Reply(Stage.FINAL, recipients=(RecipientReply(A, 250), RecipientReply(B, 550)))
+    outcome = classify(reply, envelope(A, B))
+    assert [each.verdict for each in outcome.recipients] == [Verdict.UNKNOWN, Verdict.REFUSED]
+    assert outcome.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "codes, verdict",
+    [
+        ((250, 250), Verdict.DELIVERED),
+        ((250, 550), Verdict.DELIVERED),
+        ((250, 451), Verdict.DEFERRED),
+        ((550, 451), Verdict.DEFERRED),
+        ((550, 550), Verdict.REFUSED),
+    ],
+)
+def test_the_whole_is_open_while_one_is_open(codes: tuple[int, int], verdict: Verdict) -> None:
+    """What is still open decides, then one success; only unanimous refusal refuses the whole."""
+    spoken = tuple(RecipientReply(address, code) for address, code in zip((A, B), codes, strict=True))
+    assert classify(Reply(Stage.FINAL, 250, recipients=spoken), envelope(A, B)).verdict is verdict
+
+
+def test_the_stub_suppresses() -> None:
+    """A transport that suppresses decides for everybody."""
+    outcome = classify(Reply(Stage.CONNECT, suppress=True), envelope(A, B))
+    assert {each.verdict for each in outcome.recipients} == {Verdict.SUPPRESSED}
+
+
+def test_without_recipients_the_reply_is_the_verdict() -> None:
+    """A channel without addresses has one verdict, that of the whole."""
+    assert classify(Reply(Stage.FINAL, 204), envelope()).verdict is Verdict.DELIVERED
+
+
+def test_the_hint_is_carried_on() -> None:
+    """When to come back is a fact of the reply."""
+    assert classify(Reply(Stage.FINAL, 451, retry_after_s=30), envelope(A)).retry_after_s == 30

@@ -1,0 +1,101 @@
+"""When to try again: ladders, hints, jitter, patience."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.builders import NOON
+
+from postroom.delivery.outcome import Outcome, Verdict
+from postroom.delivery.retry import JITTER, LADDERS, LONGEST_HINT, GiveUp, RetryIn, age_of, next_step
+
+DAY = timedelta(days=1)
+
+
+def step(
+    *,
+    ladder: str = "generic",
+    attempts: int = 1,
+    age: timedelta = timedelta(),
+    jitter: float = 0,
+    hint: float | None = None,
+    verdict: Verdict = Verdict.DEFERRED,
+    hold: bool = False,
+) -> RetryIn | GiveUp:
+    return next_step(
+        Outcome(verdict, (), hint), ladder=ladder, attempts=attempts, age=age, jitter=jitter, hold_unknown=hold
+    )
+
+
+@pytest.mark.parametrize(
+    "ladder, seconds",
+    [
+        ("generic", [60, 300, 900, 3600, 7200, 14400, 28800, 57600, 86400, 86400]),
+        ("auth", [5, 15, 45, 120, 300]),
+        ("greeting", [1, 2, 4]),
+    ],
+)
+def test_waits_are_those_of_the_ladder(ladder: str, seconds: list[int]) -> None:
+    """After the n-th attempt the n-th wait."""
+    waits = [step(ladder=ladder, attempts=n) for n in range(1, len(seconds) + 1)]
+    assert waits == [RetryIn(timedelta(seconds=each)) for each in seconds]
+
+
+@pytest.mark.parametrize("ladder, steps", [("auth", 5), ("greeting", 3), ("webhook", 9)])
+def test_a_ladder_without_a_further_step_gives_up(ladder: str, steps: int) -> None:
+    """The budget is the number of waits, and one attempt more."""
+    assert isinstance(step(ladder=ladder, attempts=steps), RetryIn)
+    assert step(ladder=ladder, attempts=steps + 1) == GiveUp("attempts_exhausted")
+
+
+def test_patience_ends_with_age() -> None:
+    """A wait that would end beyond the maximal age is not begun."""
+    assert step(attempts=9, age=3 * DAY) == RetryIn(DAY)
+    assert step(attempts=9, age=3 * DAY + timedelta(seconds=1)) == GiveUp("max_age")
+
+
+def test_an_unknown_ladder_is_the_generic_one() -> None:
+    """A delivery written by a later version is retried all the same."""
+    assert step(ladder="of the future") == step(ladder="generic")
+
+
+@pytest.mark.parametrize(
+    "hint, wait",
+    [(30, timedelta(minutes=1)), (600, timedelta(minutes=10)), (10 * 86400, LONGEST_HINT)],
+)
+def test_a_longer_hint_takes_the_place_of_the_wait(hint: float, wait: timedelta) -> None:
+    """Never sooner than asked, never sooner than the ladder, never beyond a day."""
+    assert step(hint=hint) == RetryIn(wait)
+
+
+def test_a_hint_is_never_shortened_by_chance() -> None:
+    """Jitter moves a hinted wait only later."""
+    taken = step(hint=600, jitter=-1)
+    assert isinstance(taken, RetryIn)
+    assert taken.wait >= timedelta(seconds=600)
+
+
+@given(jitter=st.floats(-1, 1), attempts=st.integers(1, 5), ladder=st.sampled_from(sorted(LADDERS)))
+def test_chance_moves_a_wait_by_a_quarter_at_most(jitter: float, attempts: int, ladder: str) -> None:
+    """What failed together does not return together, and nobody waits much longer than said."""
+    taken = step(ladder=ladder, attempts=attempts, jitter=jitter)
+    plain = LADDERS[ladder].wait_after(attempts)
+    if plain is None:
+        assert taken == GiveUp("attempts_exhausted")
+    else:
+        assert isinstance(taken, RetryIn)
+        assert plain * (1 - JITTER) <= taken.wait <= plain * (1 + JITTER)
+
+
+def test_an_unknown_end_is_held_where_the_lane_says_so() -> None:
+    """Held: a dead letter at once. Not held: the ladder."""
+    assert step(verdict=Verdict.UNKNOWN, hold=True) == GiveUp("ambiguous")
+    assert isinstance(step(verdict=Verdict.UNKNOWN), RetryIn)
+    assert isinstance(step(verdict=Verdict.DEFERRED, hold=True), RetryIn)
+
+
+def test_age_is_never_negative() -> None:
+    """A clock that runs behind does not give more time."""
+    assert age_of(NOON, NOON - DAY) == timedelta()
+    assert age_of(NOON, NOON + DAY) == DAY

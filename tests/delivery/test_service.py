@@ -1,0 +1,276 @@
+"""What operators can do, who did it, and what they can see."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.builders import (
+    BUSY,
+    NO_ANSWER,
+    NOON,
+    Hands,
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    addresses,
+    attempts_of,
+    claimed,
+    outcomes_of,
+    state_of,
+)
+
+from postroom.db.pool import Pool
+from postroom.delivery import service
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
+from postroom.errors import BadInput, DeadLetterNotFound, DeliveryNotFound, WrongState
+from postroom.events.store import list_audit
+
+ADA = "cli:ada"
+
+
+async def audited(pool: Pool) -> list[tuple[str, str, str]]:
+    """Who did what to what, oldest first."""
+    async with pool.acquire() as connection:
+        entries = await list_audit(connection, subject=None, page_limit=100)
+    return [(entry.actor, entry.action, entry.subject) for entry in reversed(entries)]
+
+
+async def given_up(pool: Pool, count: int = 1, **fields: Any) -> list[DeliveryId]:
+    """Dead letters: bulk mail that may have arrived."""
+    ids = await accepted(pool, *(a_mail(lane=Lane.BULK, **fields) for _ in range(count)))
+    await a_worker(pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
+    return ids
+
+
+# ── cancel, retry, resend ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
+    """It ends, says by whom, and is never sent."""
+    [delivery] = await accepted(pool)
+    await service.cancel(pool, delivery, actor=ADA)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason) == (State.CANCELLED, "cancelled_by_operator")
+    assert await claimed(pool) == []
+    assert await audited(pool) == [(ADA, "delivery.cancel", f"delivery:{delivery}")]
+
+
+async def test_what_is_under_way_cannot_be_cancelled(pool: Pool) -> None:
+    """Refused with its state; no audit entry for what did not happen."""
+    [delivery] = await accepted(pool)
+    await claimed(pool)
+    with pytest.raises(WrongState, match="sending cannot be cancelled"):
+        await service.cancel(pool, delivery, actor=ADA)
+    assert await audited(pool) == []
+
+
+async def test_a_retry_brings_the_next_attempt_forward(pool: Pool) -> None:
+    """Due at once instead of at its time."""
+    hands = Hands()
+    [delivery] = await accepted(pool, now=hands())
+    await a_worker(pool, Recording(BUSY), clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert await claimed(pool, now=hands()) == []
+    await service.retry(pool, delivery, actor=ADA, now=hands())
+    assert [outgoing.id for outgoing in await claimed(pool, now=hands())] == [delivery]
+    assert await audited(pool) == [(ADA, "delivery.retry", f"delivery:{delivery}")]
+
+
+async def test_what_was_sent_cannot_be_retried(pool: Pool) -> None:
+    """A retry is not a resend."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    with pytest.raises(WrongState, match="sent cannot be retried"):
+        await service.retry(pool, delivery, actor=ADA)
+
+
+async def test_a_resend_is_a_new_delivery(pool: Pool) -> None:
+    """The clone has the content and the recipients, no key, and knows its original, which stays as it was."""
+    [original] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org"), idempotency_key="k"))
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    before = await service.get_delivery(pool, original)
+    clone = await service.resend(pool, original, actor=ADA)
+    found = await service.get_delivery(pool, clone)
+    assert (found.resend_of, found.state, found.idempotency_key) == (original, State.QUEUED, None)
+    assert (found.subject, found.text) == (before.subject, before.text)
+    assert await outcomes_of(pool, clone) == {"a@example.org": "pending", "b@example.org": "pending"}
+    assert await service.get_delivery(pool, original) == before
+    assert await audited(pool) == [(ADA, "delivery.resend", f"delivery:{original}")]
+
+
+async def test_a_resend_is_never_taken_for_a_replay(pool: Pool) -> None:
+    """After a resend the key still answers the original."""
+    [original] = await accepted(pool, a_mail(idempotency_key="k"))
+    await service.cancel(pool, original, actor=ADA)
+    await service.resend(pool, original, actor=ADA)
+    assert await accepted(pool, a_mail(idempotency_key="k")) == [original]
+
+
+async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
+    """There would be two."""
+    [delivery] = await accepted(pool)
+    with pytest.raises(WrongState, match="queued cannot be resent"):
+        await service.resend(pool, delivery, actor=ADA)
+
+
+@pytest.mark.parametrize("action", [service.cancel, service.retry, service.resend])
+async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None:
+    """Zero rows is an error that says which."""
+    with pytest.raises(DeliveryNotFound):
+        await action(pool, 404, actor=ADA)
+    with pytest.raises(DeliveryNotFound):
+        await service.list_attempts(pool, 404)
+
+
+# ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_settled_letter_is_sent(pool: Pool) -> None:
+    """An operator knows that it arrived: it is sent, its recipients are served, and it is not sent again."""
+    [delivery] = await given_up(pool)
+    await service.settle(pool, delivery, actor=ADA)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason) == (State.SENT, "settled_by_operator")
+    assert await outcomes_of(pool, delivery) == {"ada@example.org": "delivered"}
+    assert await service.list_dead_letters(pool) == ([], None)
+    assert await audited(pool) == [(ADA, "dead_letter.settle", f"delivery:{delivery}")]
+
+
+async def test_only_an_ambiguous_letter_can_be_settled(pool: Pool) -> None:
+    """What was certainly not sent cannot be declared sent."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(ladder="greeting"), now=hands())
+    worker = a_worker(pool, Recording(BUSY), clock=hands)
+    for _ in range(4):
+        await worker.run_once(Lane.TRANSACTIONAL)
+        hands.forward(minutes=1)
+    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    with pytest.raises(DeadLetterNotFound):
+        await service.settle(pool, delivery, actor=ADA)
+    assert await state_of(pool, delivery) is State.DEAD_LETTER
+
+
+@pytest.mark.parametrize(
+    "chosen, count",
+    [
+        (DeadLetterFilter(), 3),
+        (DeadLetterFilter(reason="ambiguous"), 3),
+        (DeadLetterFilter(reason="max_age"), 0),
+        (DeadLetterFilter(source="shop"), 1),
+        (DeadLetterFilter(template_id="welcome"), 0),
+        (DeadLetterFilter(created_before=NOON - timedelta(days=9999)), 0),
+        (DeadLetterFilter(delivery_ids=()), 0),
+    ],
+)
+async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: DeadLetterFilter, count: int) -> None:
+    """The dry run counts what the redrive then brings back, and changes nothing."""
+    await given_up(pool, 2)
+    await given_up(pool, source="shop")
+    assert await service.redrive(pool, chosen, actor=ADA, dry_run=True) == count
+    assert len((await service.list_dead_letters(pool))[0]) == 3
+    assert await service.redrive(pool, chosen, actor=ADA) == count
+    assert len((await service.list_dead_letters(pool))[0]) == 3 - count
+
+
+async def test_a_redriven_letter_is_due_at_once(pool: Pool) -> None:
+    """It is sent by the next worker; the audit says how many were brought back."""
+    ids = await given_up(pool, 3)
+    await service.redrive(pool, DeadLetterFilter(), actor=ADA)
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.BULK)
+    assert sorted(transport.delivery_ids) == ids
+    assert await audited(pool) == [(ADA, "dead_letter.redrive", "dead_letters")]
+    assert [attempt.outcome for attempt in await attempts_of(pool, ids[0])] == ["ambiguous", "sent"]
+
+
+async def test_a_redrive_goes_on_until_all_are_back(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded steps, one transaction each."""
+    monkeypatch.setattr("postroom.delivery.service.REDRIVE_BATCH", 2)
+    await given_up(pool, 5)
+    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 5
+
+
+async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
+    """After retention has taken the content a redrive leaves the letter alone, and a retry is refused."""
+    [delivery] = await given_up(pool)
+    async with pool.acquire() as connection:
+        await connection.execute("UPDATE deliveries SET finished_at = finished_at - interval '8 days'")
+    assert await Maintenance(pool).clean_up() == 1
+    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True) == 0
+    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 0
+    with pytest.raises(WrongState):
+        await service.retry(pool, delivery, actor=ADA)
+    with pytest.raises(WrongState):
+        await service.resend(pool, delivery, actor=ADA)
+    assert await state_of(pool, delivery) is State.DEAD_LETTER
+
+
+async def test_dead_letters_are_paged_newest_first(pool: Pool) -> None:
+    """Every letter once, over as many pages as it takes, though all have the same time."""
+    ids = await given_up(pool, 5)
+    seen: list[int] = []
+    cursor: str | None = None
+    for _ in range(3):
+        page, cursor = await service.list_dead_letters(pool, cursor=cursor, limit=2)
+        seen += [letter.delivery_id for letter in page]
+    assert (seen, cursor) == (ids[::-1], None)
+
+
+# ── listing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_deliveries_are_paged_newest_first(pool: Pool) -> None:
+    """Every delivery once; what is accepted meanwhile does not move the pages."""
+    ids = await accepted(pool, *(a_mail() for _ in range(5)))
+    first, cursor = await service.list_deliveries(pool, DeliveryFilter(), limit=3)
+    await accepted(pool)
+    second, end = await service.list_deliveries(pool, DeliveryFilter(), cursor=cursor, limit=3)
+    assert [line.id for line in [*first, *second]] == ids[::-1]
+    assert end is None
+
+
+async def test_a_cursor_that_is_none_is_refused(pool: Pool) -> None:
+    """A made-up cursor is bad input, not an error of ours."""
+    with pytest.raises(BadInput):
+        await service.list_deliveries(pool, DeliveryFilter(), cursor="nonsense")
+
+
+@pytest.mark.parametrize(
+    "chosen, subjects",
+    [
+        (DeliveryFilter(state=State.QUEUED), ["c", "b"]),
+        (DeliveryFilter(state=State.CANCELLED), ["a"]),
+        (DeliveryFilter(recipient="ANN@example.org"), ["a"]),
+        (DeliveryFilter(recipient="copy@example.org"), ["b"]),
+        (DeliveryFilter(recipient="reply@example.org"), []),
+        (DeliveryFilter(source="shop"), ["b"]),
+        (DeliveryFilter(custom_data={"order": 7}), ["c"]),
+        (DeliveryFilter(created_from=NOON + timedelta(hours=1)), ["c"]),
+        (DeliveryFilter(created_before=NOON + timedelta(hours=1)), ["b", "a"]),
+        (DeliveryFilter(source="shop", recipient="ann@example.org"), []),
+    ],
+    ids=str,
+)
+async def test_a_listing_is_filtered(pool: Pool, chosen: DeliveryFilter, subjects: list[str]) -> None:
+    """By state, recipient in any case (never Reply-To), source, data and time."""
+    [cancelled, _] = await accepted(
+        pool,
+        a_mail("Ann@example.org", subject="a"),
+        a_mail(subject="b", source="shop", cc=addresses("copy@example.org"), reply_to=addresses("reply@example.org")),
+        now=NOON,
+    )
+    await accepted(pool, a_mail(subject="c", custom_data={"order": 7, "x": 1}), now=NOON + timedelta(hours=1))
+    await service.cancel(pool, cancelled, actor=ADA)
+    found, _ = await service.list_deliveries(pool, chosen)
+    assert [line.subject for line in found] == subjects
+
+
+async def test_a_line_names_its_recipients_in_order(pool: Pool) -> None:
+    """To, Cc, Bcc; never Reply-To."""
+    await accepted(
+        pool,
+        a_mail("z@example.org", "a@example.org", cc=addresses("c@example.org"), reply_to=addresses("r@example.org")),
+    )
+    [line], _ = await service.list_deliveries(pool, DeliveryFilter())
+    assert line.recipients == ("z@example.org", "a@example.org", "c@example.org")

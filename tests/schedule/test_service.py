@@ -1,0 +1,244 @@
+"""People: what is refused, what is planned with them, what a change moves, and that nobody overwrites anybody."""
+
+import asyncio
+from datetime import date, timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from tests.support.schedule import POSTING, born, person, statuses, utc
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput, OccasionNotFound, UserNotFound, VersionConflict
+from postroom.schedule import service
+from postroom.schedule.engine import hand_over_due
+from postroom.schedule.model import Moved, Policy, Status
+
+
+async def events_of(pool: Pool, user_id: Any) -> list[Any]:
+    return (await service.list_events(pool, user_id))[0]
+
+
+async def test_a_person_has_their_next_event_at_once(pool: Pool) -> None:
+    """Creating a user creates the next event in the same transaction."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00", timezone="America/New_York")
+    [event] = await events_of(pool, user.id)
+    assert (event.kind, event.status, event.retry_count, event.version) == ("BIRTHDAY", Status.PENDING, 0, 1)
+    assert event.target_utc == utc("2026-11-20T14:00")
+    assert event.target_local.isoformat() == "2026-11-20T09:00:00"
+    assert event.idempotency_key == f"birthday:{user.id}:2026"
+    assert event.payload == {"message": "Hey, Ada Lovelace it's your birthday"}
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("first_name", ""),
+        ("first_name", "   "),
+        ("first_name", "\u00a0\u2003"),
+        ("last_name", "x" * 101),
+        ("last_name", "two\nlines"),
+        ("date_of_birth", date(2026, 11, 15)),
+        ("date_of_birth", date(2030, 1, 1)),
+        ("timezone", "EST"),
+        ("timezone", "Foo+3"),
+        ("timezone", "Mars/Base"),
+        ("email", "nobody"),
+        ("email", "Ada <ada@example.org>"),
+        ("webhook_url", "ftp://example.org"),
+        ("webhook_url", "https://ada:word@example.org/"),
+        ("webhook_url", "https://example.org/" + "x" * 2048),
+    ],
+)
+async def test_a_wrong_field_is_named_and_nothing_stored(pool: Pool, field: str, value: Any) -> None:
+    """Each rule names its field."""
+    with pytest.raises(BadInput) as caught:
+        await service.create_user(pool, person(**{field: value}), policy=POSTING, now=utc("2026-11-15T12:00"))
+    assert [error.field for error in caught.value.errors] == [field]
+    assert await pool.fetchval("SELECT count(*) FROM users") == 0
+
+
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        ("first_name", "  "),
+        ("last_name", "x" * 101),
+        ("timezone", "EST"),
+        ("timezone", "Foo+3"),
+        ("timezone", "Etc/Foo+3"),
+        ("timezone", "Mars/Base"),
+        ("date_of_birth", date(2100, 1, 1)),
+    ],
+)
+async def test_plain_sql_is_held_to_the_same_rules(pool: Pool, column: str, value: Any) -> None:
+    """The table refuses what the service refuses."""
+    row = {"first_name": "Ada", "last_name": "L", "date_of_birth": date(1990, 1, 1), "timezone": "UTC", column: value}
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await pool.execute(
+            "INSERT INTO users (first_name, last_name, date_of_birth, timezone) VALUES ($1, $2, $3, $4)", *row.values()
+        )
+    assert caught.value.sqlstate in ("PR030", "23514")
+
+
+async def test_many_at_once_and_the_wrong_ones_by_their_place(pool: Pool) -> None:
+    """A bad line does not stop the others."""
+    people = [person(), person(timezone="EST"), person(first_name=" ")]
+    users, wrong = await service.create_users(pool, people, policy=POSTING)
+    assert len(users) == 1
+    assert {place: [error.field for error in errors] for place, errors in wrong.items()} == {
+        1: ["timezone"],
+        2: ["first_name"],
+    }
+
+
+async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
+    """Zone, birth date and name: target, key and payload are computed again, and the version counts."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    now = utc("2026-11-16T12:00")
+    for changes, target, message in (
+        ({"timezone": "Asia/Tokyo"}, "2026-11-20T00:00", "Hey, Ada Lovelace it's your birthday"),
+        ({"date_of_birth": date(1990, 3, 1)}, "2027-03-01T00:00", "Hey, Ada Lovelace it's your birthday"),
+        ({"first_name": "Augusta"}, "2027-03-01T00:00", "Hey, Augusta Lovelace it's your birthday"),
+    ):
+        user, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=now)
+        [event] = await events_of(pool, user.id)
+        assert moved == Moved(1, 0)
+        assert (event.target_utc, event.payload["message"]) == (utc(target), message)
+    assert (user.version, event.version) == (4, 4)
+
+
+async def test_a_change_of_destination_moves_nothing(pool: Pool) -> None:
+    """A new mail address is no reason to plan again; it is read when the time has come."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    user, moved = await service.update_user(pool, user.id, {"email": "ada@example.org"}, policy=POSTING)
+    assert (moved, user.version) == (Moved(0, 0), 2)
+
+
+async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
+    """PROCESSING, COMPLETED and FAILED stay as they are; the answer counts them."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))) == 1
+    for status in ("PROCESSING", "FAILED"):
+        await pool.execute(
+            "UPDATE scheduled_events SET status = $1, failure_reason = 'x' WHERE status = 'PROCESSING'", status
+        )
+        before = (await events_of(pool, user.id))[1]
+        _, moved = await service.update_user(
+            pool, user.id, {"timezone": "Asia/Tokyo", "first_name": status}, policy=POSTING, now=utc("2026-11-15T10:00")
+        )
+        assert moved == Moved(1, 1)
+        assert (await events_of(pool, user.id))[1] == before
+
+
+async def test_a_stale_version_changes_nothing(pool: Pool) -> None:
+    """Whoever read an older version is told so."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, version=1)
+    with pytest.raises(VersionConflict):
+        await service.update_user(pool, user.id, {"first_name": "Anna"}, policy=POSTING, version=1)
+    assert (await service.get_user(pool, user.id)).person.first_name == "Augusta"
+
+
+async def test_of_many_with_the_same_version_one_wins(pool: Pool) -> None:
+    """Ten at once, one version: one change and nine conflicts."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    attempts = [
+        service.update_user(pool, user.id, {"first_name": f"Ada {n}"}, policy=POSTING, version=1) for n in range(10)
+    ]
+    answers = await asyncio.gather(*attempts, return_exceptions=True)
+    assert sum(isinstance(answer, VersionConflict) for answer in answers) == 9
+    assert (await service.get_user(pool, user.id)).version == 2
+
+
+async def test_a_change_has_its_time_by_trigger(pool: Pool) -> None:
+    """`updated_at` and the version follow plain SQL too; the bookkeeping of planning does not count as a change."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T12:00")
+    await pool.execute("UPDATE users SET last_name = 'Byron' WHERE id = $1", user.id)
+    changed = await service.get_user(pool, user.id)
+    assert changed.version == 2
+    assert changed.updated_at > user.updated_at
+    await pool.execute("UPDATE users SET planned_version = version")
+    assert (await service.get_user(pool, user.id)).updated_at == changed.updated_at
+
+
+async def test_greeted_in_tokyo_and_moved_to_new_york(pool: Pool) -> None:
+    """One greeting per person, kind and year, whatever moves happen in between."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Asia/Tokyo")
+    assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T00:00"))) == 1
+    await service.update_user(
+        pool, user.id, {"timezone": "America/New_York"}, policy=POSTING, now=utc("2026-11-15T02:00")
+    )
+    assert await hand_over_due(pool, POSTING, now=utc("2026-11-15T23:00")) == []
+    events = await events_of(pool, user.id)
+    assert [event.target_utc for event in events] == [utc("2027-11-15T14:00"), utc("2026-11-15T00:00")]
+
+
+async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
+    """Still the birthday there, nine already past, not sent: it goes out, and does not count as late."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="America/New_York")
+    now = utc("2026-11-15T05:00")
+    await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=now)
+    [result] = await hand_over_due(
+        pool, Policy(webhook_url=POSTING.webhook_url, max_lateness={"BIRTHDAY": timedelta(hours=1)}), now=now
+    )
+    assert (result.status, result.late_by) == (Status.PROCESSING, None)
+    assert await statuses(pool, user.id) == [("2026", "PROCESSING"), ("2027", "PENDING")]
+
+
+async def test_deleting_takes_everything_along(pool: Pool) -> None:
+    """Events go with their person, and a greeting that still waits does not leave."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))
+    await service.delete_user(pool, user.id, actor="tests")
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events") == 0
+    assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ("cancelled", "person_deleted")
+    with pytest.raises(UserNotFound):
+        await service.delete_user(pool, user.id, actor="tests")
+
+
+async def test_two_planned_events_of_one_kind_are_impossible(pool: Pool) -> None:
+    """The table itself refuses a second PENDING birthday of one person."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await pool.execute(
+            "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
+            " idempotency_key, delivery_payload) VALUES ($1, now(), now()::timestamp, 'UTC', 'mine', '{}')",
+            user.id,
+        )
+
+
+async def test_pages_follow_each_other(pool: Pool) -> None:
+    """Every person once, newest first."""
+    made = [(await born(pool, "1990-11-20", now=f"2026-11-0{n}T12:00")).id for n in range(1, 6)]
+    first, cursor = await service.list_users(pool, limit=3)
+    rest, end = await service.list_users(pool, cursor=cursor, limit=3)
+    assert [user.id for user in (*first, *rest)] == made[::-1]
+    assert end is None
+
+
+async def test_occasions_are_planned_and_forgotten(pool: Pool) -> None:
+    """An anniversary beside the birthday, with its own words; without it, its event is gone."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    occasion = await service.add_occasion(
+        pool, user.id, "ANNIVERSARY", rule={"date": "2020-06-01"}, message="Seven years!", policy=POSTING
+    )
+    assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY", "ANNIVERSARY"}
+    with pytest.raises(BadInput):
+        await service.add_occasion(pool, user.id, "ANNIVERSARY", rule={}, policy=POSTING)
+    await service.remove_occasion(pool, user.id, occasion.id)
+    assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY"}
+    with pytest.raises(OccasionNotFound):
+        await service.remove_occasion(pool, user.id, uuid4())
+
+
+async def test_nobody_is_somebody_else(pool: Pool) -> None:
+    """Unknown ids are told as such."""
+    for call in (
+        service.get_user(pool, uuid4()),
+        service.list_events(pool, uuid4()),
+        service.update_user(pool, uuid4(), {}, policy=POSTING),
+        service.add_occasion(pool, uuid4(), "REMINDER", rule={"at": "2030-01-01T09:00:00"}, policy=POSTING),
+    ):
+        with pytest.raises(UserNotFound):
+            await call  # type: ignore[misc]  # of four result types

@@ -1,0 +1,458 @@
+"""The scheduler: due events handed over exactly once, by however many, after whatever outage."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from tests.support.schedule import HOOK, POSTING, born, many_due, person, statuses, utc
+
+from postroom.db.pool import Pool, open_pool
+from postroom.delivery import service as deliveries
+from postroom.delivery.model import Channel, DeliveryFilter
+from postroom.errors import ClaimLost
+from postroom.schedule import engine, service, store
+from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
+from postroom.schedule.model import Policy, Status
+from postroom.schedule.worker import Scheduler, SchedulerOptions
+
+NINE = utc("2026-11-15T09:00")
+
+
+def scheduler(pool: Pool, at: str = "2026-11-15T09:00", policy: Policy = POSTING) -> Scheduler:
+    return Scheduler(pool, SchedulerOptions(policy=policy), clock=lambda: utc(at))
+
+
+async def test_nothing_is_due_a_second_before(pool: Pool) -> None:
+    """At 08:59:59 it waits, at 09:00:00 it goes."""
+    await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    assert await scheduler(pool, "2026-11-15T08:59:59").run_once() == 0
+    assert await scheduler(pool).run_once() == 1
+    assert await scheduler(pool).run_once() == 0
+
+
+async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
+    """The delivery has the body, the header, the key and the ladder of a greeting, and the event follows it."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    [summary], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
+    delivery = await deliveries.get_delivery(pool, summary.id)
+    key = f"birthday:{user.id}:2026"
+    assert (delivery.channel, delivery.ladder, delivery.source) == (Channel.WEBHOOK, "greeting", "schedule")
+    assert [recipient.address for recipient in delivery.recipients] == [HOOK]
+    assert delivery.text == '{"message":"Hey, Ada Lovelace it\'s your birthday"}'
+    assert (delivery.headers, delivery.idempotency_key) == ({"X-Idempotency-Key": key}, key)
+    events, _ = await service.list_events(pool, user.id)
+    assert [(event.status, event.delivery_id) for event in events] == [
+        (Status.PENDING, None),
+        (Status.PROCESSING, delivery.id),
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields, policy, channel, address",
+    [
+        ({"webhook_url": "https://own.example.org/"}, POSTING, "webhook", "https://own.example.org/"),
+        ({"email": "ada@example.org"}, POSTING, "email", "ada@example.org"),
+        (
+            {"email": "ada@example.org", "webhook_url": "https://own.example.org/"},
+            POSTING,
+            "webhook",
+            "https://own.example.org/",
+        ),
+        ({}, POSTING, "webhook", HOOK),
+        ({}, Policy(captures=True), "webhook", "http://inbox.invalid/"),
+    ],
+)
+async def test_where_it_goes(pool: Pool, fields: dict[str, str], policy: Policy, channel: str, address: str) -> None:
+    """The person's webhook, else their mail, else the installation's webhook, else the inbox."""
+    await born(pool, "1990-11-15", now="2026-11-01T00:00", **fields)
+    await scheduler(pool, policy=policy).run_once()
+    row = await pool.fetchrow(
+        "SELECT channel::text, email, template_id FROM deliveries JOIN delivery_recipients ON delivery_id = id"
+    )
+    assert (row["channel"], row["email"]) == (channel, address)
+    assert (row["template_id"] == "birthday") is (channel == "email")
+
+
+async def test_with_no_destination_it_fails_and_says_so(pool: Pool) -> None:
+    """Nothing is sent, the reason is kept, and next year is planned all the same."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool, policy=Policy()).run_once()
+    events, _ = await service.list_events(pool, user.id)
+    assert [(event.status, event.failure_reason) for event in events] == [
+        (Status.PENDING, None),
+        (Status.FAILED, NO_DESTINATION),
+    ]
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
+
+
+@pytest.mark.parametrize(
+    "state, reason, attempts, status, failure, retries",
+    [
+        ("sent", None, 1, "COMPLETED", None, 0),
+        ("sent", None, 3, "COMPLETED", None, 2),
+        ("failed", "refused", 1, "FAILED", "refused: HTTP 404", 0),
+        ("dead_letter", "attempts_exhausted", 4, "FAILED", "attempts_exhausted: HTTP 404", 3),
+        ("dead_letter", "attempts_exhausted", 9, "FAILED", "attempts_exhausted: HTTP 404", 3),
+        ("suppressed", "stub_transport", 1, "FAILED", "stub_transport: HTTP 404", 0),
+        ("cancelled", "expired", 0, "FAILED", "expired: HTTP 404", 0),
+    ],
+)
+async def test_the_delivery_s_end_is_the_event_s(
+    pool: Pool, state: str, reason: str | None, attempts: int, status: str, failure: str | None, retries: int
+) -> None:
+    """COMPLETED or FAILED with the reason, in the transaction that ends the delivery; the chain goes on either way."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    detail = None if state == "sent" else "HTTP 404"
+    await pool.execute(
+        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
+    )
+    await pool.execute(
+        "UPDATE deliveries SET state = $1::text::delivery_state, reason = $2, detail = $3, attempt_count = $4,"
+        " claim_id = NULL, claim_ordinal = NULL, finished_at = now()",
+        state, reason, detail, attempts,
+    )  # fmt: skip
+    pending, event = (await service.list_events(pool, user.id))[0]
+    assert (event.status, event.failure_reason, event.retry_count) == (status, failure, retries)
+    assert event.executed_at is not None
+    assert (pending.status, pending.target_utc) == (Status.PENDING, utc("2027-11-15T09:00"))
+
+
+async def test_a_dead_letter_brought_back_completes_its_event(pool: Pool) -> None:
+    """FAILED becomes COMPLETED when the redriven delivery is sent after all."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    for assignment in (
+        "state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL",
+        "state = 'dead_letter', claim_id = NULL, claim_ordinal = NULL, finished_at = now(), reason = 'max_age'",
+        "state = 'sent', reason = NULL",
+    ):
+        await pool.execute(f"UPDATE deliveries SET {assignment}")
+    assert await statuses(pool, user.id) == [("2026", "COMPLETED"), ("2027", "PENDING")]
+
+
+async def test_other_deliveries_are_left_alone(pool: Pool) -> None:
+    """Only what the schedule sent settles an event; a done event is done."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    await pool.execute(
+        "UPDATE deliveries SET source = 'api', state = 'cancelled', reason = 'x', next_attempt_at = NULL, finished_at = now()"
+    )
+    assert (await statuses(pool, user.id))[0] == ("2026", "PROCESSING")
+    await pool.execute("UPDATE scheduled_events SET status = 'COMPLETED' WHERE status = 'PROCESSING'")
+    with pytest.raises(Exception, match="cannot become PENDING"):
+        await pool.execute("UPDATE scheduled_events SET status = 'PENDING' WHERE status = 'COMPLETED'")
+
+
+async def counted(pool: Pool) -> Counter[str]:
+    rows = await pool.fetch("SELECT idempotency_key AS key FROM deliveries")
+    return Counter(row["key"] for row in rows)
+
+
+@pytest.mark.parametrize("schedulers, events", [(3, 100), (100, 1000)])
+async def test_many_schedulers_hand_over_every_event_once(database_url: str, schedulers: int, events: int) -> None:
+    """However many look at once, each on a connection of its own: every event exactly one delivery."""
+    pool = await open_pool(database_url, "postroom", size=schedulers)
+    try:
+        users = await many_due(pool, events)
+        connections = await asyncio.gather(*(pool.acquire() for _ in range(schedulers)))
+        await asyncio.gather(*(pool.release(connection) for connection in connections))
+        handed = await asyncio.gather(*(scheduler(pool).run_once() for _ in range(schedulers)))
+        assert sum(handed) == events
+        assert await counted(pool) == {f"birthday:{user}:2026": 1 for user in users}
+        found = await pool.fetch("SELECT status::text, count(*) AS n FROM scheduled_events GROUP BY 1 ORDER BY 1")
+        assert {row["status"]: row["n"] for row in found} == {"PENDING": events, "PROCESSING": events}
+    finally:
+        await pool.close()
+
+
+async def test_a_day_of_downtime_misses_nothing_and_repeats_nothing(pool: Pool) -> None:
+    """Everything due in 24 hours of outage goes out at the first look, once, and what is late is marked late."""
+    zones = (
+        "Pacific/Kiritimati",
+        "Asia/Tokyo",
+        "Asia/Kathmandu",
+        "Europe/London",
+        "America/New_York",
+        "Pacific/Pago_Pago",
+    )
+    for zone in zones:
+        for day in ("1990-11-14", "1990-11-15", "1990-11-16"):
+            await born(pool, day, now="2026-11-13T00:00", timezone=zone)
+    down, up = "2026-11-14T12:00", "2026-11-15T12:00"
+    before = await scheduler(pool, down).run_once()
+    during = await pool.fetchval(
+        "SELECT count(*) FROM scheduled_events WHERE target_timestamp_utc > $1 AND target_timestamp_utc <= $2",
+        utc(down), utc(up),
+    )  # fmt: skip
+    assert during == 6
+    assert await scheduler(pool, up).run_once() == during
+    assert await scheduler(pool, "2026-11-18T00:00").run_once() == 18 - before - during
+    assert set((await counted(pool)).values()) == {1}
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 18
+    late = await pool.fetchval(
+        "SELECT count(*) FROM scheduled_events WHERE late_by > '1 minute' AND target_timestamp_utc > $1 AND target_timestamp_utc <= $2",
+        utc(down),
+        utc(up),
+    )
+    assert late == during
+
+
+async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
+    """With `max_lateness` a greeting of yesterday is not sent today; it fails, and says why."""
+    policy = Policy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(hours=12)})
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool, "2026-11-16T12:00", policy).run_once()
+    assert await statuses(pool, user.id) == [("2026", "FAILED"), ("2027", "PENDING")]
+    assert await pool.fetchval("SELECT failure_reason FROM scheduled_events WHERE status = 'FAILED'") == TOO_LATE
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
+
+
+async def test_a_crash_in_between_leaves_everything_as_it_was(pool: Pool) -> None:
+    """The claim, the delivery and next year's event are one transaction: without its end there is nothing of it."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+
+    def crash(step: str) -> None:
+        if step == "claimed":
+            raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await engine.hand_over_due(pool, POSTING, now=NINE, signal=crash)
+    assert await statuses(pool, user.id) == [("2026", "PENDING")]
+    assert await scheduler(pool).run_once() == 1
+
+
+async def claim(pool: Pool, at: str = "2026-11-15T09:00") -> list[engine.Claimed]:
+    """A claim that was committed without its handover, as only a bug or a hand could."""
+    async with pool.acquire() as connection:
+        return await store.claim_due(connection, claim_id=uuid4(), lease=engine.LEASE, now=utc(at))
+
+
+async def test_a_lease_that_ran_out_gives_the_event_back_and_fences_the_late(pool: Pool) -> None:
+    """PROCESSING that nobody handed over is PENDING again; the one who comes late cannot finish it."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    late = await claim(pool)
+    assert await scheduler(pool, "2026-11-15T09:04").recover() == 0
+    assert await scheduler(pool, "2026-11-15T09:05").recover() == 1
+    assert await statuses(pool, user.id) == [("2026", "PENDING")]
+    assert await scheduler(pool, "2026-11-15T09:05").run_once() == 1
+    with pytest.raises(ClaimLost):
+        async with pool.acquire() as connection, connection.transaction():
+            await engine.hand_over(connection, late, POSTING, now=utc("2026-11-15T09:06"))
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
+
+
+async def test_a_lease_of_a_delivery_that_lives_is_renewed(pool: Pool) -> None:
+    """Handed over and still being tried: it stays PROCESSING, and is never sent a second time."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    assert await scheduler(pool, "2026-11-15T09:05").recover() == 1
+    assert await scheduler(pool, "2026-11-15T09:06").recover() == 0
+    assert await statuses(pool, user.id) == [("2026", "PROCESSING"), ("2027", "PENDING")]
+
+
+@pytest.mark.parametrize(
+    "statement, status, reason",
+    [
+        ("DELETE FROM deliveries", "FAILED", "delivery_lost: its delivery is gone"),
+        (
+            "UPDATE deliveries SET state = 'cancelled', reason = 'x', next_attempt_at = NULL, finished_at = now()",
+            "FAILED",
+            "x",
+        ),
+    ],
+)
+async def test_an_end_that_was_missed_is_found(pool: Pool, statement: str, status: str, reason: str) -> None:
+    """If the trigger could not tell, the lease does."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER settle_scheduled_event")
+        await connection.execute(statement)
+        await connection.execute("ALTER TABLE deliveries ENABLE TRIGGER settle_scheduled_event")
+    await scheduler(pool, "2026-11-15T09:05").recover()
+    assert await statuses(pool, user.id) == [("2026", status), ("2027", "PENDING")]
+    assert await pool.fetchval("SELECT failure_reason FROM scheduled_events WHERE status = 'FAILED'") == reason
+
+
+async def test_a_recovered_event_finds_the_delivery_it_had(pool: Pool) -> None:
+    """The key decides: an occurrence whose delivery exists is tied to it again, even under another name."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    await pool.execute("DELETE FROM scheduled_events WHERE status = 'PENDING'")
+    await pool.execute("UPDATE scheduled_events SET delivery_id = NULL")
+    await scheduler(pool, "2026-11-15T09:05").recover()
+    await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, now=utc("2026-11-15T09:05"))
+    assert await scheduler(pool, "2026-11-15T09:05").run_once() == 1
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
+    assert await pool.fetchval("SELECT delivery_id IS NOT NULL FROM scheduled_events WHERE status = 'PROCESSING'")
+
+
+async def test_deleting_waits_for_a_claim_and_nothing_is_resurrected(pool: Pool) -> None:
+    """Deleted while claimed: first the claim ends, then person, events and the waiting greeting are gone."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        claimed = await store.claim_due(connection, claim_id=uuid4(), lease=engine.LEASE, now=NINE)
+        deleting = asyncio.create_task(service.delete_user(pool, user.id, actor="tests"))
+        await waiting_for_lock(pool)
+        await engine.hand_over(connection, claimed, POSTING, now=NINE)
+        await transaction.commit()
+    await deleting
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events") == 0
+    assert await pool.fetchval("SELECT state::text FROM deliveries") == "cancelled"
+    assert await scheduler(pool, "2028-01-01T00:00").run_once() == 0
+
+
+async def test_a_claim_passes_over_who_is_being_deleted_or_changed(pool: Pool) -> None:
+    """A claim never waits: what is held is left for the next look, and others behind it are not held up."""
+    held, free = [await born(pool, "1990-11-15", now="2026-11-01T00:00") for _ in range(2)]
+    for rollback in (True, False):
+        async with pool.acquire() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            if rollback:
+                await store.lock_user(connection, user_id=held.id)
+                assert await scheduler(pool).run_once() == 1
+                await transaction.rollback()
+            else:
+                await store.delete_user(connection, user_id=held.id)
+                assert await scheduler(pool).run_once() == 0
+                await transaction.commit()
+    assert await counted(pool) == {f"birthday:{free.id}:2026": 1}
+
+
+async def waiting_for_lock(pool: Pool) -> None:
+    """Until somebody waits for somebody else."""
+    while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        await asyncio.sleep(0)
+
+
+async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
+    """Inserted or changed without the API, their events follow within a sweep; nothing stale is sent meanwhile."""
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', '1990-11-15', 'Europe/London') RETURNING id"
+    )
+    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 1
+    assert await statuses(pool, user_id) == [("2026", "PENDING")]
+    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 0
+    await pool.execute("UPDATE users SET timezone = 'America/New_York'")
+    assert await scheduler(pool).run_once() == 0
+    assert await scheduler(pool).sweep() == 1
+    assert await scheduler(pool, "2026-11-15T13:59").run_once() == 0
+    assert await scheduler(pool, "2026-11-15T14:00").run_once() == 1
+
+
+async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:
+    """Whoever inserts a person and an event by hand gets what they planned; what follows is planned as usual."""
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
+    )
+    await pool.execute(
+        "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
+        " idempotency_key, delivery_payload) VALUES ($1, $2, '2026-11-15 09:00', 'Europe/London', 'mine', '{\"a\": 1}')",
+        user_id, NINE,
+    )  # fmt: skip
+    await scheduler(pool).sweep()
+    assert await scheduler(pool).run_once() == 1
+    assert await pool.fetchval("SELECT text_body FROM delivery_payloads") == '{"a":1}'
+    rows = await pool.fetch("SELECT idempotency_key AS key FROM scheduled_events ORDER BY target_timestamp_utc")
+    assert [row["key"] for row in rows] == ["mine", f"birthday:{user_id}:2026"]
+
+
+async def test_whoever_has_no_event_gets_one(pool: Pool) -> None:
+    """However it was lost, the audit finds the person without a plan, and only them."""
+    users = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(3)]
+    await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", users[1].id)
+    assert await scheduler(pool).audit() == 1
+    assert await statuses(pool, users[1].id) == [("2026", "PENDING")]
+    assert await scheduler(pool).audit() == 0
+
+
+async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
+    """A stored instant goes stale when rules change; with the version, everything PENDING is computed again."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
+    work = scheduler(pool)
+    await work.refresh()
+    await pool.execute("UPDATE scheduled_events SET target_timestamp_utc = target_timestamp_utc + interval '1 hour'")
+    assert await work.refresh() == 0
+    await pool.execute("UPDATE schedule_state SET basis = replace(basis, 'tzdata=', 'tzdata=older ')")
+    assert await work.refresh() == 1
+    [event], _ = await service.list_events(pool, user.id)
+    assert event.target_utc == utc("2026-11-20T09:00")
+
+
+async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool) -> None:
+    """A destination written by plain SQL that is no URL fails its own event only."""
+    bad, good = [await born(pool, "1990-11-15", now="2026-11-01T00:00") for _ in range(2)]
+    await pool.execute("UPDATE users SET webhook_url = 'nowhere' WHERE id = $1", bad.id)
+    await scheduler(pool).sweep()
+    assert await scheduler(pool).run_once() == 2
+    assert (await statuses(pool, bad.id))[0] == ("2026", "FAILED")
+    assert (await statuses(pool, good.id))[0] == ("2026", "PROCESSING")
+
+
+async def test_a_suppressed_address_fails_the_event(pool: Pool) -> None:
+    """Somebody who wants no mail gets none, and the event says so."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="ada@example.org")
+    await pool.execute("INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', 'all', 'manual')")
+    await scheduler(pool).run_once()
+    assert await statuses(pool, user.id) == [("2026", "FAILED"), ("2027", "PENDING")]
+
+
+async def test_occasions_fire_and_recur(pool: Pool) -> None:
+    """A one-off fires once; a daily one owes every day of an outage."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
+    now = utc("2026-11-10T10:00")
+    await service.add_occasion(
+        pool, user.id, "REMINDER", rule={"at": "2026-11-11T18:00:00"}, message="Tea", policy=POSTING, now=now
+    )
+    await service.add_occasion(
+        pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=POSTING, now=now
+    )
+    assert await scheduler(pool, "2026-11-13T12:00").run_once() == 4
+    keys = {key.partition(":")[0]: n for key, n in (await counted(pool)).items()}
+    assert keys == {"reminder": 1, "recurring": 1}
+    assert len(await counted(pool)) == 4
+    pending = await pool.fetch("SELECT event_type FROM scheduled_events WHERE status = 'PENDING' ORDER BY 1")
+    assert [row["event_type"] for row in pending] == ["BIRTHDAY", "RECURRING"]
+
+
+async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:
+    """Running, it finds what is due by itself; told to stop, it ends."""
+    handed = asyncio.Event()
+
+    def heard(step: str) -> None:
+        if step == "handed_over":
+            handed.set()
+
+    await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    work = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: NINE, signal=heard)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(work.run())
+        await handed.wait()
+        work.stop()
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
+
+
+async def test_logs_carry_no_names_and_no_dates(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the scheduler says, it says without people's data."""
+    await service.create_user(
+        pool, person(first_name="Zerlina", last_name="Quux"), policy=POSTING, now=utc("2026-11-01T00:00")
+    )
+    work = scheduler(pool)
+    await work.refresh()
+    await work.run_once()
+    await pool.execute("UPDATE users SET timezone = 'Europe/lONDON'")
+    await work.sweep()
+    await work.audit()
+    said = "".join(capsys.readouterr())
+    assert "events_handed_over" in said
+    assert "user_unplannable" in said
+    assert not any(word in said for word in ("Zerlina", "Quux", "1990", "11-15"))

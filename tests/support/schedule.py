@@ -1,0 +1,52 @@
+"""People and due events in tests."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+from postroom.db.pool import Pool
+from postroom.schedule import service
+from postroom.schedule.model import Person, Policy, User
+
+HOOK = "https://hooks.example.org/greet"
+POSTING = Policy(webhook_url=HOOK)
+"""An installation whose people are greeted through one webhook."""
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def person(**fields: Any) -> Person:
+    given: dict[str, Any] = {
+        "first_name": "Ada",
+        "last_name": "Lovelace",
+        "date_of_birth": date(1990, 11, 15),
+        "timezone": "Europe/London",
+    }
+    return Person(**(given | fields))
+
+
+async def born(pool: Pool, day: str, *, now: str, policy: Policy = POSTING, **fields: Any) -> User:
+    """A person with this birthday, stored at this time."""
+    who = person(date_of_birth=date.fromisoformat(day), **fields)
+    return await service.create_user(pool, who, policy=policy, now=utc(now))
+
+
+async def many_due(pool: Pool, count: int, *, at: str = "2026-11-15T09:00") -> list[UUID]:
+    """People whose greeting is due in the same second, planned as the product plans them."""
+    people = [person(first_name=f"Number {n}") for n in range(count)]
+    users, wrong = await service.create_users(pool, people, policy=POSTING, now=utc("2026-11-01T00:00"))
+    assert not wrong
+    return [user.id for user in users]
+
+
+async def statuses(pool: Pool, user_id: UUID) -> list[tuple[str, str]]:
+    """Year and status of a person's events, in order."""
+    rows: Sequence[Any] = await pool.fetch(
+        "SELECT extract(year FROM target_timestamp_local)::int AS year, status::text FROM scheduled_events "
+        "WHERE user_id = $1 ORDER BY target_timestamp_utc",
+        user_id,
+    )
+    return [(str(row["year"]), row["status"]) for row in rows]
