@@ -7,12 +7,14 @@ process with one sentence, and no port was open.
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
+from postroom.accounts.letter import Letterhead
+from postroom.accounts.worker import Collector, CollectorOptions, Deliver
 from postroom.db.listen import Listener
 from postroom.db.room import Room
 from postroom.delivery.address import parse_address
@@ -21,35 +23,54 @@ from postroom.delivery.model import Address, Channel, Lane, Outgoing
 from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
-from postroom.mail.catalog import Catalog
+from postroom.intake.worker import CommandConsumer, ConsumerOptions
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer
 from postroom.mail.dkim import Signer
 from postroom.mail.worker import Renderer
 from postroom.runtime.tracing import enable_tracing
+from postroom.schedule.service import policy_of
+from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.settings import Settings
 from postroom.transports import Content, Envelope, Transport
 from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 from postroom.transports.stub import StubTransport
+from postroom.transports.webhook.compose import WebhookComposer
+from postroom.transports.webhook.signing import derived_secret
+from postroom.transports.webhook.transport import WebhookTransport
+
+
+class Loop(Protocol):
+    """Something that runs by itself until it is told to stop, and then finishes what it has begun."""
+
+    async def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+# ── what goes out, and how ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def load_catalog(settings: Settings) -> Catalog:
     """The built-in templates and the installation's own, all parsed now."""
-    builtin = Path(str(files("postroom.mail").joinpath("builtin_templates")))
-    return Catalog.load(builtin, *([settings.template_dir] if settings.template_dir else []))
+    return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
 
 
 def make_compose(settings: Settings) -> Compose:
     """From a claimed delivery to envelope and content, with this installation's sender, names and keys."""
-    composer = Composer(
+    mail = Composer(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
         signers=load_signers(settings.dkim_keys),
     )
+    webhooks = WebhookComposer(webhook_secrets(settings))
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        return composer.compose(outgoing, now=datetime.now(UTC))
+        now = datetime.now(UTC)
+        if outgoing.channel is Channel.WEBHOOK:
+            return webhooks.compose(outgoing, now=now)
+        return mail.compose(outgoing, now=now)
 
     return compose
 
@@ -68,8 +89,15 @@ def load_signers(keys: str | None) -> dict[str, list[Signer]]:
     return signers
 
 
+def webhook_secrets(settings: Settings) -> Sequence[str]:
+    """What signs webhooks: the secrets of the settings, or one derived from the installation's key."""
+    if settings.webhook_secrets or settings.secret_key is None:
+        return settings.webhook_secrets
+    return (derived_secret(settings.secret_key),)
+
+
 def make_transport(room: Room, connections: int) -> Transport:
-    """The way out that the settings name."""
+    """The way out for mail that the settings name."""
     settings = room.settings
     match settings.transport:
         case "capture":
@@ -89,67 +117,101 @@ def make_transport(room: Room, connections: int) -> Transport:
 @asynccontextmanager
 async def open_routes(room: Room) -> AsyncIterator[Route]:
     """A transport per lane, so that a one-time code never waits for a connection that bulk mail holds."""
-    transports = {lane: make_transport(room, room.settings.smtp_connections) for lane in Lane}
+    settings = room.settings
+    mail = {lane: make_transport(room, settings.smtp_connections) for lane in Lane}
+    webhooks = WebhookTransport(
+        timeout=settings.webhook_timeout,
+        allow_private=settings.webhook_allow_private,
+        inbox=CaptureTransport(room.pool) if settings.transport == "capture" else None,
+    )
 
-    def route(_channel: Channel, lane: Lane) -> Transport:
-        return transports[lane]
+    def route(channel: Channel, lane: Lane) -> Transport:
+        return webhooks if channel is Channel.WEBHOOK else mail[lane]
 
     try:
         yield route
     finally:
-        for transport in transports.values():
+        for transport in (*mail.values(), webhooks):
             await transport.close()
 
 
-async def run_worker(
-    room: Room, catalog: Catalog, *, stop: asyncio.Event, until_empty: bool = False, maintain: bool = True
-) -> None:
-    """Render, deliver and keep house in this process until `stop` is set, or until nothing is due."""
+# ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until_empty: bool = False) -> None:
+    """Render, deliver, collect, schedule and keep house in this process until `stop` is set.
+
+    With `until_empty`, only render and deliver, and end when nothing is due.
+    """
     settings = room.settings
-    compose = make_compose(settings)
     if settings.tracing:
         enable_tracing()
     waker = Waker()
-    async with open_routes(room) as route:
-        worker = Worker(
-            room.pool,
-            compose=compose,
-            route=route,
-            options=_worker_options(settings, until_empty=until_empty),
-            waker=waker,
-        )
+    async with AsyncExitStack() as stack:
+        route = await stack.enter_async_context(open_routes(room))
+        options = _worker_options(settings, until_empty=until_empty)
+        worker = Worker(room.pool, compose=make_compose(settings), route=route, options=options, waker=waker)
         renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
-        maintenance = Maintenance(room.pool, _maintenance_options(settings))
-        listener = Listener(room.direct_url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
-        async with listener:
-            await _together(worker, renderer, maintenance if maintain else None, stop=stop, until_empty=until_empty)
+        await stack.enter_async_context(_listener(room, f"{room.name}_deliveries", waker.notified))
+        if until_empty:
+            while (await renderer.run_once()).total:
+                pass
+            await run_loops([renderer], main=worker, stop=stop)
+        else:
+            others = [renderer, *await _other_loops(room, stack)]
+            await run_loops(others, main=worker, stop=stop)
 
 
-async def _together(
-    worker: Worker, renderer: Renderer, maintenance: Maintenance | None, *, stop: asyncio.Event, until_empty: bool
-) -> None:
-    """Run all loops; when asked to stop, or when an emptied queue ends the worker, end the others too."""
+async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
+    """Everything that makes work for the worker, or cleans up after it."""
+    settings = room.settings
+    loops: list[Loop] = [
+        Maintenance(room.pool, _maintenance_options(settings)),
+        Scheduler(room.pool, SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)),
+        *_consumers(room),
+    ]
+    if settings.secret_key is not None:  # without it links could not be signed
+        hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
+        options = CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
+        collector = Collector(room.pool, hand_on, options=options)
+        await stack.enter_async_context(_listener(room, "token_insert", collector.wake))
+        loops.append(collector)
+    return loops
+
+
+def _consumers(room: Room) -> list[Loop]:
+    """One consumer per stream that the settings name; the clients are imported only then."""
+    settings = room.settings
+    options = ConsumerOptions(idempotency_ttl=settings.idempotency_ttl)
+    consumers: list[Loop] = []
+    if settings.redis_url is not None:
+        from postroom.intake.redis.source import RedisSource
+
+        consumers.append(CommandConsumer(room.pool, RedisSource(settings.redis_url), options=options))
+    if settings.nats_url is not None:
+        from postroom.intake.nats.source import NatsSource
+
+        consumers.append(CommandConsumer(room.pool, NatsSource(settings.nats_url), options=options))
+    return consumers
+
+
+async def run_loops(loops: Sequence[Loop], *, main: Loop, stop: asyncio.Event) -> None:
+    """Run all loops; when asked to stop, or when the main one ends by itself, the others end too."""
 
     def stop_all() -> None:
-        renderer.stop()
-        worker.stop()
-        if maintenance is not None:
-            maintenance.stop()
+        for loop in (*loops, main):
+            loop.stop()
 
     async def stop_when_asked() -> None:
         await stop.wait()
         stop_all()
 
-    if until_empty:
-        while (await renderer.run_once()).total:
-            pass
     asking = asyncio.create_task(stop_when_asked())
     try:
-        async with asyncio.TaskGroup() as loops:
-            loops.create_task(renderer.run(), name="renderer")
-            if maintenance is not None:
-                loops.create_task(maintenance.run(), name="maintenance")
-            await loops.create_task(worker.run(), name="worker")
+        async with asyncio.TaskGroup() as together:
+            for loop in loops:
+                together.create_task(loop.run(), name=type(loop).__name__)
+            await together.create_task(main.run(), name=type(main).__name__)
             stop_all()
     finally:
         asking.cancel()
@@ -166,7 +228,8 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
-Main = Callable[[asyncio.Event], Awaitable[None]]
+def _listener(room: Room, channel: str, on_wake: Callable[[str], None]) -> Listener:
+    return Listener(room.direct_url, room.name, channel=channel, on_wake=on_wake)
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

@@ -23,6 +23,7 @@
     │   ├── EmailTaken              told to operators only: an address never reveals its account
     │   ├── IdempotencyConflict     the key was used with another body
     │   ├── LoginTaken
+    │   ├── NotNext                 the publisher would not get that event next
     │   ├── NotProvisioned          the account does not wait for activation
     │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
@@ -31,16 +32,21 @@
     │   └── TokenUsed
     ├── LimitError                  too much of it; later, or another way
     │   └── GuessedTooOften         five wrong codes: the token is void
+    ├── PublishFailed               a publisher could not hand a batch over; the outbox tries again
     └── NotFoundError
         ├── AccountNotFound
         ├── DeadLetterNotFound
         ├── DeliveryNotFound
+        ├── EndpointNotFound
         ├── InboxMessageNotFound
         ├── KeyNotFound
         ├── MalformedCommandNotFound
         ├── OccasionNotFound
+        ├── ProgressNotFound        no such publisher of no such topic
+        ├── RuleNotFound
         ├── TemplateNotFound
         ├── TokenNotFound           no such secret, or a wrong code
+        ├── TopicNotFound
         └── UserNotFound
 
 The first line of a class's docstring is its default message. Facts are attributes. `code` is a stable slug for
@@ -196,7 +202,7 @@ class ClaimLost(ConflictError):
 
 
 class EmailTaken(ConflictError):
-    """This address already has an account."""
+    """The address already has an account."""
 
     code = "email_taken"
 
@@ -232,9 +238,21 @@ class IdempotencyConflict(ConflictError):
 
 
 class LoginTaken(ConflictError):
-    """This login is taken."""
+    """The login is taken."""
 
     code = "login_taken"
+
+
+class NotNext(ConflictError):
+    """The is not the event the publisher would get next; nothing was skipped."""
+
+    code = "not_next"
+
+    def __init__(self, position: int, next_position: int | None) -> None:
+        following = "there is none" if next_position is None else f"it is the one at position {next_position}"
+        super().__init__(f"The event at position {position} is not the next; {following}. Nothing was skipped.")
+        self.position = position
+        self.next_position = next_position
 
 
 class NotProvisioned(ConflictError):
@@ -279,7 +297,7 @@ class TokenUsed(GoneError):
 
 
 class LimitError(PostroomError):
-    """This was asked too often."""
+    """The was asked too often."""
 
     code = "limit"
 
@@ -288,6 +306,17 @@ class GuessedTooOften(LimitError):
     """The code was guessed wrong too often; ask for a new one."""
 
     code = "guessed_too_often"
+
+
+class PublishFailed(PostroomError):
+    """The batch could not be published."""
+
+    code = "publish_failed"
+
+    def __init__(self, reason: str, *, published: int = 0) -> None:
+        """`published` says how many messages at the beginning of the batch did go out."""
+        super().__init__(reason)
+        self.published = published
 
 
 class NotFoundError(PostroomError):
@@ -314,6 +343,12 @@ class DeliveryNotFound(NotFoundError):
     code = "delivery_not_found"
 
 
+class EndpointNotFound(NotFoundError):
+    """There is no such webhook endpoint."""
+
+    code = "endpoint_not_found"
+
+
 class InboxMessageNotFound(NotFoundError):
     """There is no such message in the inbox."""
 
@@ -338,6 +373,18 @@ class OccasionNotFound(NotFoundError):
     code = "occasion_not_found"
 
 
+class ProgressNotFound(NotFoundError):
+    """No such publisher follows such a topic."""
+
+    code = "progress_not_found"
+
+
+class RuleNotFound(NotFoundError):
+    """There is no such rule."""
+
+    code = "rule_not_found"
+
+
 class TemplateNotFound(NotFoundError):
     """There is no such template in the catalog."""
 
@@ -348,6 +395,12 @@ class TokenNotFound(NotFoundError):
     """There is no such token, or the code is wrong."""
 
     code = "token_not_found"
+
+
+class TopicNotFound(NotFoundError):
+    """There is no such topic."""
+
+    code = "topic_not_found"
 
 
 class UserNotFound(NotFoundError):

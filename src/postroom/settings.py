@@ -45,6 +45,22 @@ def _positive(value: str) -> int:
     return int(value)
 
 
+def _up_to(most: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = _positive(value)
+        if number > most:
+            raise ValueError(f"must be at most {most}")
+        return number
+
+    return parse
+
+
+def _source(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", value):
+        raise ValueError("must be letters, digits, dashes and underscores, at most 64")
+    return value
+
+
 def _switch(value: str) -> bool:
     known = {
         "1": True,
@@ -89,7 +105,7 @@ def _url(value: str) -> str:
 
 
 def _webhook_url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^/@\s?#]+[!-~]*", value) or "#" in value:
+    if not re.fullmatch(r"https?://[^/@\s?#]+([/?][!-~]*)?", value) or "#" in value:
         raise ValueError("must be an http or https URL without a user name, a password or a fragment")
     return value
 
@@ -98,6 +114,10 @@ def _database_url(value: str) -> str:
     if not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("must be a postgresql:// URL")
     return value
+
+
+def _address_or_off(value: str) -> tuple[str, int] | None:
+    return None if value.strip().lower() == "off" else parse_address(value)
 
 
 def _broker_url(*schemes: str) -> Callable[[str], str]:
@@ -275,8 +295,8 @@ class Settings:
     tracing: bool = _setting(
         "POSTROOM_TRACING", _switch, default=False, about="OpenTelemetry spans for accept and attempt (extra: tracing)"
     )
-    smtp_addr: tuple[str, int] = _setting(
-        "POSTROOM_SMTP_ADDR", parse_address, ("127.0.0.1", 2525), "where SMTP submission listens"
+    smtp_addr: tuple[str, int] | None = _setting(
+        "POSTROOM_SMTP_ADDR", _address_or_off, ("127.0.0.1", 2525), "where SMTP submission listens; off: nowhere"
     )
     smtp_tls_cert: Path | None = _setting(
         "POSTROOM_SMTP_TLS_CERT", Path, None, "PEM certificate chain for STARTTLS on submission"
@@ -335,6 +355,20 @@ class Settings:
         _switch,
         default=False,
         about="post webhooks to loopback and private addresses too",
+    )
+
+    outbox_source: str | None = _setting(
+        "POSTROOM_OUTBOX_SOURCE",
+        _source,
+        None,
+        "this installation in message ids, where several share a broker; absent: the room's name",
+    )
+    outbox_batch: int = _setting("POSTROOM_OUTBOX_BATCH", _up_to(1000), 100, "events published at once, at most 1000")
+    outbox_max_errors: int = _setting(
+        "POSTROOM_OUTBOX_MAX_ERRORS", _positive, 10, "errors in a row before a publisher waits for a person"
+    )
+    outbox_stream_length: int = _setting(
+        "POSTROOM_OUTBOX_STREAM_LENGTH", _positive, 100_000, "messages a Redis stream of events keeps, about"
     )
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.accounts import KEY, account, collector, mailed_keys, sign_up, signed, token, wrong
+from tests.support.accounts import KEY, account, mailed_keys, run_once, sign_up, signed, token, wrong
 
 from postroom.accounts import service
 from postroom.accounts.model import AccountFilter, AccountStatus, Action
@@ -113,7 +113,7 @@ async def test_five_wrong_codes_void_the_token(pool: Pool) -> None:
     assert await guess(pool, ADA, code) == "guessed_too_often"
     with pytest.raises(GuessedTooOften):
         await service.consume_secret(pool, await signed(pool, ada), key=KEY)
-    assert await collector(pool).run_once() == 0
+    assert await run_once(pool) == 0
     assert (await account(pool, ada))["status"] == "provisioned"
 
 
@@ -187,10 +187,10 @@ async def test_addresses_nobody_has_are_not_stored(pool: Pool) -> None:
 async def test_a_recovery_is_mailed_to_active_accounts_only(pool: Pool, status: str, mails: int) -> None:
     """Everybody who asks is answered alike; only an active account gets the mail."""
     await sign_up(pool, status=status)
-    await collector(pool).run_once()
+    await run_once(pool)
     before = len(await mailed_keys(pool))
     await service.request_token(pool, ADA, action=Action.PASSWORD_RECOVERY)
-    await collector(pool).run_once()
+    await run_once(pool)
     assert len(await mailed_keys(pool)) - before == mails
 
 
@@ -255,12 +255,12 @@ async def test_suspend_and_unsuspend(pool: Pool) -> None:
 async def test_an_unsuspended_account_can_be_activated_by_a_new_token(pool: Pool) -> None:
     """Back to provisioned with an expired token: a re-issued one activates it."""
     ada = await sign_up(pool)
-    await collector(pool).run_once()
+    await run_once(pool)
     await service.suspend(pool, ada, actor="key:test")
     await pool.execute("UPDATE tokens SET expires_at = 1")
     assert (await service.unsuspend(pool, ada, actor="key:test")).status is AccountStatus.PROVISIONED
     await service.reissue_activation(pool, ada, actor="key:test")
-    assert await collector(pool).run_once() == 1
+    assert await run_once(pool) == 1
     used = await service.consume_secret(pool, await signed(pool, ada), key=KEY)
     assert used.account.status is AccountStatus.ACTIVE
 

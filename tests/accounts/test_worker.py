@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 from tests.conftest import SCHEMA
-from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, sign_up, token
+from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
 
 from postroom.accounts import service
 from postroom.accounts.letter import Letterhead
@@ -79,7 +79,7 @@ async def running(worker: Collector, url: str | None = None) -> AsyncIterator[No
 async def test_a_token_becomes_its_mail(pool: Pool) -> None:
     """Template, link, code, lane, key and expiry are those of the token."""
     ada = await sign_up(pool, "ada")
-    assert await collector(pool).run_once() == 1
+    assert await run_once(pool) == 1
     found = await token(pool, ada)
     [summary], _ = await delivery.list_deliveries(pool, DeliveryFilter())
     mail = await delivery.get_delivery(pool, summary.id)
@@ -97,7 +97,7 @@ async def test_a_recovery_has_its_own_mail(pool: Pool) -> None:
     """Another template, another path."""
     ada = await sign_up(pool, "ada", status="active")
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
-    await collector(pool).run_once()
+    await run_once(pool)
     [summary], _ = await delivery.list_deliveries(pool, DeliveryFilter())
     mail = await delivery.get_delivery(pool, summary.id)
     assert mail.template_id == "account-recovery"
@@ -119,14 +119,14 @@ def test_the_templates_render_completely(template: str, locale: str) -> None:
 async def test_a_collected_token_is_rendered(pool: Pool) -> None:
     """What the collector accepts, the renderer can write."""
     await sign_up(pool, "ada")
-    await collector(pool).run_once()
+    await run_once(pool)
     assert (await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))).rendered == 1
 
 
 async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
     """A mail that could not leave before its token expired is cancelled."""
     await sign_up(pool, "ada")
-    await collector(pool).run_once()
+    await run_once(pool)
     later = datetime.now(UTC) + timedelta(minutes=16)
     async with pool.acquire() as connection:
         [expired] = await deliveries.expire_waiting(connection, batch_limit=10, now=later)
@@ -143,19 +143,19 @@ async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> 
 
     await sign_up(pool, "ada")
     with pytest.raises(ConnectionResetError):
-        await Collector(pool, Dies(LETTERHEAD, idempotency_ttl=TTL)).run_once()
+        await run_once(pool, Collector(pool, Dies(LETTERHEAD, idempotency_ttl=TTL)))
     assert await mailed_keys(pool) == []
-    assert await collector(pool).run_once() == 1
+    assert await run_once(pool) == 1
     assert len(await mailed_keys(pool)) == 1
 
 
 async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
     """Even with the cursor set back, the delivery remembers its token; also under another public URL."""
     await sign_up(pool, "ada")
-    await collector(pool).run_once()
+    await run_once(pool)
     await pool.execute("UPDATE jobs SET last_seq = 0, last_transaction_id = '0'")
     moved = Letterhead("https://elsewhere.example.org", KEY)
-    assert await Collector(pool, Deliver(moved, idempotency_ttl=TTL)).run_once() == 1
+    assert await run_once(pool, Collector(pool, Deliver(moved, idempotency_ttl=TTL))) == 1
     assert len(await mailed_keys(pool)) == 1
 
 
@@ -172,6 +172,7 @@ async def test_two_collectors_share_the_work(pool: Pool) -> None:
             await go_on.wait()
             await super().__call__(connection, tokens)
 
+    await settle(pool)
     first = asyncio.create_task(Collector(pool, Slow(LETTERHEAD, idempotency_ttl=TTL)).run_once())
     await holding.wait()
     second = asyncio.create_task(collector(pool).run_once())
@@ -189,7 +190,7 @@ async def test_an_address_that_slipped_in_does_not_stop_the_rest(pool: Pool) -> 
     await pool.execute("ALTER TABLE accounts DROP CONSTRAINT accounts_email_form")
     await sign_up(pool, "bad", email="nonsense")
     await sign_up(pool, "good")
-    await collector(pool).run_once()
+    await run_once(pool)
     assert len(await mailed_keys(pool)) == 1
 
 
@@ -250,6 +251,7 @@ async def test_a_backlog_is_taken_many_batches_at_once(pool: Pool) -> None:
         "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 1200) n"
     )
     taken = Taken()
+    await settle(pool)
     assert await Collector(pool, taken).drain() == 1200
     sizes = [len(taken.batches.get_nowait()) for _ in range(taken.batches.qsize())]
     assert sizes == [10, 500, 500, 190]
@@ -268,13 +270,18 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
         options = CollectorOptions(poll_interval=LONG, busy_interval=timedelta(milliseconds=10))
         async with running(Collector(pool, taken, options=options, signal=steps)):
             await steps.until("drained")
-            stall = await service.measure_stall(pool)
-            assert (stall.tokens, stall.holder_pid, stall.is_alarming()) == (1, pid, True)
+            async with asyncio.timeout(SOON_S):
+                while (stall := await service.measure_stall(pool)).holder_pid != pid:
+                    pass  # somebody else's transaction is older still; it will end
+            assert (stall.tokens, stall.is_alarming()) == (1, True)
+            await steps.until("drained")
+            await steps.until("drained")
             assert stall.seconds >= 100
             [sample] = [s for s in next(iter(STALLED_SECONDS.collect())).samples if s.labels["pid"] == str(pid)]
             assert sample.value >= 100
             await transaction.rollback()
             assert await taken.next() == ["ada"]  # without a notification: it looks often while something is held back
+    await settle(pool)
     assert not (await service.measure_stall(pool)).is_stalled
 
 

@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.support.smtp_server import (
@@ -20,6 +22,7 @@ from tests.support.smtp_server import (
     smtp_server,
     transport_to,
 )
+from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.transports import Reply, Stage, Transport
 from postroom.transports.noop import NoopTransport
@@ -58,7 +61,13 @@ def smtp(step: str = "", said: Said = "") -> Opening:
     return opening
 
 
-TRANSPORTS = {"smtp": smtp(), "stub": plain(StubTransport), "noop": plain(NoopTransport)}
+def webhook(**answer: Any) -> Opening:
+    """Webhooks to a receiver that answers as told."""
+    patience = timedelta(seconds=0.1 if answer.get("silent") else 5)
+    return lambda: webhook_to(Receiver(**answer), patience=patience)
+
+
+TRANSPORTS = {"smtp": smtp(), "stub": plain(StubTransport), "noop": plain(NoopTransport), "webhook": webhook()}
 
 TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "smtp refuses the connection": (smtp("connect", "554 no"), Stage.CONNECT, 554),
@@ -72,6 +81,11 @@ TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "smtp refuses in the end": (smtp(".", "451 no"), Stage.FINAL, 451),
     "smtp drops in the end": (smtp(".", DROP), Stage.FINAL, None),
     "smtp is silent in the end": (smtp(".", SILENT), Stage.FINAL, None),
+    "webhook is refused": (webhook(status=404), Stage.FINAL, 550),
+    "webhook is deferred": (webhook(status=503), Stage.FINAL, 450),
+    "webhook is redirected": (webhook(status=307), Stage.FINAL, 550),
+    "webhook is dropped": (webhook(drops=True), Stage.CONTENT, None),
+    "webhook is not answered": (webhook(silent=True), Stage.CONTENT, None),
 }
 
 every_transport = pytest.mark.parametrize("opening", TRANSPORTS.values(), ids=TRANSPORTS.keys())

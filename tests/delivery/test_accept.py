@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.support.builders import NOON, a_mail, accepted, addresses, outcomes_of, state_of, suppress
+from tests.support.builders import NOON, a_mail, accepted, addresses, outcomes_of, state_of, suppress, until
 
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
@@ -132,19 +132,12 @@ async def test_the_second_waits_for_the_first_to_commit(room: Room) -> None:
         await transaction.start()
         lost = await service.accept(first, a_mail(idempotency_key="k"))
         waiting = asyncio.create_task(service.accept(second, a_mail(idempotency_key="k")))
-        await until_blocked(room.pool)
+        await until(room.pool, "EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
         assert not waiting.done()
         await transaction.rollback()
         answer = await asyncio.wait_for(waiting, 5)
     assert answer.acceptance is Acceptance.ACCEPTED
     assert answer.id != lost.id
-
-
-async def until_blocked(pool: Pool) -> None:
-    """Until somebody waits for a lock."""
-    async with pool.acquire() as connection, asyncio.timeout(5):
-        while not await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
-            pass
 
 
 async def test_a_key_with_another_body_is_a_conflict(pool: Pool) -> None:

@@ -142,8 +142,7 @@ async def test_results_wait_for_a_database_that_is_away(pool: Pool) -> None:
         completer.add(finished([outgoing])[0])
         async with asyncio.timeout(10):
             while not await blocker.fetchval(
-                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                "SELECT count(pg_cancel_backend(pid)) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
             ):
                 pass
         await transaction.rollback()

@@ -16,6 +16,7 @@ from tests.support.builders import (
     attempts_of,
     claimed,
     state_of,
+    until,
 )
 
 from postroom.db.pool import Pool
@@ -148,7 +149,7 @@ async def test_unreadable_commands_go_after_their_time(pool: Pool) -> None:
 
 
 async def test_partitions_are_made_ahead_and_once(pool: Pool) -> None:
-    """This month and the next two; a second call, or eight at once, make nothing more."""
+    """A month and the next two; a second call, or eight at once, make nothing more."""
     maintenance = Maintenance(pool, clock=Hands(datetime(2031, 11, 30, 23, 59, tzinfo=UTC)))
     made = await asyncio.gather(*(maintenance.make_partitions() for _ in range(8)))
     assert sum(made) == 3
@@ -182,7 +183,8 @@ async def test_workers_that_died_asleep_are_forgotten(pool: Pool) -> None:
     """A worker not seen for five minutes is no longer notified by every acceptance."""
     async with pool.acquire() as connection:
         await connection.execute(
-            "INSERT INTO workers (pid, host, seen_at, asleep) VALUES (1, 'gone', $1, '{bulk}'), (2, 'here', $2, '{bulk}')",
+            "INSERT INTO workers (pid, host, seen_at, asleep)"
+            " VALUES (1, 'gone', $1, '{bulk}'), (2, 'here', $2, '{bulk}')",
             NOON,
             NOON + timedelta(minutes=3),
         )
@@ -190,8 +192,11 @@ async def test_workers_that_died_asleep_are_forgotten(pool: Pool) -> None:
 
 
 async def test_it_runs_until_stopped(pool: Pool) -> None:
-    """The two rhythms end promptly when asked, however long their intervals are."""
-    maintenance = Maintenance(pool)
+    """It recovers by itself, and ends promptly when asked, however long its intervals are."""
+    await accepted(pool)
+    await claimed(pool, lease=timedelta())
+    maintenance = Maintenance(pool, MaintenanceOptions(recovery_interval=DAY, cleanup_interval=DAY))
     running = asyncio.create_task(maintenance.run())
+    await until(pool, "NOT EXISTS (SELECT FROM claims)")
     maintenance.stop()
     await asyncio.wait_for(running, 10)

@@ -22,15 +22,15 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("query", CONDITIONS.values(), ids=CONDITIONS)
 async def test_of_two_open_transactions_with_one_condition_one_wins(
-    opened: Opener, pool: Pool, level: str, query: Query
+    opened: Opener, pool: Pool, store: EventStore, level: str
 ) -> None:
     """Whatever the condition's shape and the isolation level, the second is refused or asked to try again."""
     first, second = await opened(), await opened()
-    outcomes = await race(first, second, pool, level, AppendCondition(query))
-    assert outcomes == [WON, REFUSED if level == "read_committed" else RETRY]
-    assert await pool.fetchval("SELECT count(*) FROM events") == 1
+    for query in CONDITIONS.values():
+        outcomes = await race(first, second, pool, level, AppendCondition(query, (await store.head()).cursor))
+        assert outcomes == [WON, REFUSED if level == "read_committed" else RETRY]
+    assert await pool.fetchval("SELECT count(*) FROM events") == len(CONDITIONS)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -76,7 +76,9 @@ async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, for
     async def bring(client: asyncpg.Connection, number: int) -> bool:
         if form == "general":
             query = Query.of(tags=[f"round={number}"])
-            return await outcome(EventSession(client).append(Event.of("X", round=number), AppendCondition(query))) == WON
+            return (
+                await outcome(EventSession(client).append(Event.of("X", round=number), AppendCondition(query))) == WON
+            )
         tags = [f"seat={number}"]
         return bool((await append_if(client, tags=tags, condition_tags=tags, after=0))["success"])
 
@@ -192,21 +194,34 @@ async def test_an_older_transaction_with_a_higher_position_is_no_conflict_for_ev
     assert (await append_if(pool, condition_tags=["wallet=1"], after=3))["success"]
 
 
-@pytest.mark.parametrize("query", CONDITIONS.values(), ids=CONDITIONS)
-async def test_a_lower_position_that_was_in_flight_during_the_read_is_seen(
-    opened: Opener, store: EventStore, query: Query
-) -> None:
-    """Position 1 is open, 2 is read, 1 commits: the decision has not seen 1 and is refused. A position would not tell."""
+async def test_a_lower_position_that_was_in_flight_during_the_read_is_seen(opened: Opener, store: EventStore) -> None:
+    """Position 1 is open, 2 is read, 1 commits: the decision has not seen 1 and is refused, whatever its query."""
     slow = await opened()
-    async with slow.transaction():
-        await EventSession(slow).append(Event.of("Withdrawn", wallet=1))
-        await store.append(Event.of("Withdrawn", wallet=1))
-        events, seen = await store.read(query)
-        assert [event.position for event in events] == [2]
-    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == REFUSED
-    late, seen = await store.read(query, after=seen)
-    assert [event.position for event in late] == [1]
-    assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == WON
+    for query in CONDITIONS.values():
+        _, before = await store.read(query)
+        async with slow.transaction():
+            lower = await EventSession(slow).append(Event.of("Withdrawn", wallet=1))
+            higher = await store.append(Event.of("Withdrawn", wallet=1))
+            events, seen = await store.read(query, after=before)
+            assert [event.position for event in events] == [higher.position]
+        assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == REFUSED
+        late, seen = await store.read(query, after=seen)
+        assert [event.position for event in late] == [lower.position]
+        assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == WON
+
+
+async def test_a_decision_waits_for_whatever_in_flight_matches(opened: Opener, pool: Pool, store: EventStore) -> None:
+    """An append without a condition is open; a decision about it waits for its end, whatever its query, and sees it."""
+    rival, ours = await opened(), await opened()
+    for query in CONDITIONS.values():
+        _, seen = await store.read(query)
+        async with rival.transaction():
+            await EventSession(rival).append(Event.of("Withdrawn", wallet=1))
+            append = asyncio.ensure_future(
+                outcome(EventSession(ours).append(Event.of("Y"), AppendCondition(query, seen)))
+            )
+            await until_waiting(pool, ours)
+        assert await append == REFUSED
 
 
 async def test_the_head_is_safe_as_a_cursor(opened: Opener, store: EventStore) -> None:
@@ -220,13 +235,16 @@ async def test_the_head_is_safe_as_a_cursor(opened: Opener, store: EventStore) -
     assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(WALLET, head.cursor))) == REFUSED
 
 
-async def test_the_seed_s_functions_keep_positions_of_one_tag_in_order(opened: Opener, pool: Pool) -> None:
+@pytest.mark.parametrize("function", ["append_events_batch", "append_events_if"])
+async def test_the_seed_s_functions_keep_positions_of_one_tag_in_order(
+    opened: Opener, pool: Pool, function: str
+) -> None:
     """A bare position is safe because the next append under the tag waits for the one in flight."""
     first, second = await opened(), await opened()
-    batch = "SELECT postroom.append_events_batch('{X}', '{\"{wallet=1}\"}', ARRAY['{}'::jsonb], NULL)"
+    append = f"SELECT postroom.{function}('{{X}}', '{{\"{{wallet=1}}\"}}', ARRAY['{{}}'::jsonb], NULL)"
     async with first.transaction():
-        await first.fetchval(batch)
-        waiting = asyncio.ensure_future(second.fetchval(batch))
+        await first.fetchval(append)
+        waiting = asyncio.ensure_future(second.fetchval(append))
         await until_waiting(pool, second)
     await waiting
     assert not (await append_if(pool, condition_tags=["wallet=1"], after=1))["success"]
@@ -250,7 +268,9 @@ async def test_more_keys_than_the_cap_are_one_lock_on_everything(opened: Opener,
     first, second = await opened(), await opened()
     async with first.transaction():
         await EventSession(first).append([Event.of("Imported", wallet=number) for number in range(300)])
-        held = await first.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+        held = await first.fetchval(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        )
         assert held == 1
         append = asyncio.ensure_future(outcome(EventSession(second).append(Event.of("X"), AppendCondition(WALLET))))
         await until_waiting(pool, second)

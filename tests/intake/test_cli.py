@@ -1,18 +1,19 @@
 """Malformed commands at the command line."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
+from tests.intake.commands import PAYLOAD, entries, keys_of, raw
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import Pool, open_pool
 from postroom.errors import BadInput
 from postroom.intake import service
 from postroom.intake.cli import malformed
-from tests.intake.commands import PAYLOAD, entries, keys_of, raw
 
 Run = Callable[..., Result]
 
@@ -44,6 +45,8 @@ def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_
     listed = json.loads(run("list", "--json").output)["items"]
     assert [item["reason"] for item in listed] == ["bad_payload"]
     assert "payload_json.to" in run("show", "1").output
+    shown = json.loads(run("show", "1", "--json").output)
+    assert (shown["id"], base64.b64decode(shown["raw"])) == (1, raw({**PAYLOAD, "to": "ada"}))
     assert run("show", "1", "--raw").stdout_bytes == raw({**PAYLOAD, "to": "ada"})
     mended = run("resubmit", "1", "--payload", "-", "--set", "idempotency_key=k9", stdin=json.dumps(PAYLOAD))
     assert (mended.exit_code, mended.output.strip()) == (0, "1")

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.intake.commands import PAYLOAD, raw
 
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.intake.command import FIELDS, decode_command, pack_fields, read_fields
 from postroom.intake.model import Malformed
-from tests.intake.commands import PAYLOAD, raw
 
 # Other programs may keep the machine busy: how long an example takes says nothing about the rule.
 MODEST = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,6 +4,7 @@ import asyncio
 
 import asyncpg
 import pytest
+from tests.intake.commands import PAYLOAD, entries, keys_of, malformed_rows, raw
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
@@ -12,7 +13,6 @@ from postroom.errors import AlreadyResubmitted, BadInput, IdempotencyConflict, M
 from postroom.intake import service
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedFilter
-from tests.intake.commands import PAYLOAD, entries, keys_of, malformed_rows, raw
 
 BROKEN = b"{not json \xff"
 

@@ -58,6 +58,26 @@ def test_the_envelope_rules_who_receives() -> None:
     assert request.bcc == (Address(EVE),)
 
 
+@pytest.mark.parametrize(
+    "written,name",
+    [
+        ("ada@example.org", None),
+        ("<ada@example.org>", None),
+        ("Ada <ada@example.org>", "Ada"),
+        ("Ada Lovelace<ada@example.org>", "Ada Lovelace"),
+        ('"Lovelace, Ada" <ada@example.org>', "Lovelace, Ada"),
+        ("ada@example.org (Ada)", "Ada"),
+        ("=?utf-8?b?w4RkYQ==?= <ada@example.org>", "Äda"),
+        ("nobody, Ada <ada@example.org>", "Ada"),
+        ("friends: Ada <ada@example.org>;", "Ada"),
+        ("Ada\r\n\t<ada@example.org>", "Ada"),
+    ],
+)
+def test_addresses_as_programs_write_them(written: str, name: str | None) -> None:
+    """However an address is spelled in To, the recipient is found there and keeps his name."""
+    assert read(f"To: {written}\r\nSubject: s\r\n\r\nHi".encode()).to == (Address(ADA, name),)
+
+
 def test_a_bcc_header_never_shows() -> None:
     """A program that leaves Bcc in the message does not betray anybody."""
     request = read(mail(Bcc=EVE), ADA, EVE)
@@ -153,9 +173,7 @@ def test_bodies_in_any_charset(content_type: bytes, body: bytes, text: str) -> N
 
 def test_marks_are_read_and_removed() -> None:
     """Headers that speak to Postroom say lane, campaign, tags and key, and do not leave."""
-    message = mail(
-        X_Postroom_Lane="bulk", X_Postroom_Campaign="spring", Idempotency_Key="order-7", X_Mailer="Shop 1.0"
-    )
+    message = mail(X_Postroom_Lane="bulk", X_Postroom_Campaign="spring", Idempotency_Key="order-7", X_Mailer="Shop 1.0")
     message["X-Postroom-Tag"] = "team=sales"
     message["X-Postroom-Tag"] = "receipt"
     request = read(message)
@@ -167,9 +185,7 @@ def test_marks_are_read_and_removed() -> None:
 
 def test_a_template_takes_the_place_of_the_content() -> None:
     """With a template, subject and bodies of the message are not used; files are."""
-    message = mail(
-        X_Postroom_Template="welcome", X_Postroom_Variables='{"name": "Ada"}', X_Postroom_Locale="fr"
-    )
+    message = mail(X_Postroom_Template="welcome", X_Postroom_Variables='{"name": "Ada"}', X_Postroom_Locale="fr")
     message.add_attachment(b"x", maintype="image", subtype="png", filename="a.png")
     request = read(message)
     assert (request.template, request.variables, request.locale) == ("welcome", {"name": "Ada"}, "fr")
@@ -258,9 +274,11 @@ def test_many_blind_copies_of_a_large_message_are_refused() -> None:
     st.binary(max_size=300)
     | st.lists(
         st.sampled_from(
-            [b"To: ", b"Content-Type: ", b"multipart/mixed; boundary=b", b"\r\n", b"\n", b"--b", b"--", b"=?utf-8?b?/?=",
+            [b"To: ", b"Content-Type: ", b"multipart/mixed; boundary=b", b"\r\n", b"\n", b"--b", b"--",
+             b"=?utf-8?b?/?=",
              b"Content-ID: <", b"\xff", b"\x00", b"text/html", b"Subject: ", b"From: ", b"<", b"@", b"Message-ID: ",
-             b"Content-Transfer-Encoding: base64", b"Content-Disposition: attachment; filename*=utf-8''%ff", b"message/rfc822"]
+             b"Content-Transfer-Encoding: base64", b"Content-Disposition: attachment; filename*=utf-8''%ff",
+             b"message/rfc822"]
         )
     ).map(b"".join)
 )  # fmt: skip

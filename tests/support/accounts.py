@@ -1,5 +1,6 @@
 """What tests of accounts share: people, their tokens, and a collector that delivers."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,20 @@ TTL = timedelta(days=7)
 def collector(pool: Pool, **options: Any) -> Collector:
     """A collector that delivers, under the tests' key."""
     return Collector(pool, Deliver(LETTERHEAD, idempotency_ttl=TTL), options=CollectorOptions(**options))
+
+
+async def settle(pool: Pool) -> None:
+    """Wait until every committed token can be read: whoever else uses the server may have a transaction open."""
+    held = "SELECT count(*) FROM tokens WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())"
+    async with asyncio.timeout(30):
+        while await pool.fetchval(held):
+            pass
+
+
+async def run_once(pool: Pool, worker: Collector | None = None) -> int:
+    """One batch of everything that is committed by now."""
+    await settle(pool)
+    return await (worker or collector(pool)).run_once()
 
 
 async def sign_up(pool: Pool, name: str = "ada", **columns: Any) -> int:

@@ -163,6 +163,13 @@ async def suppress(pool: Pool, address: str, *, scope: str = "all", until: datet
         )
 
 
+async def until(pool: Pool, question: str) -> None:
+    """Ask the database again and again until it answers yes."""
+    async with pool.acquire() as connection, asyncio.timeout(20):
+        while not await connection.fetchval(f"SELECT {question}"):
+            pass
+
+
 def finished(outgoing: Sequence[Outgoing], *, outcome: str = "sent", state: str = "sent") -> list[Result]:
     """Results without a conversation, for those who test what happens to results."""
     return [Result(outgoing=each, outcome=outcome, state=state) for each in outgoing]

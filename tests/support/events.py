@@ -26,12 +26,16 @@ async def outcome(append: Awaitable[object]) -> str:
     return WON
 
 
-async def until_waiting(observer: Connection, waiting: asyncpg.Connection) -> None:
-    """Return when the other connection waits for a lock."""
-    sql = "SELECT 1 FROM pg_locks WHERE pid = $1 AND NOT granted"
+async def until_waiting(observer: Connection, waiting: asyncpg.Connection | None) -> None:
+    """Return when the other connection, or anybody, waits for a lock in this database."""
+    sql = """
+        SELECT 1 FROM pg_locks JOIN pg_database ON database = pg_database.oid
+        WHERE datname = current_database() AND NOT granted AND pid = coalesce($1, pid)
+    """
+    pid = None if waiting is None else waiting.get_server_pid()
     async with asyncio.timeout(10):
-        while await observer.fetchrow(sql, waiting.get_server_pid()) is None:
-            await asyncio.sleep(0)
+        while await observer.fetchrow(sql, pid) is None:  # the question itself is the pause
+            continue
 
 
 async def race(
@@ -62,7 +66,7 @@ async def append_if(
 ) -> dict[str, Any]:
     """The seed's function, as an application calls it."""
     row = await connection.fetchrow(
-        "SELECT postroom.append_events_if(ARRAY['X'], ARRAY[$1::text[]::text], ARRAY['{}'::jsonb], $2, $3, $4)::text AS a",
+        "SELECT postroom.append_events_if('{X}', ARRAY[$1::text[]::text], ARRAY['{}'::jsonb], $2, $3, $4)::text AS a",
         list(tags),
         types,
         condition_tags,

@@ -18,7 +18,7 @@ READ = "accounts:read"
 WRITE = "accounts:write"
 OPERATE = "accounts:operate"
 
-Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00\ud800-\udfff]*$")]
+Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00]*$")]
 Login = Annotated[str, msgspec.Meta(min_length=1, max_length=254, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Code = Annotated[str, msgspec.Meta(pattern="^[0-9]{5}$")]
 Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret from the mail's link.")]

@@ -114,11 +114,11 @@ def collect(
 
 
 async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
-    from postroom.accounts.worker import Collector, options_of, run_collector
+    from postroom.accounts.worker import make_collector, run_collector
 
     hand_on = _hand_on(room, form)
     if until_empty:
-        await Collector(room.pool, hand_on, options=options_of(room)).drain()
+        await make_collector(room, hand_on).run_until_empty()
         return
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -125,6 +125,14 @@ class Collector:
             limit = self._options.batch_limit * BATCHES_AT_ONCE
         return total
 
+    async def run_until_empty(self) -> int:
+        """Drain, and wait for what running transactions hold back, until no token stands past the cursor."""
+        total = await self.drain()
+        while await self._count_waiting() and not self._stopping.is_set():
+            await self._rings(self._options.busy_interval.total_seconds())
+            total += await self.drain()
+        return total
+
     async def run_once(self, limit: int | None = None) -> int:
         """One batch, or `limit` tokens, in one transaction; returns how many there were."""
         async with self._pool.acquire() as connection, connection.transaction():
@@ -172,24 +180,29 @@ class Collector:
         return rang
 
 
-def options_of(room: Room) -> CollectorOptions:
-    return CollectorOptions(batch_limit=room.settings.batch_limit, batch_timeout=room.settings.batch_timeout)
+def make_collector(room: Room, hand_on: HandOn | None = None) -> Collector:
+    """The collector that the settings describe; into the delivery queue unless told otherwise."""
+    settings = room.settings
+    if hand_on is None:
+        hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
+    options = CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
+    return Collector(room.pool, hand_on, options=options)
+
+
+def listen(room: Room, collector: Collector) -> Listener:
+    """What wakes a collector; open it for as long as the collector runs."""
+    return Listener(room.direct_url, room.name, channel=CHANNEL, on_wake=collector.wake)
 
 
 async def run_collector(room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None) -> None:
-    """Collect in this process until `stop` is set; into the delivery queue unless told otherwise."""
-    if hand_on is None:
-        hand_on = Deliver(Letterhead.of(room.settings), idempotency_ttl=room.settings.idempotency_ttl)
-    collector = Collector(room.pool, hand_on, options=options_of(room))
+    """Collect in this process until `stop` is set."""
+    collector = make_collector(room, hand_on)
 
     async def stop_when_asked() -> None:
         await stop.wait()
         collector.stop()
 
-    async with (
-        Listener(room.direct_url, room.name, channel=CHANNEL, on_wake=collector.wake),
-        asyncio.TaskGroup() as group,
-    ):
+    async with listen(room, collector), asyncio.TaskGroup() as group:
         asking = group.create_task(stop_when_asked())
         await collector.run()
         asking.cancel()

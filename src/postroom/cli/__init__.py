@@ -19,7 +19,7 @@ import typer
 
 from postroom.cli.output import report
 
-RUN, MAIL, CARE = "Run", "Mail", "Look after"
+RUN, MAIL, PEOPLE, CARE = "Run", "Mail", "People", "Look after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,10 @@ GROUPS = (
     Entry("dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."),
     Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     Entry("inbox", "postroom.transports.capture.cli:inbox", MAIL, "Mail that was captured instead of sent."),
+    Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; mend and resubmit."),
+    Entry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
+    Entry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
+    Entry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
     Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
 )
 

@@ -1,4 +1,4 @@
-"""`postroom serve`: the HTTP API, alone."""
+"""`postroom serve`: the front doors without the work: HTTP API, dashboard, SMTP submission."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False) -> None:
-    """Answer the HTTP API on POSTROOM_HTTP_ADDR, until SIGTERM or Ctrl-C."""
+    """Answer on POSTROOM_HTTP_ADDR and POSTROOM_SMTP_ADDR, until SIGTERM or Ctrl-C."""
     from postroom.cli.lifetime import live
 
     settings = load_settings()
@@ -25,20 +25,14 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 
 async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> None:
     from postroom.app import load_catalog
+    from postroom.cli.doors import keep_doors, take_doors
     from postroom.cli.first_run import with_secret_key
     from postroom.db.room import open_room
-    from postroom.http import build_app
-    from postroom.runtime import uvicorn_server
 
-    with uvicorn_server.bind(settings.http_addr) as listener:
+    with take_doors(settings) as doors:
         async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
-            app = build_app(room, catalog=load_catalog(settings))
-            url = uvicorn_server.url_of(listener)
+            catalog = load_catalog(settings)
             life.running()
-            await uvicorn_server.serve(
-                app,
-                listener,
-                life.stop,
-                grace=settings.shutdown_grace,
-                on_ready=lambda: say(f"Postroom answers at {url}"),
+            await keep_doors(
+                room, catalog, doors, stop=life.stop, on_ready=lambda: say(f"Postroom answers at {doors.url}")
             )

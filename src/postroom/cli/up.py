@@ -8,7 +8,6 @@ Stopping goes backwards, and the embedded server ends last.
 import asyncio
 import os
 import shlex
-import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from postroom.runtime.terminal import actor, load_settings, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
+    from postroom.cli.doors import Doors
     from postroom.cli.lifetime import Life
     from postroom.db.room import Room
     from postroom.mail.catalog import Catalog
@@ -42,23 +42,23 @@ def up(
 
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
+    from postroom.cli.doors import take_doors
     from postroom.cli.first_run import API_KEY_FILE, admin_key, with_secret_key
     from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
-    from postroom.runtime import uvicorn_server
 
-    with uvicorn_server.bind(settings.http_addr) as listener:
+    with take_doors(settings) as doors:
         settings = with_secret_key(settings, making=True)
         async with open_room(settings, migrating=True) as room:
             catalog = await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
 
             def ready() -> None:
-                say(banner(room, uvicorn_server.url_of(listener), key_file=key_file, made=made))
+                say(banner(room, doors, key_file=key_file, made=made))
 
             life.running()
             work = _worker(room, catalog, life, workers=workers)
-            await _run(room, catalog, listener, life=life, work=work, ready=ready)
+            await _run(room, catalog, doors, life=life, work=work, ready=ready)
 
 
 def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -82,35 +82,35 @@ def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> 
 async def _run(
     room: "Room",
     catalog: "Catalog",
-    listener: socket.socket,
+    doors: "Doors",
     *,
     life: "Life",
     work: Callable[[], Coroutine[Any, Any, None]],
     ready: Callable[[], None],
 ) -> None:
-    """The API and the workers side by side; if one fails, the other is not left alone."""
-    from postroom.http import build_app
-    from postroom.runtime.uvicorn_server import serve
+    """The doors and the workers side by side; if one fails, the other is not left alone."""
+    from postroom.cli.doors import keep_doors
 
-    app = build_app(room, catalog=catalog)
-    grace = room.settings.shutdown_grace
     async with asyncio.TaskGroup() as together:
-        together.create_task(serve(app, listener, life.stop, grace=grace, on_ready=ready), name="http")
+        together.create_task(keep_doors(room, catalog, doors, stop=life.stop, on_ready=ready), name="doors")
         together.create_task(work(), name="work")
 
 
-def banner(room: "Room", url: str, *, key_file: Path | None, made: str | None) -> str:
+def banner(room: "Room", doors: "Doors", *, key_file: Path | None, made: str | None) -> str:
     """What a person needs next, in the order they will need it."""
     database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
+    url = doors.url
     lines = [
         "",
         "  Postroom is up.",
         "",
-        f"  API        {url}/v1",
-        f"  OpenAPI    {url}/openapi.json",
+        f"  Dashboard  {url}/",
+        f"  API        {url}/v1, described at {url}/openapi.json",
     ]
+    if doors.smtp_address is not None:
+        lines.append(f"  SMTP       {doors.smtp_address}, any user name, the API key as password")
     if room.settings.transport == "capture":
-        lines.append(f"  Inbox      {url}/v1/inbox, or `postroom inbox list`: captured, nothing leaves")
+        lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: captured, nothing leaves")
     lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
     if made is not None:
         lines.append(f"  API key    {made}  (shown this once; kept in {key_file})")

@@ -17,7 +17,7 @@ from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
 
-CAPABILITIES = ("events", "feedback", "delivery", "mail", "transports", "accounts", "schedule", "http")
+CAPABILITIES = ("events", "feedback", "delivery", "mail", "transports", "accounts", "schedule", "outbox", "http")
 """The packages that own stored functions, lowest layer first."""
 
 _QUERIES = load("postroom.db")

@@ -1,7 +1,8 @@
 """Writes what became of attempts, many at a time.
 
-Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load. Writing is tried again while the database flickers; sending is not. A result whose claim was lost meanwhile
-changes nothing, and is counted.
+Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load.
+Writing is tried again while the database flickers; sending is not. A result whose claim was lost meanwhile changes
+nothing, and is counted.
 """
 
 import asyncio
@@ -38,9 +39,8 @@ a deadlock with the recovery of a lost claim."""
 
 T = TypeVar("T")
 
-
 LINGER_S = 0.005
-"""A result waits this long for others: nobody waits for it, and one statement for many is what makes the ledger cheap."""
+"""A result waits this long for others: nobody waits for it, and one statement for many makes the ledger cheap."""
 
 
 class Completer:

@@ -54,7 +54,7 @@ class Cursor:
     """What a reader has seen. Its text is what travels.
 
     `base`: all that is visible in this snapshot. `page`, `page_place`: when a limit cut the read, the snapshot it stays
-    within and how far it got. `own`: how far into what its own open transaction had written.
+    within and how far it got. `own`: how far into one transaction that `base` does not show, the reader's own.
     """
 
     base: str
@@ -79,20 +79,27 @@ class Cursor:
     @classmethod
     def settled(cls, place: Place) -> Self:
         """The cursor of a follower that has seen everything up to this place."""
-        number = place.transaction_id
-        return cls(f"{number}:{number}:", f"{number + 1}:{number + 1}:", place)
+        return cls(f"{place.transaction_id}:{place.transaction_id}:", own=place)
 
     def advanced(self, *, until: str, own: int | None, seen: Sequence[Place], is_cut: bool) -> "Cursor":
         """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order."""
         mine = [place for place in seen if place.transaction_id == own]
         own_place = mine[-1] if mine else self.own
         if not is_cut:
-            return Cursor(until, own=own_place)
+            is_covered = own_place is None or _is_visible(own_place.transaction_id, until)
+            return Cursor(until, own=None if is_covered else own_place)
         others = [place for place in seen if place.transaction_id != own]
         return Cursor(self.base, until, others[-1] if others else self.page_place or Place(0, 0), own_place)
 
 
 NOTHING_SEEN = Cursor("1:1:")
+
+
+def _is_visible(transaction_id: int, snapshot: str) -> bool:
+    lowest, end, running = snapshot.split(":")
+    if transaction_id < int(lowest):
+        return True
+    return transaction_id < int(end) and str(transaction_id) not in running.split(",")
 
 
 def _place(transaction_id: int | None, position: int | None) -> Place | None:

@@ -9,10 +9,16 @@ and at the end of a period a closing event carries the balance into the next one
     await store.append(Event("Withdrawn", {"amount": 5}, ("wallet=1", month)), AppendCondition(books, seen))
 
 A decision reads one period: it begins with that period's `BooksOpened`, which holds the balance brought forward.
-Whoever is first in a new period opens it: reads the previous period, appends `BooksOpened` tagged with the new one,
-under a condition on the previous period's query, so that a late entry there is not lost, and with an idempotency
-query on `BooksOpened` of the new one, so that it is opened once. From then on, nothing is appended to the previous
-period: its decisions find it closed because they include the type `BooksClosed` of that period in their query.
+Whoever is first in a new period opens it:
+
+    late = Query.of("BooksOpened", tags=["wallet=1", month])
+    balance, seen = await store.project(0, …, last_books | late)
+    opening = Event("BooksOpened", {"balance": balance}, ("wallet=1", month))
+    await store.append(opening, AppendCondition(last_books | late, seen), idempotency=late)
+
+The condition on the last period's books means that no entry of it is left out of the balance; the idempotency query,
+that a period is opened once. And whoever still wants to write into the last period decides by `last_books | late` too:
+once the next one is open he is refused, reads `BooksOpened`, and puts his entry there.
 """
 
 from datetime import UTC, datetime

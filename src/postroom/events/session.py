@@ -31,7 +31,8 @@ from postroom.events.model import (
 from postroom.events.typed import as_events, typed_handlers
 
 State = TypeVar("State")
-Handlers = Mapping[str | type, Callable[[State, Any], State]]
+Handlers = Mapping[Any, Callable[[State, Any], State]]
+"""By type name, or by a class declared with @event."""
 
 
 class EventSession:

@@ -66,7 +66,7 @@ def as_events(values: object) -> tuple[Event, ...]:
     return (as_event(values),)
 
 
-def typed_handlers(handlers: Mapping[str | type, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+def typed_handlers(handlers: Mapping[Any, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """Handlers by type name. One given for a class gets an instance of it, one given for a name the event itself."""
     return dict(_named(key, handler) for key, handler in handlers.items())
 

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from postroom.accounts import api as accounts_api
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
@@ -28,10 +29,12 @@ from postroom.http.decode import check_idempotency_key, decode_body, decode_quer
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import Refused, answer_to, our_fault
 from postroom.http.routing import UNMATCHED, Route, Routes
+from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.tracing import span
+from postroom.schedule import api as schedule_api
 from postroom.transports.capture import api as inbox_api
 
 MEGABYTE = 1024 * 1024
@@ -131,6 +134,9 @@ def build_app(
     endpoints = [
         *delivery_api.endpoints(accepting),
         *dead_letter_api.ENDPOINTS,
+        *intake_api.ENDPOINTS,
+        *accounts_api.ENDPOINTS,
+        *schedule_api.ENDPOINTS,
         *mail_api.endpoints(catalog),
         *inbox_api.ENDPOINTS,
         *key_api.endpoints(auth),

@@ -1,6 +1,7 @@
 """Malformed commands at the command line: list them, look inside, mend and resubmit."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def show(
     if raw:
         sys.stdout.buffer.write(command.raw)
     elif as_json:
-        print_json(command)
+        print_json({**asdict(command.summary), "raw": command.raw})
     else:
         print_record(command.summary, columns=_RECORD)
         say("\n" + printable(command.raw.decode("utf-8", "backslashreplace")))

@@ -7,7 +7,9 @@ this consumer or another. That is all the safety a stream has to give: the rest 
 from collections.abc import Sequence
 from typing import Protocol
 
+from postroom.errors import SettingInvalid
 from postroom.intake.model import Entry
+from postroom.settings import Settings
 
 
 class StreamSource(Protocol):
@@ -24,3 +26,29 @@ class StreamSource(Protocol):
 
     async def close(self) -> None:
         """Leave; what is not acknowledged goes to others."""
+
+
+def open_sources(settings: Settings) -> list[StreamSource]:
+    """A source for each stream that the settings name; each call is one more consumer of it."""
+    sources: list[StreamSource] = []
+    if settings.redis_url is not None:
+        sources.append(_open_redis(settings.redis_url))
+    if settings.nats_url is not None:
+        sources.append(_open_nats(settings.nats_url))
+    return sources
+
+
+def _open_redis(url: str) -> StreamSource:
+    try:
+        from postroom.intake.redis import RedisSource
+    except ImportError:
+        raise SettingInvalid("POSTROOM_REDIS_URL", "needs the client: pip install 'postroom[redis]'") from None
+    return RedisSource(url)
+
+
+def _open_nats(url: str) -> StreamSource:
+    try:
+        from postroom.intake.nats import NatsSource
+    except ImportError:
+        raise SettingInvalid("POSTROOM_NATS_URL", "needs the client: pip install 'postroom[nats]'") from None
+    return NatsSource(url)

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from postroom.delivery.header import LINE_LIMIT
 from postroom.delivery.model import Attachment
 from postroom.mail import dkim
-from postroom.delivery.header import LINE_LIMIT
 from postroom.mail.headers import Field, encode_filename
 
 _MIME_VERSION: Field = (b"MIME-Version", b"1.0")

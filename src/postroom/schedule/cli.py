@@ -97,7 +97,7 @@ def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: As
 
 @users.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="CSV with a header.")],
+    file: Annotated[Path, typer.Argument(help="CSV with a header; `-` reads standard input.")],
 ) -> None:
     """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
 
@@ -105,6 +105,8 @@ def import_(
     """
     if str(file) == "-":
         added, refused = in_room(lambda room: _import(room, sys.stdin, size=0))
+    elif not file.is_file():
+        raise typer.BadParameter(f"{file} is not a file")
     else:
         with file.open(encoding="utf-8-sig", newline="") as text:
             added, refused = in_room(lambda room: _import(room, text, size=file.stat().st_size))

@@ -10,6 +10,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import problems
+from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput, ClaimLost
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
@@ -65,22 +66,22 @@ async def _deliver(
     connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
 ) -> list[Result]:
     results: list[Result] = []
-    going: list[Claimed] = []
+    going: list[tuple[Claimed, DeliveryRequest]] = []
     for event in claimed:
-        reason = refusal(event, policy) or _unsendable(event, policy)
+        request = request_for(event, policy)
+        reason = refusal(event, policy) or _unsendable(request)
         if reason is None:
-            going.append(event)
+            going.append((event, request))
         else:
             results.append(Result(event, Status.FAILED, failure_reason=reason))
-    accepted = await deliveries.accept_batch(
-        connection, [request_for(event, policy) for event in going], idempotency_ttl=KEY_TTL, now=now
-    )
-    return results + [result_of(event, answer) for event, answer in zip(going, accepted, strict=True)]
+    requests = [request for _, request in going]
+    accepted = await deliveries.accept_batch(connection, requests, idempotency_ttl=KEY_TTL, now=now)
+    return results + [result_of(event, answer) for (event, _), answer in zip(going, accepted, strict=True)]
 
 
-def _unsendable(event: Claimed, policy: Policy) -> str | None:
+def _unsendable(request: DeliveryRequest) -> str | None:
     """Why no delivery can be made of an event that plain SQL wrote; one such must not stop its neighbours."""
-    wrong = next(problems(request_for(event, policy)), None)
+    wrong = next(problems(request), None)
     return f"bad_input: {wrong[0]}: {wrong[1]}" if wrong else None
 
 

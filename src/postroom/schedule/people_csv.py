@@ -37,7 +37,7 @@ def read_people(text: Iterable[str]) -> Iterator[Line]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield Line(reader.line_num, None, f"is not CSV: {error}")
+            yield Line(reader.reader.line_num, None, f"is not CSV: {error}")
             continue
         yield _line(reader.line_num, row)
 

@@ -5,13 +5,15 @@
 -- name: claim_due :many
 -- Hold what is due, oldest first, a hundred at a time, with the person as they are now. The status and the limit are
 -- written out, or the planner could not see that the partial index gives the rows in order and that few are wanted.
+-- Whom plain SQL changed is passed over until the sweep has planned anew; as a plain comparison the planner would take
+-- that for a rare case and read and sort everything.
 WITH due AS (
     SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url
     FROM scheduled_events AS e
     JOIN users AS u ON u.id = e.user_id
     WHERE e.status = 'PENDING'
         AND e.target_timestamp_utc <= coalesce(:now::timestamptz, now())
-        AND u.planned_version IN (0, u.version) -- changed by plain SQL: not before the sweep has planned anew
+        AND CASE WHEN u.planned_version = 0 THEN true ELSE u.planned_version = u.version END
     ORDER BY e.target_timestamp_utc
     LIMIT 100
     FOR NO KEY UPDATE OF e SKIP LOCKED
@@ -246,19 +248,26 @@ SELECT coalesce(:now::timestamptz, now()) AS moment;
 
 -- name: recover_events :many
 -- Look after events whose lease ran out: never handed over, they are planned again; otherwise their delivery knows.
-WITH stuck AS (
+WITH stuck AS MATERIALIZED (
+    SELECT id, user_id, event_type, occasion_id, delivery_id
+    FROM scheduled_events
+    WHERE status = 'PROCESSING' AND lease_expires_at <= coalesce(:now::timestamptz, now())
+    ORDER BY lease_expires_at
+    LIMIT 100
+    FOR NO KEY UPDATE SKIP LOCKED
+),
+known AS (
     SELECT e.id, e.delivery_id, d.id IS NOT NULL AS is_known, d.state, d.finished_at, d.reason, d.detail,
-        EXISTS (
-            SELECT FROM scheduled_events AS p
-            WHERE p.user_id = e.user_id AND p.event_type = e.event_type AND p.status = 'PENDING'
-                AND p.occasion_id IS NOT DISTINCT FROM e.occasion_id
-        ) AS is_superseded
-    FROM scheduled_events AS e
+        planned.id IS NOT NULL AS is_superseded
+    FROM stuck AS e
     LEFT JOIN deliveries AS d ON d.id = e.delivery_id
-    WHERE e.status = 'PROCESSING' AND e.lease_expires_at <= coalesce(:now::timestamptz, now())
-    ORDER BY e.lease_expires_at
-    LIMIT :batch_limit
-    FOR NO KEY UPDATE OF e SKIP LOCKED
+    LEFT JOIN LATERAL (
+        SELECT p.id
+        FROM scheduled_events AS p
+        WHERE p.user_id = e.user_id AND p.event_type = e.event_type AND p.status = 'PENDING'
+            AND p.occasion_id IS NOT DISTINCT FROM e.occasion_id
+        LIMIT 1
+    ) AS planned ON true
 ),
 judged AS (
     SELECT id, finished_at,
@@ -273,7 +282,7 @@ judged AS (
             WHEN NOT is_known THEN 'delivery_lost: its delivery is gone'
             ELSE concat_ws(': ', reason, detail)
         END AS failure_reason
-    FROM stuck
+    FROM known
 )
 UPDATE scheduled_events AS e
 SET status = j.status,

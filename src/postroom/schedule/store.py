@@ -140,10 +140,8 @@ async def read_clock(connection: Connection, *, now: datetime | None) -> datetim
     return moment
 
 
-async def recover_events(
-    connection: Connection, *, batch_limit: int, lease: timedelta, now: datetime | None
-) -> list[Status]:
-    rows = await QUERIES["recover_events"].many(connection, batch_limit=batch_limit, lease=lease, now=now)
+async def recover_events(connection: Connection, *, lease: timedelta, now: datetime | None) -> list[Status]:
+    rows = await QUERIES["recover_events"].many(connection, lease=lease, now=now)
     return [Status(row["status"]) for row in rows]
 
 

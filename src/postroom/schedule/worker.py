@@ -78,7 +78,7 @@ class Scheduler:
         """Look after events whose lease ran out."""
         total = 0
         async with self._pool.acquire() as connection:
-            while found := await store.recover_events(connection, batch_limit=STEP, lease=LEASE, now=self._clock()):
+            while found := await store.recover_events(connection, lease=LEASE, now=self._clock()):
                 total += len(found)
                 again = sum(status is Status.PENDING for status in found)
                 _log.warning("events_recovered", events=len(found), planned_again=again)
@@ -118,7 +118,10 @@ class Scheduler:
         """Plan everything again if the time zone database or the rules have changed since; returns for how many."""
         basis = self._options.policy.basis
         async with self._pool.acquire() as connection:
-            if await store.find_basis(connection) == basis:
+            recorded = await store.find_basis(connection)
+            if recorded is None:  # the first start: nothing was planned with anything else
+                await store.save_basis(connection, basis=basis, now=self._clock())
+            if recorded in (None, basis):
                 return 0
         total, after = 0, None
         while not self._stopping.is_set() and (last := await self._refresh_step(after)) is not None:

@@ -14,6 +14,7 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_transaction_id xid8;
+    v_horizon        xid8;
     v_matched        jsonb;
     v_cursor         text;
     v_written        record;
@@ -35,9 +36,10 @@ BEGIN
     END IF;
 
     v_transaction_id := event_transaction_id();
+    v_horizon := event_horizon(); -- before positions are drawn
     WITH appended AS (
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-        SELECT given.type, given.tags::text[], given.data, v_transaction_id, event_horizon(),
+        SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
             coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
         FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
             AS given(type, tags, data, correlation_id, causation_id, place)

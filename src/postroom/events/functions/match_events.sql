@@ -18,7 +18,7 @@ LANGUAGE plpgsql STABLE
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags) END;
+    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_from_transaction_id, 5120) END;
 BEGIN
     IF v_tag IS NOT NULL THEN
         RETURN QUERY

@@ -14,7 +14,7 @@ LANGUAGE plpgsql STABLE
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags) END;
+    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_longest => 5120) END;
 BEGIN
     IF v_tag IS NOT NULL THEN
         RETURN QUERY

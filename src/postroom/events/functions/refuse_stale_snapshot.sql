@@ -1,24 +1,25 @@
 -- At REPEATABLE READ and SERIALIZABLE every statement sees what the first one saw: older than the locks just taken. If
 -- anything was committed since then the check could miss a rival: raise what such callers retry anyway (40001).
 -- There is no asking PostgreSQL for a newer snapshot here, but the fate of each transaction that the old one
--- does not show can be asked for, up to the first that has not begun.
+-- does not show can be asked for: those that were open, and those that came later, up to the first that has not begun.
 CREATE OR REPLACE FUNCTION refuse_stale_snapshot() RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
-    v_own      CONSTANT xid8 := pg_current_xact_id_if_assigned();
-    v_id       xid8 := pg_snapshot_xmin(v_snapshot);
-    v_is_stale boolean := false;
+    v_own      CONSTANT xid8 := coalesce(pg_current_xact_id_if_assigned(), '0');
+    v_id       xid8 := pg_snapshot_xmax(v_snapshot);
+    v_is_stale boolean;
 BEGIN
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         RETURN;
     END IF;
+    SELECT coalesce(bool_or(pg_xact_status(open.id) = 'committed'), false)
+    INTO v_is_stale
+    FROM pg_snapshot_xip(v_snapshot) AS open(id);
     BEGIN
         WHILE NOT v_is_stale LOOP
-            v_is_stale := pg_xact_status(v_id) = 'committed'
-                AND NOT pg_visible_in_snapshot(v_id, v_snapshot)
-                AND v_id IS DISTINCT FROM v_own;
+            v_is_stale := pg_xact_status(v_id) = 'committed' AND v_id <> v_own;
             v_id := (v_id::text::bigint + 1)::text::xid8;
         END LOOP;
     EXCEPTION

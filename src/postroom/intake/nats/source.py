@@ -22,6 +22,7 @@ from postroom.intake.model import Entry
 SUBJECT = "mail.delivery_commands"
 STREAM = "mail_delivery_commands"
 DURABLE = "postroom"
+ANSWER_S = 2.0
 
 _log = structlog.get_logger()
 
@@ -65,7 +66,7 @@ class NatsSource:
     async def acknowledge(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             await self._messages.pop(entry.place).ack()
-        await self._connection.flush()
+        await self._connection.flush(int(ANSWER_S))
 
     async def give_back(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -90,7 +91,8 @@ class NatsSource:
                 allow_reconnect=True,
                 error_cb=_note,
             )
-        stream = self._connection.jetstream()
+        # While a cluster chooses a leader nobody answers: better to ask again soon than to wait long.
+        stream = self._connection.jetstream(timeout=ANSWER_S)
         name = await self._stream_name(stream)
         config = api.ConsumerConfig(
             durable_name=options.durable,

@@ -106,6 +106,8 @@ class SubmissionHandler:
         submitter = session.auth_data
         if not isinstance(submitter, Submitter):
             return UNKNOWN_SENDER
+        if envelope.content is None:
+            return "552 5.3.4 The message is larger than this server takes"
         self.in_flight += 1
         self.idle.clear()
         try:

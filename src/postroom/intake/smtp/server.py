@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import logging
+import os
+import socket
 import ssl
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,8 +38,10 @@ class SubmissionOptions:
     grace: timedelta = timedelta(seconds=25)
 
     @classmethod
-    def of(cls, settings: Settings) -> "SubmissionOptions":
-        """The options that the settings mean; a certificate that cannot be used stops the start."""
+    def of(cls, settings: Settings) -> "SubmissionOptions | None":
+        """The options that the settings mean, None if submission is off; a useless certificate stops the start."""
+        if settings.smtp_addr is None:
+            return None
         host, port = settings.smtp_addr
         return cls(
             host=host,
@@ -64,10 +68,20 @@ def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | Non
 
 
 class SubmissionServer:
-    """Submission on one address, as an async context manager: inside, it listens; at the end, it has finished."""
+    """Submission on one address, as an async context manager: inside, it listens; at the end, it has finished.
 
-    def __init__(self, accepting: AcceptCombiner, authenticate: Authenticate, options: SubmissionOptions) -> None:
-        self._options = options
+    A `listener` is a socket that already has the address; without one the address is taken when the server is entered.
+    """
+
+    def __init__(
+        self,
+        accepting: AcceptCombiner,
+        authenticate: Authenticate,
+        options: SubmissionOptions,
+        *,
+        listener: socket.socket | None = None,
+    ) -> None:
+        self._options, self._listener = options, listener
         self._handler = SubmissionHandler(accepting, authenticate)
         self._sessions: set[SubmissionSession] = set()
         self._server: asyncio.Server | None = None
@@ -82,8 +96,7 @@ class SubmissionServer:
     async def __aenter__(self) -> Self:
         # The library's own log names every address it sees.
         logging.getLogger("mail.log").setLevel(logging.ERROR)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._session, self._options.host, self._options.port)
+        self._server = await self._listen()
         _log.info("submission_listening", host=self._options.host, port=self.port, tls=self._options.tls is not None)
         return self
 
@@ -102,6 +115,17 @@ class SubmissionServer:
                 await session.dismiss("421 4.3.2 Closing, please try again later")
         if self._server is not None:
             await self._server.wait_closed()
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        host, port = self._options.host, self._options.port
+        try:
+            if self._listener is not None:
+                return await loop.create_server(self._session, sock=self._listener)
+            return await loop.create_server(self._session, host, port)
+        except OSError as error:
+            problem = f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+            raise SettingInvalid("POSTROOM_SMTP_ADDR", problem) from error
 
     def _session(self) -> SubmissionSession:
         return SubmissionSession(

@@ -2,9 +2,10 @@
 
 import asyncio
 import ipaddress
+import re
 import ssl
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
@@ -14,15 +15,21 @@ from postroom.intake.smtp.handler import SubmissionHandler
 COMMAND_LIMIT = 2048
 MOST_AUTHS = 3
 UNLIMITED = 10**9
+END_OF_DATA = b"\r\n.\r\n"
+STRANGER_TIMEOUT_S = 60
 TIMEOUT_S = 300
-"""RFC 5321 asks for five minutes between commands."""
+"""RFC 5321 asks for five minutes between commands; those who have not logged in get one."""
+
+
+_PLAIN_ADDRESS = re.compile(r"<([A-Za-z0-9._+=-]+@[A-Za-z0-9.-]+)>((?: .*)?)")
 
 
 class SubmissionSession(SMTP):
     """Speaks SMTP with one client. No command that names mail works before AUTH."""
 
     # RFC 5321 allows 1000 octets; programs that write HTML in one line do not care, and we compose anew anyway.
-    line_length_limit = 1024 * 1024
+    # This is also what a stranger can make us hold in memory, so it is not generous.
+    line_length_limit = 64 * 1024
     # What clients that compare the prompts expect to see.
     AuthLoginUsernameChallenge = "Username:"
     AuthLoginPasswordChallenge = "Password:"
@@ -44,13 +51,14 @@ class SubmissionSession(SMTP):
             hostname=hostname,
             ident="Postroom",
             tls_context=tls,
-            timeout=TIMEOUT_S,
+            timeout=STRANGER_TIMEOUT_S,
             auth_required=True,
             auth_require_tls=True,
             authenticator=_collect,
             command_call_limit={"AUTH": MOST_AUTHS, "*": UNLIMITED},
             loop=asyncio.get_running_loop(),
         )
+        self._size_limit = size_limit
         self._submissions, self._opened, self._closed_callback = handler, opened, closed
         # aiosmtpd keeps these in the class, shared and reset by every connection.
         self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
@@ -85,11 +93,63 @@ class SubmissionSession(SMTP):
         mechanism, space, rest = (arg or "").partition(" ")
         await super().smtp_AUTH(f"{mechanism.upper()}{space}{rest}")
 
+    async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - the command's name
+        """The library reads line by line, which takes seconds for a large file; this reads in large pieces."""
+        if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
+            return
+        envelope: Any = self.envelope
+        if arg:
+            await self.push("501 5.5.4 Syntax: DATA")
+        elif not envelope.rcpt_tos:
+            await self.push("503 5.5.1 No recipient was accepted")
+        else:
+            await self.push("354 End data with <CR><LF>.<CR><LF>")
+            envelope.content = await self._read_message()
+            answer = await self._submissions.handle_DATA(self, self.session, envelope)
+            self.envelope = self._create_envelope()
+            await self.push(answer)
+
+    async def _read_message(self) -> bytes | None:
+        """Everything up to the end of data; None if it is larger than allowed, read to its end all the same."""
+        # The end is CRLF.CRLF and nothing else: whoever takes a bare newline for one lets mail be smuggled. Its first
+        # CRLF may be the one that ended the DATA command, so that one is put back.
+        reader: Any = self._reader
+        reader._buffer[:0] = b"\r\n"  # noqa: SLF001 - a reader has no way to give bytes back
+        pieces: list[bytes] = []
+        size, is_complete = 0, False
+        while not is_complete:
+            try:
+                piece = await reader.readuntil(END_OF_DATA)
+                is_complete = True
+            except asyncio.LimitOverrunError as more:
+                piece = await reader.readexactly(more.consumed)
+            self._reset_timeout()
+            size += len(piece)
+            if size <= self._size_limit + len(END_OF_DATA):
+                pieces.append(piece)
+            else:
+                pieces.clear()
+        if not pieces:
+            return None
+        # A line that begins with a dot was given another one by the client.
+        return b"".join(pieces)[: -len(b".\r\n")].replace(b"\r\n.", b"\r\n")[len(b"\r\n") :]
+
     async def auth_PLAIN(self, server: Any, args: list[str]) -> Any:  # noqa: N802 - the mechanism's name
         return await self._verify(await super().auth_PLAIN(server, args))
 
     async def auth_LOGIN(self, server: Any, args: list[str]) -> Any:  # noqa: N802 - the mechanism's name
         return await self._verify(await super().auth_LOGIN(server, args))
+
+    def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
+        # Nearly every address takes this one match; the standard library's full grammar is a hundred times slower.
+        if (plain := _PLAIN_ADDRESS.fullmatch(arg)) is not None:
+            return plain[1], plain[2]
+        return super()._getaddr(arg)
+
+    def _getparams(self, params: Sequence[str]) -> dict[str, str | bool] | None:
+        # Relays that log in say AUTH=<> with every sender (RFC 4954): nothing we need, and no reason to refuse.
+        found = super()._getparams(params)
+        return found and {name: value for name, value in found.items() if name != "AUTH"}
 
     async def _verify(self, collected: Any) -> Any:
         """The library asks for a verdict at once; ours needs the database, so the words are collected first."""
@@ -99,6 +159,7 @@ class SubmissionSession(SMTP):
         found = await self._submissions.verify(words.password.decode("utf-8", "replace"))
         if isinstance(found, str):
             return AuthResult(success=False, handled=False, message=found)
+        self._timeout_duration = TIMEOUT_S
         return AuthResult(success=True, auth_data=found)
 
 

@@ -9,6 +9,7 @@ message with many recipients into several transactions, and each of them is its 
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.utils import getaddresses
@@ -24,6 +25,8 @@ from postroom.intake.smtp.message import Headers, Parts, read_parts
 from postroom.transports.capture.reader import decode_words
 
 NO_SUBJECT = "(no subject)"
+# Most headers hold one address, written plainly; the standard library's grammar is thirty times slower.
+_PLAIN = re.compile(r"(?:(?P<name>[A-Za-z0-9 ]*) ?<)?(?P<email>[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+)(?(name)>)")
 MOST_COPIES_BYTES = 100 * 1024 * 1024
 """What one message may become when everybody gets a delivery of his own."""
 
@@ -106,9 +109,13 @@ def _digest(*parts: str) -> str:
 
 def _named(headers: Headers, field: str) -> dict[str, Address]:
     """The addresses of a header by their comparable form; what is none is left out."""
-    raw = [value for name, value in headers if name.lower() == field]
+    raw = [" ".join(value.split()) for name, value in headers if name.lower() == field]
+    if len(raw) == 1 and (plain := _PLAIN.fullmatch(raw[0])) is not None:
+        pairs = [(plain["name"] or "", plain["email"])]
+    else:
+        pairs = getaddresses(raw)
     found: dict[str, Address] = {}
-    for name, email in getaddresses([" ".join(value.splitlines()) for value in raw]):
+    for name, email in pairs:
         shown = "".join(character for character in decode_words(name) if character.isprintable()).strip()
         try:
             address = parse_address(_utf8(email))

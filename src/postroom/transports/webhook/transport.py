@@ -2,9 +2,12 @@
 
 import asyncio
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
@@ -16,6 +19,22 @@ from postroom.transports.webhook.verdict import REFUSED, reply_to
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
 """How much of an answer is read: enough for a reason, too little for an attack."""
+
+
+class _Response(aiohttp.ClientResponse):
+    """A response that remembers who gave it: by the time it can be read, the connection may be gone."""
+
+    peer: str | None = None
+    tls_version: str | None = None
+
+    async def start(self, connection: Connection) -> Self:
+        if connection.transport is not None:
+            peer = connection.transport.get_extra_info("peername")
+            tls = connection.transport.get_extra_info("ssl_object")
+            self.peer = peer[0] if peer else None
+            self.tls_version = tls.version() if tls is not None else None
+        await super().start(connection)
+        return self
 
 
 class WebhookTransport:
@@ -79,8 +98,12 @@ class WebhookTransport:
             url, data=content.body, headers=dict(content.headers), allow_redirects=False
         ) as response:
             body = await _read(response)
-            reply = reply_to(response.status, response.headers, body, now=datetime.now(UTC))
-            return _where(reply, url, response)
+            assert isinstance(response, _Response)
+            return replace(
+                reply_to(response.status, response.headers, body, now=datetime.now(UTC)),
+                remote_host=f"{url.host} [{response.peer}]",
+                tls=response.tls_version,
+            )
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, made at the first use: it belongs to the loop that runs then."""
@@ -97,6 +120,7 @@ class WebhookTransport:
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=False,  # two kilobytes can unpack to gigabytes
                 trust_env=False,
+                response_class=_Response,
                 skip_auto_headers=("Accept", "Accept-Encoding"),
             )
         return self._session
@@ -114,28 +138,12 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return body
 
 
-def _where(reply: Reply, url: URL, response: aiohttp.ClientResponse) -> Reply:
-    connection = response.connection
-    transport = connection.transport if connection is not None else None
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    tls = transport.get_extra_info("ssl_object") if transport is not None else None
-    return Reply(
-        reply.stage,
-        reply.code,
-        reply.enhanced,
-        reply.text,
-        reply.retry_after_s,
-        remote_host=f"{url.host} [{peer[0]}]" if peer else url.host,
-        tls=tls.version() if tls is not None else None,
-    )
-
-
 def _trouble(error: Exception, url: str) -> Reply:
     """No answer: how far it got. The words are ours, because the library's would repeat the URL."""
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # some of which are a ValueError too
+        return Reply(Stage.TLS, text="the receiver's certificate or its TLS cannot be trusted", remote_host=_host(url))
     if isinstance(error, ValueError):
         return Reply(Stage.RECIPIENT, REFUSED, "invalid", "the URL or a header cannot be used")
-    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return Reply(Stage.TLS, text="the receiver's certificate or its TLS cannot be trusted", remote_host=_host(url))
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return Reply(Stage.CONNECT, text="the host name is not known", remote_host=_host(url))
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -1,0 +1,88 @@
+"""A stranger's HTML, made harmless: cleaned, and shown as a document of its own that can do nothing.
+
+Three walls, each enough by itself: the cleaner keeps only harmless elements, attributes and properties; the document's
+own policy forbids scripts, forms and the network, so that no picture tells its sender that somebody looked; and the
+frame around it is a sandbox with nothing switched on. It is a document with an address rather than a `srcdoc`, because
+a `srcdoc` inherits the page's policy, under which no inline style of a mail would show.
+"""
+
+import re
+from collections.abc import Mapping
+
+import nh3
+from starlette.responses import HTMLResponse, Response
+
+LONGEST = 1_000_000
+"""Characters of HTML that are shown."""
+
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'; sandbox"
+)
+
+_TAGS = (nh3.ALLOWED_TAGS | {"font", "tfoot", "address", "main", "section", "big"}) - {"area", "map"}
+_LOOKS = {"style", "align", "valign", "bgcolor", "width", "height", "dir", "lang", "title"}
+_ATTRIBUTES = {
+    "*": _LOOKS,
+    "a": {"href"},
+    "img": {"src", "alt", "border"},
+    "font": {"color", "face", "size"},
+    "table": {"border", "cellpadding", "cellspacing"},
+    "td": {"colspan", "rowspan"},
+    "th": {"colspan", "rowspan", "scope"},
+    "col": {"span"},
+    "ol": {"start", "type"},
+}
+_SIDES = ("", "-top", "-right", "-bottom", "-left")
+_PROPERTIES = {
+    *(f"{name}{side}" for name in ("margin", "padding", "border") for side in _SIDES),
+    *(f"{name}-{side}" for name in ("max", "min") for side in ("width", "height")),
+    *(f"border-{name}" for name in ("collapse", "color", "radius", "spacing", "style", "width")),
+    *(f"font-{name}" for name in ("family", "size", "style", "weight", "variant")),
+    *(f"text-{name}" for name in ("align", "decoration", "indent", "transform")),
+    *("background", "background-color", "color", "direction", "display", "float", "font", "height", "letter-spacing"),
+    *("line-height", "list-style", "list-style-type", "overflow-wrap", "table-layout", "vertical-align"),
+    *("white-space", "width", "word-break"),
+}
+_PICTURE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
+_LINK = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
+_PICTURE_TYPES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
+
+_DOCUMENT = """<!doctype html>
+<html lang="und"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Preview</title>
+<style>html {{ color-scheme: light; background: #fff; }} body {{ margin: 1rem; color: #111; font: 1rem/1.5 sans-serif;
+overflow-wrap: anywhere; }} img {{ max-width: 100%; }} a {{ pointer-events: none; }}</style></head>
+<body>{body}</body></html>
+"""
+
+
+def picture(content_type: str, content: str) -> str | None:
+    """An attached picture as an address that needs no network; None for what is no picture."""
+    return f"data:{content_type.lower()};base64,{content}" if content_type.lower() in _PICTURE_TYPES else None
+
+
+def clean(html: str, pictures: Mapping[str, str]) -> str:
+    """Harmless HTML. `pictures` are shown where the message points to them by content id."""
+
+    def keep(tag: str, attribute: str, value: str) -> str | None:
+        if tag == "img" and attribute == "src":
+            if value[:4].lower() == "cid:":
+                return pictures.get(value[4:])
+            return value if _PICTURE.fullmatch(value) else None
+        return None if attribute == "href" and not _LINK.match(value) else value
+
+    return nh3.clean(
+        html[:LONGEST],
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        attribute_filter=keep,
+        url_schemes={"http", "https", "mailto", "tel", "cid", "data"},
+        url_relative="deny",
+        filter_style_properties=_PROPERTIES,
+    )
+
+
+def preview(html: str, *, pictures: Mapping[str, str] | None = None) -> Response:
+    """The document for the sandboxed frame."""
+    headers = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
+    return HTMLResponse(_DOCUMENT.format(body=clean(html, pictures or {})), headers=headers)

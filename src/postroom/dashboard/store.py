@@ -1,0 +1,30 @@
+"""One function per statement of `queries.sql`."""
+
+from datetime import datetime
+
+from postroom.dashboard.model import EndedCount, SeenWorker
+from postroom.db.queries import Connection, load
+from postroom.delivery.model import Lane, State
+from postroom.http.model import ApiKey
+
+QUERIES = load("postroom.dashboard")
+
+
+async def count_ended(connection: Connection, *, since: datetime, bound: int) -> list[EndedCount]:
+    rows = await QUERIES["count_ended"].many(connection, since=since, bound=bound)
+    return [EndedCount(row["hour"], State(row["state"]), row["ended"]) for row in rows]
+
+
+async def count_sending(connection: Connection, *, bound: int) -> dict[Lane, int]:
+    rows = await QUERIES["count_sending"].many(connection, bound=bound)
+    return {Lane(row["lane"]): row["sending"] for row in rows}
+
+
+async def find_session_key(connection: Connection, *, key_id: int) -> ApiKey | None:
+    row = await QUERIES["find_session_key"].maybe(connection, key_id=key_id)
+    return ApiKey(**{**row, "scopes": tuple(row["scopes"])}) if row else None
+
+
+async def list_workers(connection: Connection, *, page_limit: int) -> list[SeenWorker]:
+    rows = await QUERIES["list_workers"].many(connection, page_limit=page_limit)
+    return [SeenWorker(**{**row, "asleep": tuple(map(Lane, row["asleep"]))}) for row in rows]

@@ -1,0 +1,40 @@
+"""Making, listing and forgetting rules."""
+
+from dataclasses import asdict
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput, RuleNotFound
+from postroom.events.audit import record_audit
+from postroom.outbox.mails import store
+from postroom.outbox.mails.model import MailRule, check_rule
+from postroom.outbox.mails.publisher import PUBLISHER
+from postroom.outbox.model import Pair
+from postroom.outbox.topics import ensure_pair
+
+
+async def add_rule(pool: Pool, rule: MailRule, *, actor: str) -> MailRule:
+    """From now on, events of this type in this topic are mails. Raises `TopicNotFound` and `BadInput`."""
+    check_rule(rule)
+    columns = {name: value for name, value in asdict(rule).items() if name not in ("id", "created_at")}
+    async with pool.acquire() as connection, connection.transaction():
+        await ensure_pair(connection, Pair(rule.topic, PUBLISHER), from_now=True)
+        made = await store.insert_rule(connection, **columns)
+        if made is None:
+            raise BadInput.of("template", "there is such a rule already")
+        await record_audit(connection, actor=actor, action="outbox.rule.add", subject=f"rule:{made.id}", after=columns)
+    return made
+
+
+async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:
+    async with pool.acquire() as connection, connection.transaction():
+        topic = await store.delete_rule(connection, id=rule_id)
+        if topic is None:
+            raise RuleNotFound
+        await record_audit(
+            connection, actor=actor, action="outbox.rule.delete", subject=f"rule:{rule_id}", before={"topic": topic}
+        )
+
+
+async def list_rules(pool: Pool, *, topic: str | None = None) -> list[MailRule]:
+    async with pool.acquire() as connection:
+        return await store.list_rules(connection, topic=topic)

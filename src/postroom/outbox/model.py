@@ -1,0 +1,289 @@
+"""Topics, progress and leadership: everything about the outbox that can be decided without a database."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from postroom.errors import BadInput, FieldError
+from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
+
+NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"
+PUBLISHER = r"^[a-z0-9][a-z0-9_.:-]{0,99}$"
+MOST_CONDITIONS = 100
+LAG_BOUND = 10_000
+"""How many events a listing looks through to tell how far behind a publisher is."""
+
+LINGERS, LINGER = 10, timedelta(milliseconds=20)
+UNSETTLED_REST = timedelta(milliseconds=250)
+
+
+class Status(StrEnum):
+    """What a publisher does with its topic."""
+
+    ACTIVE = "ACTIVE"  # publishes
+    PAUSED = "PAUSED"  # waits for a person, who wanted it so
+    FAILED = "FAILED"  # waits for a person, after too many errors in a row
+
+
+class Pair(NamedTuple):
+    """One publisher of one topic: what is led, paused and counted."""
+
+    topic: str
+    publisher: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.publisher}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """What is published under a name. All four conditions hold; an empty one holds for every event."""
+
+    name: str
+    types: tuple[str, ...] = ()
+    required_keys: tuple[str, ...] = ()
+    any_keys: tuple[str, ...] = ()
+    exact_tags: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    publishers: tuple[str, ...] = ()
+
+    def matches(self, type_: str, tags: Iterable[str]) -> bool:
+        """What the database decides, said in Python: for tests and for people."""
+        carried = set(tags)
+        keys = {tag.partition("=")[0] for tag in carried}
+        return (
+            (not self.types or type_ in self.types)
+            and carried.issuperset(self.exact_tags)
+            and keys.issuperset(self.required_keys)
+            and (not self.any_keys or not keys.isdisjoint(self.any_keys))
+        )
+
+
+def check_topic(topic: Topic) -> None:
+    """Raise `BadInput` naming every condition that no event could ever fulfil."""
+    errors = []
+    if not re.fullmatch(NAME, topic.name):
+        errors.append(FieldError("name", "must be lower-case letters, digits, dots, dashes; at most 100"))
+    errors += [
+        FieldError(f"{name}[{index}]", problem)
+        for name, problem, is_wrong in (
+            ("types", f"must have 1 to {TYPE_LENGTH} characters", _is_no_type),
+            ("required_keys", "must be a tag's key, without an equals sign", _is_no_key),
+            ("any_keys", "must be a tag's key, without an equals sign", _is_no_key),
+            ("exact_tags", "must be key=value", _is_no_tag),
+        )
+        for index, text in enumerate(getattr(topic, name))
+        if is_wrong(text)
+    ]
+    if errors:
+        raise BadInput(errors)
+
+
+def check_publisher(name: str) -> None:
+    if not re.fullmatch(PUBLISHER, name):
+        raise BadInput.of("publisher", "must be lower-case letters, digits, dots, colons, dashes; at most 100")
+
+
+def _is_no_type(text: str) -> bool:
+    return not 1 <= len(text) <= TYPE_LENGTH or "\0" in text
+
+
+def _is_no_key(text: str) -> bool:
+    return not text or "=" in text or "\0" in text
+
+
+def _is_no_tag(text: str) -> bool:
+    return text.find("=") < 1 or "\0" in text or len(text.encode("utf-8", "replace")) > TAG_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a publisher is with a topic."""
+
+    topic: str
+    publisher: str
+    status: Status
+    last_position: int
+    last_transaction_id: int
+    last_published_at: datetime | None
+    error_count: int
+    last_error: str | None
+    failed_position: int | None
+    leader_instance: str | None
+    leader_since: datetime | None
+    leader_heartbeat: datetime | None
+    follower_id: int | None
+    updated_at: datetime
+
+    @property
+    def place(self) -> Place:
+        return Place(self.last_transaction_id, self.last_position)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The open transaction that committed events wait for. `prepared` names one that no session holds."""
+
+    pid: int | None
+    seconds: float
+    database: str | None = None
+    application_name: str | None = None
+    state: str | None = None
+    prepared: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressLine:
+    """One line of the listing: how far, how far behind, who leads, what is wrong."""
+
+    topic: str
+    publisher: str
+    status: Status
+    last_position: int
+    lag_events: int
+    lag_is_more: bool  # there are more than were counted
+    lag_seconds: float
+    last_published_at: datetime | None
+    error_count: int
+    last_error: str | None
+    failed_position: int | None
+    leader_instance: str | None
+    leader_since: datetime | None
+    leader_heartbeat: datetime | None
+    updated_at: datetime
+    stall: Stall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a reset did. It rewinds if events that were published before will be published again."""
+
+    from_position: int
+    to_position: int
+    rewinds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An event that a publisher will never get."""
+
+    position: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a leader saw: where its pair stands, and the next events."""
+
+    status: Status
+    leader_instance: str | None
+    place: Place
+    end: Place
+    scanned: int
+    has_unsettled: bool
+    horizon: int  # the oldest open transaction
+    newest: int  # the first that has not begun
+    events: tuple[SequencedEvent, ...] = ()
+
+
+@dataclass(slots=True)
+class BatchSize:
+    """How many events are tried at once: one by one through what failed together, so that the good ones get out."""
+
+    largest: int
+    _careful: int = 0
+
+    @property
+    def now(self) -> int:
+        return 1 if self._careful > 0 else self.largest
+
+    def failed(self, count: int) -> None:
+        self._careful = max(self._careful, count)
+
+    def succeeded(self, count: int) -> None:
+        self._careful = max(0, self._careful - count)
+
+
+@dataclass(slots=True)
+class ScanSize:
+    """How far a look goes: as far as a batch where most events match, further where few do."""
+
+    largest: int = 10_000
+    _factor: int = 1
+
+    def now(self, batch: int) -> int:
+        return min(batch * self._factor, max(self.largest, batch))
+
+    def saw(self, scanned: int, matched: int) -> None:
+        if matched * 4 >= scanned:
+            self._factor = max(1, self._factor // 4)
+        else:
+            self._factor = min(self._factor * 4, self.largest)
+
+
+@dataclass(slots=True)
+class Rest:
+    """How long a leader with nothing to do waits, and when it asks to be woken instead.
+
+    First it looks again and again, because work comes in bursts. What is committed but held back by an open transaction
+    is waited for awake: its notification has been. Asleep, it polls more and more rarely, but not before everybody
+    who may have appended without knowing that it sleeps has ended.
+    """
+
+    poll: timedelta = timedelta(seconds=1)
+    longest: timedelta = timedelta(minutes=1)
+    is_asleep: bool = False
+    _empty: int = 0
+    _newest: int | None = None
+    _pause: timedelta = field(default_factory=timedelta)
+
+    def worked(self) -> None:
+        self._empty, self.is_asleep, self._newest, self._pause = 0, False, None, timedelta()
+
+    def found_nothing(self, look: Look) -> timedelta:
+        """How long to wait now. If it returns zero, the leader has just fallen asleep: it must look once more."""
+        self._empty += 1
+        if look.has_unsettled and not self.is_asleep:
+            return min(LINGER * (1 << min(max(0, self._empty - LINGERS), 8)), UNSETTLED_REST)
+        if self._empty <= LINGERS and not self.is_asleep:
+            return LINGER
+        if not self.is_asleep:
+            self.is_asleep = True
+            return timedelta()
+        if self._newest is None:
+            self._newest = look.newest
+        is_quiet = look.horizon >= self._newest
+        self._pause = min(self._pause * 2, self.longest) if self._pause and is_quiet else self.poll
+        return self._pause
+
+
+def backoff(errors: int, *, first: timedelta, longest: timedelta, jitter: float) -> timedelta:
+    """The wait after this many errors in a row; `jitter` is a random number in [-1, 1)."""
+    return min(first * (1 << min(max(errors, 1) - 1, 16)), longest) * (1 + 0.25 * jitter)
+
+
+def assign(pairs: Sequence[Pair], instances: Mapping[int, Iterable[str]]) -> dict[Pair, int]:
+    """Who should lead what. Whoever knows the same arrives at the same answer; nobody gets two more than another.
+
+    `instances` maps each to the publishers it has. Of those with the least to do, a pair goes to the one that a hash of
+    both prefers, so that most pairs stay where they are when somebody comes or goes.
+    """
+    able = {instance: frozenset(publishers) for instance, publishers in instances.items()}
+    load = dict.fromkeys(able, 0)
+    chosen: dict[Pair, int] = {}
+    # Those with the fewest candidates choose first, or what only one can do would overload it.
+    for pair in sorted(pairs, key=lambda pair: (sum(pair.publisher in names for names in able.values()), pair)):
+        candidates = [instance for instance, names in able.items() if pair.publisher in names]
+        if candidates:
+            best = min(candidates, key=lambda instance: (load[instance], _preference(pair, instance)))
+            chosen[pair] = best
+            load[best] += 1
+    return chosen
+
+
+def _preference(pair: Pair, instance: int) -> bytes:
+    return hashlib.blake2b(f"{pair} {instance}".encode(), digest_size=8).digest()

@@ -1,0 +1,42 @@
+"""Events in a Redis or Valkey stream per topic: `XADD <prefix>:<topic> MAXLEN ~ <length> * id … type … body …`.
+
+A batch is one transaction of the server: all of it is in the stream, in order, or nothing. If the answer is lost it
+comes again, so readers should know a message by its `id`. The stream keeps about as many messages as it is told; a
+reader that is further behind has lost some, and a reset of the publisher brings them back.
+"""
+
+from typing import Any
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from postroom.errors import PublishFailed
+from postroom.outbox.publisher import Batch
+
+PREFIX = "postroom:events"
+LENGTH = 100_000
+
+
+class RedisPublisher:
+    """One connection pool for all topics."""
+
+    name = "redis"
+    is_local = False
+
+    def __init__(self, url: str, *, prefix: str = PREFIX, length: int = LENGTH) -> None:
+        self._prefix, self._length = prefix, length
+        self._client: Any = redis.asyncio.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
+
+    async def publish(self, batch: Batch) -> None:
+        stream = f"{self._prefix}:{batch.topic}"
+        pipeline = self._client.pipeline(transaction=True)
+        for message in batch.messages:
+            fields = {"id": message.id, "type": message.type, "body": message.json}
+            pipeline.xadd(stream, fields, maxlen=self._length, approximate=True)
+        try:
+            await pipeline.execute()
+        except (RedisError, OSError) as error:
+            raise PublishFailed(f"Redis: {type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        await self._client.aclose()

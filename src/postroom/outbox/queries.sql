@@ -1,0 +1,227 @@
+-- Everything the outbox asks of the database, in alphabetical order.
+
+-- name: advance :maybe
+-- Move a publisher on, if it still stands where its leader thinks and nobody else leads.
+UPDATE outbox_topic_progress
+SET last_transaction_id = :to_transaction_id::bigint::text::xid8, last_position = :to_position,
+    last_published_at = CASE WHEN :published::boolean THEN now() ELSE last_published_at END,
+    error_count = 0, last_error = NULL, failed_position = NULL, leader_heartbeat = now(), updated_at = now()
+WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
+    AND last_transaction_id = :from_transaction_id::bigint::text::xid8 AND last_position = :from_position
+RETURNING topic;
+
+-- name: announce :one
+-- Hold, for as long as this session lives, the sign that it can publish by these.
+SELECT count(*) FILTER (WHERE pg_try_advisory_lock_shared(outbox_lock_key('publisher', name))) AS announced
+FROM unnest(:publishers::text[]) AS able(name);
+
+-- name: beat :many
+-- Say that the leader lives; answers what it still leads.
+UPDATE outbox_topic_progress
+SET leader_heartbeat = now()
+WHERE leader_instance = :instance
+RETURNING topic, publisher;
+
+-- name: break_stale_leads :many
+-- End the sessions of leaders that hold the lock and have been silent for too long, in both senses.
+SELECT holder.pid, pg_terminate_backend(holder.pid) AS is_ended
+FROM (
+    SELECT DISTINCT l.pid
+    FROM outbox_topic_progress AS p
+    JOIN pg_locks AS l ON l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.mode = 'ExclusiveLock'
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND ((l.classid::bigint << 32) | l.objid::bigint) = outbox_lock_key('leader', p.topic, p.publisher)
+    JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE p.leader_heartbeat < now() - :silence::interval AND a.query_start < now() - :silence::interval
+        AND l.pid <> pg_backend_pid()
+) AS holder;
+
+-- name: delete_topic :maybe
+-- Forget a topic, and how far its publishers were.
+DELETE FROM outbox_topics WHERE name = :name RETURNING name;
+
+-- name: ensure_progress :maybe
+-- Let a publisher follow a topic, from the beginning or from now; nothing if it does already.
+INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id)
+VALUES (:topic, :publisher, CASE WHEN :from_now::boolean THEN event_horizon() ELSE '0' END)
+ON CONFLICT (topic, publisher) DO NOTHING
+RETURNING topic;
+
+-- name: find_next_event :maybe
+-- The event a publisher would get next, settled or not.
+SELECT e.position, e.transaction_id::text::bigint AS transaction_id, e.type
+FROM outbox_topic_progress AS p
+JOIN outbox_topics AS t ON t.name = p.topic
+JOIN events AS e ON (e.transaction_id, e.position) > (p.last_transaction_id, p.last_position)
+WHERE p.topic = :topic AND p.publisher = :publisher AND outbox_topic_matches(t, e.type, e.tags)
+ORDER BY e.transaction_id, e.position
+LIMIT 1;
+
+-- name: find_place :maybe
+-- Where the event at a position, or the last one before it, stands in the order.
+SELECT position, transaction_id::text::bigint AS transaction_id
+FROM events
+WHERE position <= :position
+ORDER BY position DESC
+LIMIT 1;
+
+-- name: find_progress :maybe
+-- One publisher's progress, held until the transaction ends.
+SELECT topic, publisher, status, last_position, last_transaction_id::text::bigint AS last_transaction_id, last_published_at,
+    error_count, last_error, failed_position, leader_instance, leader_since, leader_heartbeat, follower_id, updated_at
+FROM outbox_topic_progress
+WHERE topic = :topic AND publisher = :publisher
+FOR UPDATE;
+
+-- name: find_reached :maybe
+-- Whether a publisher has come as far as a place.
+SELECT (last_transaction_id, last_position) >= (:transaction_id::bigint::text::xid8, :position::bigint) AS is_reached
+FROM outbox_topic_progress
+WHERE topic = :topic AND publisher = :publisher;
+
+-- name: find_settled_end :one
+-- The last place that a follower can have reached now.
+SELECT coalesce(max(e.position), 0) AS position, coalesce(max(e.transaction_id::text::bigint), 0) AS transaction_id
+FROM (
+    SELECT position, transaction_id
+    FROM events
+    WHERE transaction_id < (SELECT event_horizon())
+    ORDER BY transaction_id DESC, position DESC
+    LIMIT 1
+) AS e;
+
+-- name: find_stall :maybe
+-- The oldest transaction with an id of its own, if a committed event waits for it.
+SELECT holder.pid, a.datname::text AS database, a.application_name, a.state, p.gid AS prepared,
+    coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::float8 AS seconds
+FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS id) AS oldest
+JOIN pg_locks AS holder ON holder.locktype = 'transactionid' AND holder.mode = 'ExclusiveLock' AND holder.granted
+    AND holder.transactionid::text::bigint = oldest.id::text::bigint % 4294967296
+LEFT JOIN pg_stat_activity AS a ON a.pid = holder.pid
+LEFT JOIN pg_prepared_xacts AS p ON p.transaction = holder.transactionid
+WHERE EXISTS (SELECT FROM events WHERE transaction_id >= (SELECT event_horizon()))
+    AND holder.pid IS DISTINCT FROM pg_backend_pid()
+LIMIT 1;
+
+-- name: find_topic :maybe
+-- One topic.
+SELECT name, created_at, types, required_keys, any_keys, exact_tags FROM outbox_topics WHERE name = :name;
+
+-- name: follow_topic :many
+-- What a publisher gets next; see functions/follow_topic.sql.
+SELECT status, leader_instance, last_transaction_id::text::bigint AS last_transaction_id, last_position,
+    end_transaction_id::text::bigint AS end_transaction_id, end_position, scanned, has_unsettled,
+    horizon::text::bigint AS horizon, newest::text::bigint AS newest, position,
+    transaction_id::text::bigint AS transaction_id, occurred_at, type, tags, data, correlation_id, causation_id
+FROM follow_topic(:topic, :publisher, :batch_limit::bigint, :scan_limit::bigint);
+
+-- name: list_instances :many
+-- Who lives and can publish by what, by the sign each holds. One that has been silent for too long does not count.
+SELECT l.pid, array_agg(able.name ORDER BY able.name) AS publishers
+FROM (SELECT DISTINCT publisher AS name FROM outbox_topic_progress) AS able
+JOIN pg_locks AS l ON l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.mode = 'ShareLock'
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND ((l.classid::bigint << 32) | l.objid::bigint) = outbox_lock_key('publisher', able.name)
+LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE a.query_start IS NULL OR a.query_start > now() - :silence::interval
+GROUP BY l.pid
+ORDER BY l.pid;
+
+-- name: list_pairs :many
+-- Every topic and publisher.
+SELECT topic, publisher FROM outbox_topic_progress ORDER BY topic, publisher;
+
+-- name: list_progress :many
+-- How far everybody is, and how far behind: events are counted up to a bound, seconds are the age of the oldest.
+SELECT p.topic, p.publisher, p.status, p.last_position, p.last_published_at, p.error_count, p.last_error, p.failed_position,
+    p.leader_instance, p.leader_since, p.leader_heartbeat, p.updated_at, lag.events AS lag_events, lag.scanned AS lag_scanned,
+    coalesce(greatest(extract(epoch FROM now() - lag.oldest_at), 0), 0)::float8 AS lag_seconds
+FROM outbox_topic_progress AS p
+JOIN outbox_topics AS t ON t.name = p.topic
+CROSS JOIN LATERAL (
+    SELECT count(*) AS scanned, count(*) FILTER (WHERE next.is_matched) AS events,
+        min(next.occurred_at) FILTER (WHERE next.is_matched) AS oldest_at
+    FROM (
+        SELECT e.occurred_at, outbox_topic_matches(t, e.type, e.tags) AS is_matched
+        FROM events AS e
+        WHERE (e.transaction_id, e.position) > (p.last_transaction_id, p.last_position)
+        ORDER BY e.transaction_id, e.position
+        LIMIT :scan_limit
+    ) AS next
+) AS lag
+WHERE :topic::text IS NULL OR p.topic = :topic
+ORDER BY p.topic, p.publisher;
+
+-- name: list_topics :many
+-- Every topic, with who publishes it.
+SELECT t.name, t.created_at, t.types, t.required_keys, t.any_keys, t.exact_tags,
+    ARRAY(SELECT p.publisher FROM outbox_topic_progress AS p WHERE p.topic = t.name ORDER BY p.publisher) AS publishers
+FROM outbox_topics AS t
+ORDER BY t.name;
+
+-- name: move :exec
+-- Put a publisher somewhere else by hand.
+UPDATE outbox_topic_progress
+SET last_transaction_id = :transaction_id::bigint::text::xid8, last_position = :position, error_count = 0,
+    last_error = NULL, failed_position = NULL, updated_at = now()
+WHERE topic = :topic AND publisher = :publisher;
+
+-- name: notify_outbox :exec
+-- Tell the leaders that something was changed by hand.
+SELECT pg_notify(current_schema() || '_outbox', '');
+
+-- name: prepare_seat :one
+-- Let the server notice within seconds that the other end of this connection is gone.
+SELECT set_config('tcp_keepalives_idle', '5', false) AS idle, set_config('tcp_keepalives_interval', '2', false) AS between,
+    set_config('tcp_keepalives_count', '3', false) AS times;
+
+-- name: record_failure :maybe
+-- A batch could not be published; too many in a row and the publisher waits for a person.
+UPDATE outbox_topic_progress
+SET error_count = error_count + 1, last_error = :error, failed_position = :position, updated_at = now(),
+    status = CASE WHEN status = 'ACTIVE' AND error_count + 1 >= :most::integer THEN 'FAILED' ELSE status END
+WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
+RETURNING status, error_count;
+
+-- name: release_lead :one
+-- Stop leading, on the session that holds the lock.
+WITH released AS (
+    UPDATE outbox_topic_progress
+    SET leader_instance = NULL, leader_since = NULL, leader_heartbeat = NULL
+    WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
+)
+SELECT pg_advisory_unlock(outbox_lock_key('leader', :topic, :publisher)) AS is_released;
+
+-- name: remove_progress :maybe
+-- A publisher follows a topic no longer.
+DELETE FROM outbox_topic_progress WHERE topic = :topic AND publisher = :publisher RETURNING topic;
+
+-- name: save_follower :exec
+-- Remember the sleeper's row for the next leader.
+UPDATE outbox_topic_progress SET follower_id = :follower_id WHERE topic = :topic AND publisher = :publisher;
+
+-- name: save_topic :one
+-- Make a topic, or change what it is about.
+INSERT INTO outbox_topics (name, types, required_keys, any_keys, exact_tags)
+VALUES (:name, :types, :required_keys, :any_keys, :exact_tags)
+ON CONFLICT (name) DO UPDATE
+SET types = excluded.types, required_keys = excluded.required_keys, any_keys = excluded.any_keys,
+    exact_tags = excluded.exact_tags
+RETURNING name, created_at, types, required_keys, any_keys, exact_tags;
+
+-- name: set_status :exec
+-- Pause or resume; a fresh start forgets earlier errors.
+UPDATE outbox_topic_progress
+SET status = :status, error_count = 0, last_error = NULL, updated_at = now()
+WHERE topic = :topic AND publisher = :publisher;
+
+-- name: take_lead :maybe
+-- Say who leads; the session holds the lock already.
+UPDATE outbox_topic_progress
+SET leader_instance = :instance, leader_since = now(), leader_heartbeat = now()
+WHERE topic = :topic AND publisher = :publisher
+RETURNING follower_id;
+
+-- name: try_lock :one
+-- The lock of a topic and publisher, if nobody has it; held until released or until this session ends.
+SELECT pg_try_advisory_lock(outbox_lock_key('leader', :topic, :publisher)) AS is_locked;

@@ -1,0 +1,276 @@
+"""A leader at work: one pair, batch after batch, in order.
+
+Look for what is next, hand it to the publisher, save how far it went. Where the effect is in our own database, both are
+one transaction. Otherwise the progress is saved after the effect, so that a crash in between repeats messages, with
+the ids they had, and never loses any. Progress moves by compare-and-set: a leader that was replaced, or a pair that
+was moved by hand, changes nothing.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery.completer import FLICKER
+from postroom.errors import PublishFailed
+from postroom.events import store as event_store
+from postroom.events.model import Place
+from postroom.outbox import metrics, store
+from postroom.outbox.model import BatchSize, Look, Pair, Rest, ScanSize, Status, backoff
+from postroom.outbox.publisher import Batch, Publisher, make_batch
+from postroom.runtime.signals import Signal, unheard
+
+LONGEST_ERROR = 500
+
+_log = structlog.get_logger()
+
+
+class Step(StrEnum):
+    """What one look came to."""
+
+    MOVED = "moved"  # something was published, or passed over: look again at once
+    IDLE = "idle"
+    FAILED = "failed"
+    HELD = "held"  # paused, or given up: a person must resume it
+    LOST = "lost"  # somebody else leads, or the pair is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayOptions:
+    """How a leader behaves; the defaults are those of the settings."""
+
+    source: str = "postroom"
+    batch: int = 100
+    max_errors: int = 10
+    first_pause: timedelta = timedelta(seconds=1)
+    longest_pause: timedelta = timedelta(minutes=1)
+    poll: timedelta = timedelta(seconds=1)
+    idle: timedelta = timedelta(minutes=1)
+    publish_timeout: timedelta = timedelta(minutes=1)
+
+
+class _Overtaken(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+    """The pair does not stand where the look found it."""
+
+
+class Relay:
+    """Publishes one pair for as long as this instance leads it."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        pair: Pair,
+        publisher: Publisher,
+        *,
+        instance: str,
+        options: RelayOptions | None = None,
+        signal: Signal = unheard,
+    ) -> None:
+        self.pair, self._pool, self._publisher, self._instance = pair, pool, publisher, instance
+        self._options, self._signal = options or RelayOptions(), signal
+        self._size, self._scan = BatchSize(self._options.batch), ScanSize()
+        self._rest = Rest(poll=self._options.poll, longest=self._options.idle)
+        self._errors = 0
+        self._follower_id: int | None = None
+        self._bell, self._stopping, self._is_deaf = asyncio.Event(), False, False
+
+    def ring(self, *, by_hand: bool = False) -> None:
+        """Something may have happened: look now. In a pause after a failure, only what a person did counts."""
+        if by_hand or not self._is_deaf:
+            self._bell.set()
+
+    def stop(self) -> None:
+        """End after the batch in hand."""
+        self._stopping = True
+        self._bell.set()
+
+    async def run(self, follower_id: int | None = None) -> None:
+        """Publish until stopped or replaced."""
+        self._follower_id = follower_id
+        step = Step.MOVED
+        try:
+            while not self._stopping and step is not Step.LOST:
+                try:
+                    step, pause = await self._look_and_rest()
+                except FLICKER as error:
+                    _log.warning("publishing_postponed", pair=str(self.pair), error=type(error).__name__)
+                    pause = self._options.first_pause
+                if pause:
+                    await self._wait(pause)
+        finally:
+            await self._wake_up()
+
+    async def run_once(self) -> Step:
+        """One look and what follows from it, without resting."""
+        look = await self._look()
+        return Step.LOST if look is None else await self._act(look)
+
+    async def _look_and_rest(self) -> tuple[Step, timedelta]:
+        self._bell.clear()  # what rings from here on may not be in this look
+        self._is_deaf = False
+        look = await self._look()
+        step = Step.LOST if look is None else await self._act(look)
+        if step is Step.IDLE and look is not None:
+            return step, await self._lie_down(look)
+        self._is_deaf = step in (Step.FAILED, Step.HELD)
+        await self._wake_up()
+        self._rest.worked()
+        if step is Step.FAILED:
+            return step, self._pause_after_failure()
+        return step, self._options.idle if step is Step.HELD else timedelta()
+
+    async def _look(self) -> Look | None:
+        batch = self._size.now
+        async with self._pool.acquire() as connection:
+            look = await store.follow_topic(
+                connection,
+                topic=self.pair.topic,
+                publisher=self.pair.publisher,
+                batch_limit=batch,
+                scan_limit=self._scan.now(batch),
+            )
+        return look if look is not None and look.leader_instance == self._instance else None
+
+    async def _act(self, look: Look) -> Step:
+        if look.status is not Status.ACTIVE:
+            return Step.HELD
+        self._scan.saw(look.scanned, len(look.events))
+        if not look.events and look.end == look.place:
+            self._signal("idle")
+            return Step.IDLE
+        try:
+            if not look.events:
+                await self._save(look, look.end, published=False)
+            elif self._publisher.is_local:
+                await self._publish_here(look)
+            else:
+                await self._publish_there(look)
+        except _Overtaken:
+            return Step.MOVED
+        except PublishFailed as error:
+            await self._fail(look, error)
+            return Step.FAILED
+        self._size.succeeded(len(look.events))
+        self._errors = 0
+        metrics.PUBLISHED.labels(*self.pair).inc(len(look.events))
+        self._signal("published")
+        return Step.MOVED
+
+    async def _publish_here(self, look: Look) -> None:
+        """Effect and progress in one transaction; the progress first, so that nobody else moves the pair meanwhile."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await self._advance(connection, look.place, look.end, published=True)
+            await self._publish(replace(self._batch(look), connection=connection))
+
+    async def _publish_there(self, look: Look) -> None:
+        try:
+            await self._publish(self._batch(look))
+        except PublishFailed as error:
+            if error.published:
+                await self._save(look, look.events[error.published - 1].place, published=True)
+            raise
+        self._signal("handed_over")
+        await self._save(look, look.end, published=True)
+
+    async def _publish(self, batch: Batch) -> None:
+        try:
+            async with asyncio.timeout(self._options.publish_timeout.total_seconds()):
+                await self._publisher.publish(batch)
+        except PublishFailed:
+            raise
+        except TimeoutError as error:
+            raise PublishFailed(f"no answer within {self._options.publish_timeout.total_seconds():g} s") from error
+        except Exception as error:
+            # Our own database is away: nobody's fault but its. Anything else is the publisher's.
+            if self._publisher.is_local and isinstance(error, FLICKER):
+                raise
+            raise PublishFailed(f"{type(error).__name__}: {error}") from error
+
+    async def _save(self, look: Look, end: Place, *, published: bool) -> None:
+        async with self._pool.acquire() as connection:
+            await self._advance(connection, look.place, end, published=published)
+
+    async def _advance(self, connection: Connection, start: Place, end: Place, *, published: bool) -> None:
+        is_ours = await store.advance(
+            connection,
+            topic=self.pair.topic,
+            publisher=self.pair.publisher,
+            instance=self._instance,
+            from_transaction_id=start.transaction_id,
+            from_position=start.position,
+            to_transaction_id=end.transaction_id,
+            to_position=end.position,
+            published=published,
+        )
+        if not is_ours:
+            raise _Overtaken
+
+    async def _fail(self, look: Look, error: PublishFailed) -> None:
+        left = look.events[error.published :]
+        self._size.failed(len(left))
+        position = left[0].position if len(left) == 1 else None
+        async with self._pool.acquire() as connection:
+            told = await store.record_failure(
+                connection,
+                topic=self.pair.topic,
+                publisher=self.pair.publisher,
+                instance=self._instance,
+                error=error.message.replace("\0", "")[:LONGEST_ERROR],
+                position=position,
+                most=self._options.max_errors,
+            )
+        if told is not None:
+            status, self._errors = told
+            metrics.ERRORS.labels(*self.pair).inc()
+            _log.warning("publishing_failed", pair=str(self.pair), errors=self._errors, status=status.value)
+        self._signal("failed")
+
+    def _batch(self, look: Look) -> Batch:
+        return make_batch(self.pair.topic, look.events, source=self._options.source)
+
+    def _pause_after_failure(self) -> timedelta:
+        jitter = random.uniform(-1, 1)  # noqa: S311 - spreads retries, guards nothing
+        options = self._options
+        return backoff(self._errors, first=options.first_pause, longest=options.longest_pause, jitter=jitter)
+
+    async def _lie_down(self, look: Look) -> timedelta:
+        was_asleep = self._rest.is_asleep
+        pause = self._rest.found_nothing(look)
+        if self._rest.is_asleep and not was_asleep:
+            await self._say_asleep()
+            self._signal("asleep")
+        return pause
+
+    async def _say_asleep(self) -> None:
+        async with self._pool.acquire() as connection:
+            if self._follower_id is not None and await event_store.set_follower_asleep(
+                connection, id=self._follower_id, is_asleep=True
+            ):
+                return
+            self._follower_id = await event_store.register_follower(connection, name=f"outbox {self.pair}")
+            await store.save_follower(connection, **self.pair._asdict(), follower_id=self._follower_id)
+            await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=True)
+
+    async def _wake_up(self) -> None:
+        """Appends need not notify us any more. If this cannot be said, they do so in vain, which is only a pity."""
+        if not self._rest.is_asleep or self._follower_id is None:
+            return
+        self._rest.worked()
+        try:
+            async with self._pool.acquire() as connection:
+                await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=False)
+        except FLICKER as error:
+            _log.info("waking_unsaid", pair=str(self.pair), error=type(error).__name__)
+
+    async def _wait(self, pause: timedelta) -> None:
+        """Wait for the bell, but not for ever."""
+        try:
+            async with asyncio.timeout(pause.total_seconds()):
+                await self._bell.wait()
+        except TimeoutError:
+            return

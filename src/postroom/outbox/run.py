@@ -1,0 +1,51 @@
+"""From settings to a running outbox: the publishers this installation can reach, and the loop."""
+
+import asyncio
+from collections.abc import Sequence
+
+from postroom.db.room import Room
+from postroom.outbox.mails.publisher import MailPublisher
+from postroom.outbox.publisher import Publisher, Publishers
+from postroom.outbox.publishers.log import LogPublisher
+from postroom.outbox.relay import RelayOptions
+from postroom.outbox.webhooks.publisher import WebhookPublisher
+from postroom.outbox.worker import Outbox, OutboxOptions
+from postroom.runtime.signals import Signal, unheard
+from postroom.settings import Settings
+
+
+def make_publishers(settings: Settings) -> Publishers:
+    """Those that need nothing, and those whose server is configured."""
+    publishers = Publishers.of([LogPublisher(), MailPublisher(), WebhookPublisher()])
+    if settings.redis_url is not None:
+        from postroom.outbox.publishers.redis import RedisPublisher
+
+        publishers.register(RedisPublisher(settings.redis_url, length=settings.outbox_stream_length))
+    if settings.nats_url is not None:
+        from postroom.outbox.publishers.nats import NatsPublisher
+
+        publishers.register(NatsPublisher(settings.nats_url))
+    return publishers
+
+
+def outbox_options(settings: Settings) -> OutboxOptions:
+    return OutboxOptions(
+        relay=RelayOptions(
+            source=settings.outbox_source or settings.schema,
+            batch=settings.outbox_batch,
+            max_errors=settings.outbox_max_errors,
+        )
+    )
+
+
+async def run_outbox(
+    room: Room, *, stop: asyncio.Event, more: Sequence[Publisher] = (), signal: Signal = unheard
+) -> None:
+    """Publish in this process until `stop` is set; `more` are publishers of your own."""
+    publishers = make_publishers(room.settings)
+    try:
+        for publisher in more:
+            publishers.register(publisher)
+        await Outbox(room, publishers, outbox_options(room.settings), signal=signal).run(stop)
+    finally:
+        await publishers.close()

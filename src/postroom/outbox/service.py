@@ -1,0 +1,107 @@
+"""What people do with the outbox: look, pause, resume, reset, skip. Every step is audited."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput, NotNext, ProgressNotFound
+from postroom.events.audit import record_audit
+from postroom.events.model import Place
+from postroom.outbox import store
+from postroom.outbox.model import Moved, Pair, Progress, ProgressLine, Skipped, Status
+
+START = Place(0, 0)
+
+
+async def list_progress(pool: Pool, *, topic: str | None = None) -> list[ProgressLine]:
+    """How far everybody is and how far behind; with what holds back events that are committed already."""
+    async with pool.acquire() as connection:
+        lines = await store.list_progress(connection, topic=topic)
+        stall = await store.find_stall(connection) if any(line.lag_events for line in lines) else None
+    return [replace(line, stall=stall if line.lag_events else None) for line in lines]
+
+
+async def pause(pool: Pool, pair: Pair, *, actor: str) -> None:
+    """Publish nothing more after the batch in hand."""
+    await _set_status(pool, pair, Status.PAUSED, actor=actor, action="outbox.pause")
+
+
+async def resume(pool: Pool, pair: Pair, *, actor: str) -> None:
+    """Publish again, and forget earlier errors."""
+    await _set_status(pool, pair, Status.ACTIVE, actor=actor, action="outbox.resume")
+
+
+async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
+    """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again."""
+    async with _held(pool, pair) as (connection, progress):
+        place = START if position == 0 else await store.find_place(connection, position=position)
+        if place is None or (position and place.position < position and await _is_beyond(connection, position)):
+            raise BadInput.of("position", "is beyond the last event")
+        moved = Moved(progress.last_position, place.position, rewinds=place < progress.place)
+        await _move(connection, pair, place)
+        after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
+        await record_audit(connection, actor=actor, action="outbox.reset", subject=f"outbox:{pair}", after=after)
+    return moved
+
+
+async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
+    """Pass over the next event, which must be the one at this position, so that nobody skips another by mistake."""
+    async with _held(pool, pair) as (connection, progress):
+        found = await store.find_next_event(connection, **pair._asdict())
+        if found is None or found[0].position != position:
+            raise NotNext(position, found[0].position if found else None)
+        place, skipped = found
+        await _move(connection, pair, place)
+        if progress.status is Status.FAILED:
+            await store.set_status(connection, **pair._asdict(), status=Status.ACTIVE)
+        before = {"error": progress.last_error, "error_count": progress.error_count}
+        after = {"position": skipped.position, "type": skipped.type}
+        await record_audit(
+            connection, actor=actor, action="outbox.skip", subject=f"outbox:{pair}", before=before, after=after
+        )
+    return skipped
+
+
+async def is_reached(pool: Pool, pair: Pair, place: Place) -> bool:
+    """Whether a publisher has come as far as a place. Raises `ProgressNotFound`."""
+    async with pool.acquire() as connection:
+        reached = await store.find_reached(connection, **pair._asdict(), **place._asdict())
+    if reached is None:
+        raise ProgressNotFound
+    return reached
+
+
+async def _set_status(pool: Pool, pair: Pair, status: Status, *, actor: str, action: str) -> None:
+    async with _held(pool, pair) as (connection, progress):
+        await store.set_status(connection, **pair._asdict(), status=status)
+        await record_audit(
+            connection,
+            actor=actor,
+            action=action,
+            subject=f"outbox:{pair}",
+            before={"status": progress.status, "error": progress.last_error},
+            after={"status": status},
+        )
+
+
+async def _move(connection: Connection, pair: Pair, place: Place) -> None:
+    await store.move(connection, **pair._asdict(), **place._asdict())
+
+
+async def _is_beyond(connection: Connection, position: int) -> bool:
+    """A gap between positions is nothing special; the end is."""
+    last = await store.find_place(connection, position=2**63 - 1)
+    return last is None or last.position < position
+
+
+@asynccontextmanager
+async def _held(pool: Pool, pair: Pair) -> AsyncIterator[tuple[Connection, Progress]]:
+    """One pair, held against its leader until the change is committed; then the leaders hear of it."""
+    async with pool.acquire() as connection, connection.transaction():
+        progress = await store.find_progress(connection, **pair._asdict())
+        if progress is None:
+            raise ProgressNotFound
+        yield connection, progress
+        await store.notify_outbox(connection)

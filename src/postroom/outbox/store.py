@@ -1,0 +1,219 @@
+"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from postroom.db.queries import Connection, load
+from postroom.events import Place, SequencedEvent
+from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Skipped, Stall, Status, Topic
+
+QUERIES = load("postroom.outbox")
+
+_decode = msgspec.json.Decoder().decode
+
+
+async def advance(connection: Connection, *, topic: str, publisher: str, **values: Any) -> bool:
+    """False if somebody else has moved it, or leads."""
+    return await QUERIES["advance"].maybe(connection, topic=topic, publisher=publisher, **values) is not None
+
+
+async def announce(connection: Connection, *, publishers: Sequence[str]) -> int:
+    return int((await QUERIES["announce"].one(connection, publishers=publishers))["announced"])
+
+
+async def beat(connection: Connection, *, instance: str) -> set[Pair]:
+    return {Pair(**row) for row in await QUERIES["beat"].many(connection, instance=instance)}
+
+
+async def break_stale_leads(connection: Connection, *, silence: timedelta) -> list[int]:
+    rows = await QUERIES["break_stale_leads"].many(connection, silence=silence)
+    return [row["pid"] for row in rows if row["is_ended"]]
+
+
+async def delete_topic(connection: Connection, *, name: str) -> bool:
+    return await QUERIES["delete_topic"].maybe(connection, name=name) is not None
+
+
+async def ensure_progress(connection: Connection, *, topic: str, publisher: str, from_now: bool) -> bool:
+    row = await QUERIES["ensure_progress"].maybe(connection, topic=topic, publisher=publisher, from_now=from_now)
+    return row is not None
+
+
+async def find_next_event(connection: Connection, *, topic: str, publisher: str) -> tuple[Place, Skipped] | None:
+    row = await QUERIES["find_next_event"].maybe(connection, topic=topic, publisher=publisher)
+    if row is None:
+        return None
+    return Place(row["transaction_id"], row["position"]), Skipped(row["position"], row["type"])
+
+
+async def find_place(connection: Connection, *, position: int) -> Place | None:
+    row = await QUERIES["find_place"].maybe(connection, position=position)
+    return None if row is None else Place(row["transaction_id"], row["position"])
+
+
+async def find_progress(connection: Connection, *, topic: str, publisher: str) -> Progress | None:
+    row = await QUERIES["find_progress"].maybe(connection, topic=topic, publisher=publisher)
+    return None if row is None else Progress(**{**row, "status": Status(row["status"])})
+
+
+async def find_reached(
+    connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int
+) -> bool | None:
+    row = await QUERIES["find_reached"].maybe(
+        connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
+    )
+    return None if row is None else bool(row["is_reached"])
+
+
+async def find_settled_end(connection: Connection) -> Place:
+    row = await QUERIES["find_settled_end"].one(connection)
+    return Place(row["transaction_id"], row["position"])
+
+
+async def find_stall(connection: Connection) -> Stall | None:
+    row = await QUERIES["find_stall"].maybe(connection)
+    return None if row is None else Stall(**row)
+
+
+async def find_topic(connection: Connection, *, name: str) -> Topic | None:
+    row = await QUERIES["find_topic"].maybe(connection, name=name)
+    return None if row is None else _topic(row)
+
+
+async def follow_topic(
+    connection: Connection, *, topic: str, publisher: str, batch_limit: int, scan_limit: int
+) -> Look | None:
+    rows = await QUERIES["follow_topic"].many(
+        connection, topic=topic, publisher=publisher, batch_limit=batch_limit, scan_limit=scan_limit
+    )
+    if not rows:
+        return None
+    first = rows[0]
+    return Look(
+        status=Status(first["status"]),
+        leader_instance=first["leader_instance"],
+        place=Place(first["last_transaction_id"], first["last_position"]),
+        end=Place(first["end_transaction_id"], first["end_position"]),
+        scanned=first["scanned"],
+        has_unsettled=first["has_unsettled"],
+        horizon=first["horizon"],
+        newest=first["newest"],
+        events=tuple(_event(row) for row in rows if row["position"] is not None),
+    )
+
+
+async def list_instances(connection: Connection, *, silence: timedelta) -> dict[int, list[str]]:
+    rows = await QUERIES["list_instances"].many(connection, silence=silence)
+    return {row["pid"]: row["publishers"] for row in rows}
+
+
+async def list_pairs(connection: Connection) -> list[Pair]:
+    return [Pair(**row) for row in await QUERIES["list_pairs"].many(connection)]
+
+
+async def list_progress(
+    connection: Connection, *, topic: str | None, scan_limit: int = LAG_BOUND
+) -> list[ProgressLine]:
+    rows = await QUERIES["list_progress"].many(connection, topic=topic, scan_limit=scan_limit)
+    return [_line(row, scan_limit) for row in rows]
+
+
+async def list_topics(connection: Connection) -> list[Topic]:
+    return [_topic(row) for row in await QUERIES["list_topics"].many(connection)]
+
+
+async def move(connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int) -> int:
+    return await QUERIES["move"].exec(
+        connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
+    )
+
+
+async def notify_outbox(connection: Connection) -> None:
+    await QUERIES["notify_outbox"].exec(connection)
+
+
+async def prepare_seat(connection: Connection) -> None:
+    await QUERIES["prepare_seat"].one(connection)
+
+
+async def record_failure(
+    connection: Connection, *, topic: str, publisher: str, **values: Any
+) -> tuple[Status, int] | None:
+    """The status and how many errors in a row; None if somebody else leads."""
+    row = await QUERIES["record_failure"].maybe(connection, topic=topic, publisher=publisher, **values)
+    return None if row is None else (Status(row["status"]), row["error_count"])
+
+
+async def release_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> bool:
+    row = await QUERIES["release_lead"].one(connection, topic=topic, publisher=publisher, instance=instance)
+    return bool(row["is_released"])
+
+
+async def remove_progress(connection: Connection, *, topic: str, publisher: str) -> bool:
+    return await QUERIES["remove_progress"].maybe(connection, topic=topic, publisher=publisher) is not None
+
+
+async def save_follower(connection: Connection, *, topic: str, publisher: str, follower_id: int) -> int:
+    return await QUERIES["save_follower"].exec(connection, topic=topic, publisher=publisher, follower_id=follower_id)
+
+
+async def save_topic(
+    connection: Connection,
+    *,
+    name: str,
+    types: Sequence[str],
+    required_keys: Sequence[str],
+    any_keys: Sequence[str],
+    exact_tags: Sequence[str],
+) -> Topic:
+    row = await QUERIES["save_topic"].one(
+        connection,
+        name=name,
+        types=types,
+        required_keys=required_keys,
+        any_keys=any_keys,
+        exact_tags=exact_tags,
+    )
+    return _topic(row)
+
+
+async def set_status(connection: Connection, *, topic: str, publisher: str, status: Status) -> int:
+    return await QUERIES["set_status"].exec(connection, topic=topic, publisher=publisher, status=status.value)
+
+
+async def take_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> tuple[bool, int | None]:
+    """Whether the pair still exists, and the sleeper's row that its leaders use."""
+    row = await QUERIES["take_lead"].maybe(connection, topic=topic, publisher=publisher, instance=instance)
+    return (False, None) if row is None else (True, row["follower_id"])
+
+
+async def try_lock(connection: Connection, *, topic: str, publisher: str) -> bool:
+    return bool((await QUERIES["try_lock"].one(connection, topic=topic, publisher=publisher))["is_locked"])
+
+
+def _event(row: asyncpg.Record) -> SequencedEvent:
+    return SequencedEvent(
+        row["position"],
+        row["transaction_id"],
+        row["occurred_at"],
+        row["type"],
+        tuple(row["tags"]),
+        _decode(row["data"]),
+        row["correlation_id"],
+        row["causation_id"],
+    )
+
+
+def _line(row: asyncpg.Record, bound: int) -> ProgressLine:
+    values: dict[str, Any] = dict(row)
+    scanned = values.pop("lag_scanned")
+    return ProgressLine(**{**values, "status": Status(row["status"]), "lag_is_more": scanned >= bound})
+
+
+def _topic(row: asyncpg.Record) -> Topic:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Topic(**values)

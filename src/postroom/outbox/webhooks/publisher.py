@@ -1,0 +1,31 @@
+"""The publisher `webhook`: a delivery for each event and each endpoint of its topic, committed with the progress."""
+
+from postroom.delivery.service import accept_batch
+from postroom.errors import BadInput, PublishFailed
+from postroom.outbox.publisher import Batch
+from postroom.outbox.webhooks import store
+from postroom.outbox.webhooks.model import request_for
+
+PUBLISHER = "webhook"
+STEP = 500
+"""How many deliveries one statement accepts; a batch for many endpoints is several."""
+
+
+class WebhookPublisher:
+    """Retrying, giving up and proof are the queue's: here an event only becomes deliveries, in order."""
+
+    name = PUBLISHER
+    is_local = True
+
+    async def publish(self, batch: Batch) -> None:
+        connection = batch.transaction
+        endpoints = await store.list_topic_endpoints(connection, topic=batch.topic)
+        requests = [request_for(endpoint, batch.topic, message) for message in batch.messages for endpoint in endpoints]
+        try:
+            for first in range(0, len(requests), STEP):
+                await accept_batch(connection, requests[first : first + STEP])
+        except BadInput as error:
+            raise PublishFailed(str(error)) from error
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,157 @@
+"""Registering endpoints, changing and forgetting them, their secrets, and replays."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import service as deliveries
+from postroom.delivery.check import check_url
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
+from postroom.errors import BadInput, DeliveryNotFound, EndpointNotFound
+from postroom.events.audit import record_audit
+from postroom.outbox.model import Pair
+from postroom.outbox.topics import ensure_pair
+from postroom.outbox.webhooks import store
+from postroom.outbox.webhooks.model import PURPOSE, SOURCE, Endpoint, EndpointStatus, new_secret
+from postroom.outbox.webhooks.publisher import PUBLISHER
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.secrets import SecretBox
+
+OVERLAP = timedelta(hours=24)
+
+
+async def register(
+    pool: Pool, box: SecretBox, *, url: str, topics: Sequence[str], description: str = "", actor: str
+) -> tuple[Endpoint, str]:
+    """Let an endpoint have the events of these topics from now on; returns it and, this once, its secret.
+
+    Raises `BadInput` and `TopicNotFound`.
+    """
+    _check(url, topics)
+    secret = new_secret()
+    sealed = box.seal(secret.encode(), purpose=PURPOSE)
+    async with pool.acquire() as connection, connection.transaction():
+        await _follow(connection, topics)
+        endpoint = await store.insert_endpoint(
+            connection,
+            url=url,
+            topics=list(dict.fromkeys(topics)),
+            description=description,
+            secret_key_id=sealed.key_id,
+            secret=sealed.data,
+        )
+        await _audit(connection, endpoint.id, "webhook.register", actor, {"url": url, "topics": list(topics)})
+    return endpoint, secret
+
+
+async def change(
+    pool: Pool,
+    endpoint_id: int,
+    *,
+    url: str | None = None,
+    topics: Sequence[str] | None = None,
+    description: str | None = None,
+    actor: str,
+) -> Endpoint:
+    """Change what is given. Deliveries that wait keep the URL they were made with."""
+    _check(url, topics)
+    async with pool.acquire() as connection, connection.transaction():
+        await _follow(connection, topics or ())
+        endpoint = await store.change_endpoint(
+            connection, id=endpoint_id, url=url, topics=topics, description=description
+        )
+        if endpoint is None:
+            raise EndpointNotFound
+        after = {"url": endpoint.url, "topics": list(endpoint.topics)}
+        await _audit(connection, endpoint_id, "webhook.change", actor, after)
+    return endpoint
+
+
+async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
+    """Forget an endpoint; what waits for it will be refused."""
+    async with pool.acquire() as connection, connection.transaction():
+        url = await store.delete_endpoint(connection, id=endpoint_id)
+        if url is None:
+            raise EndpointNotFound
+        await _audit(connection, endpoint_id, "webhook.delete", actor, {"url": url})
+
+
+async def get_endpoint(pool: Pool, endpoint_id: int) -> Endpoint:
+    async with pool.acquire() as connection:
+        endpoint = await store.find_endpoint(connection, id=endpoint_id)
+    if endpoint is None:
+        raise EndpointNotFound
+    return endpoint
+
+
+async def list_endpoints(
+    pool: Pool, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[Endpoint], str | None]:
+    """A page of endpoints, oldest first, and the cursor of the next page."""
+    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_endpoints(connection, after_id=after_id, page_limit=limit + 1)
+    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+
+
+async def list_deliveries(
+    pool: Pool, endpoint_id: int, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[DeliverySummary], str | None]:
+    """What was posted to an endpoint, or will be; newest first."""
+    await get_endpoint(pool, endpoint_id)
+    chosen = DeliveryFilter(source=SOURCE, custom_data={"endpoint": endpoint_id})
+    return await deliveries.list_deliveries(pool, chosen, cursor=cursor, limit=limit)
+
+
+async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) -> DeliveryId:
+    """Post a delivery of this endpoint again, as a new delivery with the same `webhook-id`."""
+    await get_endpoint(pool, endpoint_id)
+    delivery = await deliveries.get_delivery(pool, delivery_id)
+    if (delivery.custom_data or {}).get("endpoint") != endpoint_id or delivery.source != SOURCE:
+        raise DeliveryNotFound("This endpoint has no such delivery.")
+    return await deliveries.resend(pool, delivery_id, actor=actor)
+
+
+async def rotate(
+    pool: Pool, box: SecretBox, endpoint_id: int, *, overlap: timedelta = OVERLAP, actor: str
+) -> tuple[Endpoint, str]:
+    """A new secret, shown this once; the old one signs too for a while, so that the receiver can change over."""
+    secret = new_secret()
+    sealed = box.seal(secret.encode(), purpose=PURPOSE)
+    async with pool.acquire() as connection, connection.transaction():
+        endpoint = await store.rotate_secret(
+            connection, id=endpoint_id, secret=sealed.data, secret_key_id=sealed.key_id, overlap=overlap
+        )
+        if endpoint is None:
+            raise EndpointNotFound
+        await _audit(connection, endpoint_id, "webhook.rotate", actor, {"overlap_s": overlap.total_seconds()})
+    return endpoint, secret
+
+
+async def set_status(
+    pool: Pool, endpoint_id: int, status: EndpointStatus, *, reason: str | None = None, actor: str
+) -> Endpoint:
+    """Enable or disable an endpoint; twice is once."""
+    async with pool.acquire() as connection, connection.transaction():
+        if await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason):
+            await _audit(connection, endpoint_id, f"webhook.{status}", actor, {"reason": reason})
+    return await get_endpoint(pool, endpoint_id)
+
+
+def _check(url: str | None, topics: Sequence[str] | None) -> None:
+    problem = check_url(url) if url is not None else None
+    if problem is not None:
+        raise BadInput.of("url", problem)
+    if topics is not None and not topics:
+        raise BadInput.of("topics", "must name at least one topic")
+
+
+async def _follow(connection: Connection, topics: Sequence[str]) -> None:
+    for topic in topics:
+        await ensure_pair(connection, Pair(topic, PUBLISHER), from_now=True)
+
+
+async def _audit(connection: Connection, endpoint_id: int, action: str, actor: str, after: Mapping[str, Any]) -> None:
+    await record_audit(connection, actor=actor, action=action, subject=f"webhook:{endpoint_id}", after=after)

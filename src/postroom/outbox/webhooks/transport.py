@@ -1,0 +1,89 @@
+"""The last step before the wire: the endpoint's own signature.
+
+A delivery of the outbox names its endpoint and message in two headers. Here they become `webhook-id` and a signature by
+the secrets that the endpoint has now, two during a rotation, whenever the delivery was made. Every other webhook passes
+through as it is. An endpoint that answers 410 asks to be left alone, and is disabled.
+"""
+
+from collections.abc import Mapping
+from time import monotonic
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.delivery.completer import FLICKER
+from postroom.errors import ConfigurationError
+from postroom.outbox.webhooks import service, store
+from postroom.outbox.webhooks.model import ENDPOINT_HEADER, MESSAGE_HEADER, PURPOSE, Endpoint, EndpointStatus
+from postroom.runtime.secrets import SecretBox
+from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.webhook.compose import WebhookContent
+from postroom.transports.webhook.signing import read_secret, sign
+
+GONE = "HTTP 410"
+REFUSED = 550
+KNOWN_FOR_S = 2.0
+_MOST_KNOWN = 1000
+
+_log = structlog.get_logger()
+
+
+class EndpointTransport:
+    """Signs for registered endpoints and hands over to `inner`, the webhook transport."""
+
+    name = "webhook"
+
+    def __init__(self, inner: Transport, pool: Pool, box: SecretBox) -> None:
+        self._inner, self._pool, self._box = inner, pool, box
+        self._known: dict[int, tuple[float, Endpoint | None]] = {}
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        if not isinstance(content, WebhookContent) or ENDPOINT_HEADER not in content.headers:
+            return await self._inner.send(envelope, content)
+        try:
+            endpoint = await self._find(int(content.headers[ENDPOINT_HEADER]))
+            signed = content if endpoint is None else WebhookContent(self._headers(endpoint, content), content.body)
+        except FLICKER as error:
+            return Reply(Stage.CONNECT, text=f"the database went away: {type(error).__name__}")
+        except ConfigurationError as error:
+            return Reply(Stage.LOGIN, text=error.message)
+        if endpoint is None or endpoint.status is EndpointStatus.DISABLED:
+            state = "was deleted" if endpoint is None else f"is disabled ({endpoint.disabled_reason})"
+            return Reply(Stage.RECIPIENT, REFUSED, text=f"the endpoint {state}")
+        reply = await self._inner.send(envelope, signed)
+        if reply.enhanced == GONE:
+            await self._disable(endpoint.id)
+        return reply
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _find(self, endpoint_id: int) -> Endpoint | None:
+        known = self._known.get(endpoint_id)
+        if known is not None and known[0] > monotonic():
+            return known[1]
+        async with self._pool.acquire() as connection:
+            endpoint = await store.find_endpoint(connection, id=endpoint_id)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[endpoint_id] = (monotonic() + KNOWN_FOR_S, endpoint)
+        return endpoint
+
+    def _headers(self, endpoint: Endpoint, content: WebhookContent) -> Mapping[str, str]:
+        kept = {name: value for name, value in content.headers.items() if name not in (ENDPOINT_HEADER, MESSAGE_HEADER)}
+        message_id = content.headers[MESSAGE_HEADER]
+        sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
+        keys = [read_secret(self._box.open(secret, purpose=PURPOSE).decode()) for secret in sealed]
+        timestamp = int(kept["webhook-timestamp"])
+        signature = sign(keys, message_id=message_id, timestamp=timestamp, body=content.body)
+        return {**kept, "webhook-id": message_id, "webhook-signature": signature}
+
+    async def _disable(self, endpoint_id: int) -> None:
+        self._known.pop(endpoint_id, None)
+        try:
+            await service.set_status(
+                self._pool, endpoint_id, EndpointStatus.DISABLED, reason="gone", actor="webhook:410"
+            )
+            _log.warning("webhook_endpoint_gone", endpoint=endpoint_id)
+        except FLICKER as error:
+            _log.warning("webhook_endpoint_not_disabled", endpoint=endpoint_id, error=type(error).__name__)

@@ -1,0 +1,176 @@
+"""The outbox at work: instances share the pairs among themselves, and each leads its own.
+
+Once a second an instance says that it lives, sees who else does and what there is to publish, and arrives at the same
+sharing as everybody else. It takes what is its and free, and lets go, between two batches, of what has become
+another's. Losing its seat it stops at once: somebody else will publish.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import structlog
+
+from postroom.db.room import Room
+from postroom.delivery.completer import FLICKER
+from postroom.errors import DatabaseUnreachable
+from postroom.outbox import metrics, service
+from postroom.outbox.model import Pair
+from postroom.outbox.publisher import Publishers
+from postroom.outbox.relay import Relay, RelayOptions
+from postroom.outbox.seat import Seat
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxOptions:
+    """How an instance behaves."""
+
+    relay: RelayOptions = field(default_factory=RelayOptions)
+    tick: timedelta = timedelta(seconds=1)
+    silence: timedelta = timedelta(seconds=15)  # after this a leader is taken for dead, though its lock is held
+    observe: timedelta = timedelta(seconds=15)  # how often the metrics are counted
+    grace: timedelta = timedelta(seconds=10)  # to finish the batches in hand
+
+
+@dataclass(slots=True)
+class _Lead:
+    relay: Relay
+    task: asyncio.Task[None]
+
+
+class Outbox:
+    """One instance. Any number may run, anywhere."""
+
+    def __init__(
+        self,
+        room: Room,
+        publishers: Publishers,
+        options: OutboxOptions | None = None,
+        *,
+        signal: Signal = unheard,
+    ) -> None:
+        self._room, self._publishers, self._options = room, publishers, options or OutboxOptions()
+        self._signal = signal
+        self._leads: dict[Pair, _Lead] = {}
+        self._called = asyncio.Event()
+        self._observed_at = float("-inf")
+
+    @property
+    def led(self) -> frozenset[Pair]:
+        return frozenset(self._leads)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Publish until `stop` is set."""
+        pause_s = 0.1
+        while not stop.is_set():
+            try:
+                await self._sit(stop)
+                pause_s = 0.1
+            except (*FLICKER, DatabaseUnreachable, TimeoutError) as error:
+                _log.warning("outbox_seat_lost", error=type(error).__name__, retry_in_s=pause_s)
+            await _first(stop.wait(), timeout_s=0 if stop.is_set() else pause_s)
+            pause_s = min(pause_s * 2, 5)
+
+    async def _sit(self, stop: asyncio.Event) -> None:
+        room, names = self._room, self._publishers.names
+        async with Seat(room.direct_url, room.name, publishers=names, on_wake=self._wake) as seat:
+            try:
+                while not stop.is_set() and not seat.lost.is_set():
+                    async with asyncio.timeout(self._options.silence.total_seconds() / 2):
+                        await self._tick(seat)
+                    self._called.clear()
+                    tick_s = self._options.tick.total_seconds()
+                    await _first(stop.wait(), seat.lost.wait(), self._called.wait(), timeout_s=tick_s)
+                if not seat.lost.is_set():
+                    await self._leave(seat)
+            finally:
+                await self._drop()
+
+    async def _tick(self, seat: Seat) -> None:
+        led = await seat.beat(self._options.silence)
+        duties = await seat.duties(self._options.silence)
+        for pair, lead in list(self._leads.items()):
+            if lead.task.done():
+                await self._finish(seat, pair, lead)
+            elif pair not in duties or pair not in led:
+                lead.relay.stop()
+        for pair in sorted(duties - self._leads.keys()):
+            is_taken, follower_id = await seat.take(pair)
+            if is_taken:
+                self._lead(seat.instance, pair, follower_id)
+        await self._observe()
+        self._signal("ticked")
+
+    def _lead(self, instance: str, pair: Pair, follower_id: int | None) -> None:
+        relay = Relay(
+            self._room.pool,
+            pair,
+            self._publishers[pair.publisher],
+            instance=instance,
+            options=self._options.relay,
+            signal=self._signal,
+        )
+        task = asyncio.create_task(relay.run(follower_id), name=f"relay {pair}")
+        task.add_done_callback(lambda _task: self._called.set())
+        self._leads[pair] = _Lead(relay, task)
+        _log.info("outbox_lead_taken", pair=str(pair), instance=instance)
+        self._signal("lead_taken")
+
+    async def _finish(self, seat: Seat, pair: Pair, lead: _Lead) -> None:
+        del self._leads[pair]
+        error = None if lead.task.cancelled() else lead.task.exception()
+        if error is not None:
+            _log.error("relay_failed", pair=str(pair), error=type(error).__name__, detail=str(error)[:200])
+        await seat.release(pair)
+        _log.info("outbox_lead_released", pair=str(pair), instance=seat.instance)
+
+    async def _leave(self, seat: Seat) -> None:
+        """Finish what is in hand, and give everything back."""
+        for lead in self._leads.values():
+            lead.relay.stop()
+        if self._leads:
+            tasks = [lead.task for lead in self._leads.values()]
+            await asyncio.wait(tasks, timeout=self._options.grace.total_seconds())
+        for pair, lead in list(self._leads.items()):
+            if lead.task.done():
+                await self._finish(seat, pair, lead)
+
+    async def _drop(self) -> None:
+        """Stop at once, whatever is in hand: the locks are gone."""
+        tasks = [lead.task for lead in self._leads.values()]
+        self._leads.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _observe(self) -> None:
+        if monotonic() - self._observed_at < self._options.observe.total_seconds():
+            return
+        self._observed_at = monotonic()
+        lines = await service.list_progress(self._room.pool)
+        stall = next((line.stall for line in lines if line.stall is not None), None)
+        metrics.show_progress(lines, self._leads, stall)
+
+    def _wake(self, *, by_hand: bool) -> None:
+        """There are events for the leaders; or somebody changed something, and everybody should look."""
+        if by_hand:
+            self._called.set()
+        for lead in self._leads.values():
+            lead.relay.ring(by_hand=by_hand)
+
+
+async def _first(*waits: Awaitable[Any], timeout_s: float) -> None:
+    """Return when one of these is done, or after a while."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

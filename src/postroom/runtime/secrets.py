@@ -1,0 +1,57 @@
+"""Secrets at rest: sealed with AES-256-GCM under a key made from POSTROOM_SECRET_KEY.
+
+What is sealed for one purpose cannot be opened for another. A key is known by its id, so that after a change of the
+installation's key the old one can still be given to open what it sealed.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from postroom.errors import ConfigurationError, SettingInvalid
+
+_NONCE = 12
+_LABEL = b"postroom:seal:v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A secret as it may be stored."""
+
+    key_id: str
+    data: bytes = field(repr=False)  # nonce, ciphertext, tag
+
+
+class SecretBox:
+    """Seals with the first key and opens with any."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        derived = [hmac.digest(key, _LABEL, hashlib.sha256) for key in keys]
+        self._keys = {hashlib.sha256(key).hexdigest()[:16]: AESGCM(key) for key in derived}
+
+    @classmethod
+    def from_key(cls, secret_key: bytes | None) -> "SecretBox":
+        """The box of an installation; without a key it opens nothing and refuses to seal."""
+        return cls([] if secret_key is None else [secret_key])
+
+    def seal(self, secret: bytes, *, purpose: str) -> Sealed:
+        if not self._keys:
+            raise SettingInvalid("POSTROOM_SECRET_KEY", "is required to store secrets")
+        key_id, key = next(iter(self._keys.items()))
+        nonce = secrets.token_bytes(_NONCE)
+        return Sealed(key_id, nonce + key.encrypt(nonce, secret, purpose.encode()))
+
+    def open(self, sealed: Sealed, *, purpose: str) -> bytes:
+        """Raises `ConfigurationError` if the key is another, or the data were changed."""
+        key = self._keys.get(sealed.key_id)
+        if key is None:
+            raise ConfigurationError(f"A secret was sealed with the key {sealed.key_id}, which is not ours.")
+        try:
+            return key.decrypt(sealed.data[:_NONCE], sealed.data[_NONCE:], purpose.encode())
+        except InvalidTag as error:
+            raise ConfigurationError("A sealed secret was changed, or sealed for another purpose.") from error

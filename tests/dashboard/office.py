@@ -1,0 +1,152 @@
+"""A room with its dashboard behind a real server, and ways to fill it with deliveries of every kind."""
+
+import html
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from starlette.types import ASGIApp
+from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
+from tests.support.http import Response, call, served
+
+from postroom.dashboard import build_dashboard
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
+from postroom.delivery.worker import WorkerOptions
+from postroom.http import build_app
+from postroom.http.service import create_key
+from postroom.transports.base import Reply
+from postroom.transports.capture.model import Captured
+from postroom.transports.capture.store import insert_inbox_messages
+
+SECRET = bytes(range(32))
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """Where the dashboard answers, and a key with every scope."""
+
+    room: Room
+    url: str
+    key: str = field(repr=False)
+
+    @property
+    def pool(self) -> Pool:
+        return self.room.pool
+
+
+@dataclass(slots=True)
+class Guest:
+    """A browser without a screen: keeps the cookie, sends forms as ours do."""
+
+    app: ASGIApp
+    cookie: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def get(self, target: str, **headers: str) -> Response:
+        return await self._ask("GET", target, b"", headers)
+
+    async def post(self, target: str, fields: Mapping[str, str], **headers: str) -> Response:
+        kind = {"content-type": "application/x-www-form-urlencoded", **headers}
+        return await self._ask("POST", target, urlencode(fields).encode(), kind)
+
+    async def submit(self, page: str, target: str, **fields: str) -> Response:
+        """Load a page, take its form's token, and send the form."""
+        return await self.post(target, {"token": await self.token(page), **fields})
+
+    async def token(self, page: str) -> str:
+        found = re.search(r'name="token" value="([^"]+)"', (await self.get(page)).body.decode())
+        assert found is not None
+        return found[1]
+
+    async def sign_in(self, key: str, **fields: str) -> Response:
+        return await self.post("/sign-in", {"key": key, **fields})
+
+    async def _ask(self, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        cookie = {"cookie": self.cookie} if self.cookie else {}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {"host": "room.example.org", **cookie, **self.headers, **named}
+        response = await call(self.app, method, target, body=body, headers=given)
+        if "set-cookie" in response.headers:
+            self.cookie = response.headers["set-cookie"].partition(";")[0]
+        return response
+
+
+async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGIApp | None = None) -> Guest:
+    """A guest who is signed in with a new key of these scopes; all scopes if none is named."""
+    key, _row = await create_key(room.pool, name, scopes=scopes or ("*",), actor="tests")
+    guest = Guest(app or build_dashboard(room, secret=SECRET))
+    assert (await guest.sign_in(key)).status == 303
+    return guest
+
+
+def text_of(response: Response) -> str:
+    """A page's words, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.body.decode())).split())
+
+
+@asynccontextmanager
+async def open_office(room: Room) -> AsyncIterator[Office]:
+    key, _row = await create_key(room.pool, "operator", scopes=["*"], actor="tests")
+    async with served(build_app(room, fallback=build_dashboard(room, secret=SECRET))) as url:
+        yield Office(room, url, key)
+
+
+async def tried(pool: Pool, *requests: DeliveryRequest, reply: Reply = DELIVERED) -> list[DeliveryId]:
+    """Accept and try once, with this reply to each."""
+    ids = await accepted(pool, *requests)
+    await a_worker(pool, Recording(reply), options=WorkerOptions(until_empty=True)).run()
+    return ids
+
+
+async def given_up(pool: Pool, request: DeliveryRequest | None = None, *, reply: Reply = BUSY) -> DeliveryId:
+    """A dead letter: tried until its budget was spent."""
+    hands = Hands()
+    [delivery_id] = await accepted(pool, request or a_mail(), now=NOON)
+    while await pool.fetchval("SELECT next_attempt_at IS NOT NULL FROM deliveries WHERE id = $1", delivery_id):
+        await a_worker(pool, Recording(reply), clock=hands, options=WorkerOptions(until_empty=True)).run()
+        hands.forward(days=1)
+    await pool.execute("UPDATE dead_letters SET created_at = now() WHERE delivery_id = $1", delivery_id)
+    return delivery_id
+
+
+async def ambiguous(pool: Pool) -> DeliveryId:
+    """A dead letter of the bulk lane whose worker died in the middle of it."""
+    [delivery_id] = await accepted(pool, a_mail(lane=Lane.BULK))
+    async with pool.acquire() as connection:
+        claim = await connection.fetchval(
+            "INSERT INTO claims (lane, size, started_through, worker_id, claimed_at, expires_at)"
+            " VALUES ('bulk', 1, 1, 1, now() - interval '2 minutes', now() - interval '1 minute') RETURNING id"
+        )
+        await connection.execute(
+            "UPDATE deliveries SET state = 'sending', claim_id = $2, claim_ordinal = 1, next_attempt_at = NULL,"
+            " attempt_count = 1 WHERE id = $1",
+            delivery_id,
+            claim,
+        )
+    await Maintenance(pool).recover()
+    return delivery_id
+
+
+async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = "ada@example.org") -> int:
+    """A message in the inbox; returns its id."""
+    message = Captured(7, "post@example.org", [to], subject, raw)
+    async with pool.acquire() as connection:
+        [message_id] = await insert_inbox_messages(connection, messages=[message])
+    return message_id
+
+
+async def a_full_day(pool: Pool) -> None:
+    """Two days of ended deliveries, an hour apart, most of them sent."""
+    await pool.execute(
+        "INSERT INTO deliveries (state, lane, ladder, source, created_at, finished_at, reason, next_attempt_at)"
+        " SELECT s::delivery_state, 'transactional', 'generic', 'shop', now() - h * interval '1 hour',"
+        "     now() - h * interval '1 hour', CASE WHEN s <> 'sent' THEN 'refused' END, NULL"
+        " FROM generate_series(0, 47) AS h,"
+        "     unnest(ARRAY['sent','sent','failed','cancelled','suppressed']) WITH ORDINALITY AS k(s, n),"
+        "     generate_series(1, (CASE WHEN s = 'sent' THEN 20 + 9 * (h % 7) ELSE h % 4 END)::integer)"
+    )

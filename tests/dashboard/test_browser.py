@@ -1,0 +1,137 @@
+"""The dashboard in a real browser: it works with and without a script, on a phone and on a desk."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from playwright.async_api import Browser, Page, expect
+from tests.dashboard.office import Office, a_full_day, ambiguous, captured, given_up, tried
+from tests.support.builders import REFUSED, a_mail, accepted, state_of
+
+from postroom.delivery.model import Lane, State
+from postroom.http.service import list_keys, revoke_key
+
+LONG = "unbroken" * 40
+RAW = f"Subject: {LONG}\r\nX-Long: {LONG}\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>{LONG}</p>".encode()
+
+# What a person with a screen reader or a keyboard would miss; an empty list is good.
+COMPLAINTS = """() => [
+    ...[document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"]].flat(),
+    ...(document.querySelector("main") && document.documentElement.lang ? [] : ["no main or language"]),
+    ...[...document.querySelectorAll("input:not([type=hidden]):not([hidden]), select")]
+        .filter((e) => !e.labels.length).map((e) => "unlabelled " + e.name),
+    ...[...document.querySelectorAll("button, a, summary")]
+        .filter((e) => !(e.textContent.trim() || e.ariaLabel)).map((e) => "nameless " + e.outerHTML),
+    ...[...document.querySelectorAll("iframe")].filter((e) => !e.title).map(() => "untitled frame"),
+    ...[...document.querySelectorAll("[id]")].map((e) => e.id)
+        .filter((id, index, all) => all.indexOf(id) !== index).map((id) => "twice " + id),
+    ...(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []),
+]"""
+
+
+@asynccontextmanager
+async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncIterator[Page]:
+    """A page of somebody who has just come in by the door."""
+    context = await chromium.new_context(**options)
+    page = await context.new_page()
+    page.set_default_timeout(10_000)
+    try:
+        await page.goto(office.url)
+        await page.get_by_label("API key").fill(office.key)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        yield page
+    finally:
+        await context.close()
+
+
+async def test_a_person_finds_and_cancels_a_delivery(chromium: Browser, office: Office) -> None:
+    """From the door over the filter to the button and out again, and a script is not needed for any of it."""
+    [delivery_id, _other] = await accepted(office.pool, a_mail("ada@example.org"), a_mail("bob@example.org"))
+    async with signed_in(chromium, office, java_script_enabled=False) as page:
+        await expect(page.locator("[data-lane=transactional]")).to_have_text("2 waiting")
+        await page.get_by_role("link", name="Deliveries", exact=True).click()
+        await page.get_by_label("Recipient").fill("ADA@example.org")
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.get_by_role("link", name=str(delivery_id)).click()
+        await page.get_by_text("Cancel…").click()
+        await page.get_by_role("button", name="Cancel the delivery").click()
+        await expect(page.get_by_role("status")).to_have_text("The delivery is cancelled.")
+        assert await state_of(office.pool, delivery_id) is State.CANCELLED
+        await page.get_by_role("button", name="Sign out").click()
+        await page.goto(f"{office.url}/deliveries/{delivery_id}")
+        await expect(page.get_by_role("heading")).to_have_text("Sign in")
+
+
+async def test_dead_letters_come_back_by_two_clicks(chromium: Browser, office: Office) -> None:
+    """The first click counts, the second moves; settling an ambiguous one takes it out of the list."""
+    dead, unclear = await given_up(office.pool, a_mail(source="shop")), await ambiguous(office.pool)
+    async with signed_in(chromium, office) as page:
+        await page.goto(f"{office.url}/dead-letters")
+        await page.get_by_role("button", name=f"Delivery {unclear} had arrived").click()
+        await expect(page.get_by_role("status")).to_have_text("The delivery counts as sent.")
+        await page.goto(f"{office.url}/dead-letters")
+        await page.get_by_label("Source").fill("shop")
+        await page.get_by_role("button", name="Count them").click()
+        await expect(page.locator("#count")).to_have_text("1")
+        assert await state_of(office.pool, dead) is State.DEAD_LETTER
+        await page.get_by_role("button", name="Bring it back").click()
+        await expect(page.get_by_text("None. Nothing was given up.")).to_be_visible()
+    assert (await state_of(office.pool, dead), await state_of(office.pool, unclear)) == (State.QUEUED, State.SENT)
+
+
+async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Browser, office: Office) -> None:
+    """New deliveries appear without a reload; once the key is revoked the stream ends and the page says so."""
+    async with signed_in(chromium, office) as page:
+        await expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        await accepted(office.pool, *[a_mail(lane=Lane.BULK)] * 3)
+        await expect(page.locator("[data-lane=bulk]")).to_have_text("3 waiting")
+        [key], _cursor = await list_keys(office.pool)
+        await revoke_key(office.pool, key.id, actor="tests")
+        await expect(page.get_by_text("Not live")).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_role("heading")).to_have_text("Sign in")
+
+
+async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Office) -> None:
+    """No page is wider than its window, whatever it holds; everything has a name; the browser has no complaint."""
+    await a_full_day(office.pool)
+    mail = a_mail(subject=LONG, text=LONG, html=f"<p>{LONG}</p>", source=LONG[:60], tags={LONG: LONG})
+    [delivery_id] = await tried(office.pool, mail, reply=replace(REFUSED, text=LONG, remote_host=LONG, tls=LONG))
+    dead = await ambiguous(office.pool)
+    [waiting] = await accepted(office.pool, a_mail(lane=Lane.AUTH))
+    message_id = await captured(office.pool, RAW, subject=LONG)
+    paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", f"/deliveries/{waiting}"]
+    paths += ["/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
+    async with signed_in(chromium, office, color_scheme="dark") as page:
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        for path in paths:
+            await page.goto(office.url + path)
+            for width in (360, 800, 1160, 1400):
+                await page.set_viewport_size({"width": width, "height": 800})
+                assert (path, width, await page.evaluate(COMPLAINTS)) == (path, width, [])
+        assert said == []
+
+
+async def test_dark_follows_the_system(chromium: Browser, office: Office) -> None:
+    """The paper is dark for those who like it dark, and light for the others."""
+    page = await chromium.new_page(color_scheme="dark")
+    await page.goto(office.url)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = await page.evaluate(paper)
+    await page.emulate_media(color_scheme="light")
+    assert (dark, await page.evaluate(paper)) == ("rgb(18, 22, 29)", "rgb(246, 247, 249)")
+    await page.close()
+
+
+async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:
+    """Inline styles of the message apply inside the frame, and the frame is allowed nothing."""
+    message_id = await captured(office.pool, RAW)
+    async with signed_in(chromium, office) as page:
+        await page.goto(f"{office.url}/inbox/{message_id}")
+        paragraph = page.frame_locator("iframe").locator("p")
+        await expect(paragraph).to_have_css("color", "rgb(255, 0, 0)")
+        assert await page.locator("iframe").get_attribute("sandbox") == ""

@@ -1,0 +1,32 @@
+"""The stream of figures over a real connection."""
+
+import asyncio
+
+import aiohttp
+import msgspec
+from tests.dashboard.office import SECRET, open_guest
+from tests.support.http import served
+
+from postroom.dashboard import build_dashboard
+from postroom.dashboard.overview import PARTS
+from postroom.db.room import Room
+
+
+async def test_the_stream_begins_with_everything_and_ends_with_the_process(room: Room) -> None:
+    """The first event holds every part; when the process stops, the stream ends by itself and holds nobody up."""
+    stop = asyncio.Event()
+    app = build_dashboard(room, secret=SECRET, stop=stop)
+    guest = await open_guest(room, app=app)
+    async with (
+        served(app) as url,
+        aiohttp.ClientSession(headers={"cookie": guest.cookie or ""}) as client,
+        asyncio.timeout(10),
+        client.get(f"{url}/live") as response,
+    ):
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["cache-control"] == "no-store"
+        lines = [await response.content.readline() for _ in range(4)]
+        assert lines[:3] == [b"retry: 2000\n", b"\n", b"event: figures\n"]
+        assert tuple(msgspec.json.decode(lines[3].removeprefix(b"data: "))) == PARTS
+        stop.set()
+        assert (await response.content.read()).strip() == b""

@@ -1,0 +1,254 @@
+"""The pages over HTTP: what they show, what they refuse, what their buttons do."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.dashboard.office import (
+    SECRET,
+    Guest,
+    a_full_day,
+    ambiguous,
+    captured,
+    given_up,
+    open_guest,
+    text_of,
+    tried,
+)
+from tests.support.builders import REFUSED, a_mail, accepted, state_of
+from tests.support.http import Browser
+
+from postroom.dashboard import build_dashboard
+from postroom.dashboard.asgi import POLICY
+from postroom.dashboard.service import FRESH_S, FigureReader
+from postroom.db.room import Room
+from postroom.delivery.model import Lane, State
+from postroom.http import build_app
+
+RAW = b"From: a@example.org\r\nSubject: Hi\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>Hello</p>"
+
+
+@pytest.fixture
+async def guest(room: Room) -> Guest:
+    return await open_guest(room)
+
+
+async def test_every_answer_is_guarded(room: Room, guest: Guest) -> None:
+    """Pages, refusals and redirects carry the policy, cannot be framed or sniffed, and are not kept by caches."""
+    for path in ["/", "/deliveries", "/nothing", "/deliveries/999", "/sign-out", "/deliveries?state=odd"]:
+        headers = (await guest.get(path)).headers
+        assert headers["content-security-policy"] == POLICY
+        assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-request-id"]
+    assert "unsafe" not in POLICY
+    assert POLICY.startswith("default-src 'none';")
+
+
+async def test_our_own_files_are_the_only_static_ones(guest: Guest) -> None:
+    """Style, script and icon are served with their types; nothing else can be reached."""
+    for name, kind in [("style.css", "text/css"), ("live.js", "text/javascript"), ("icon.svg", "image/svg+xml")]:
+        response = await guest.get(f"/static/{name}")
+        assert response.status == 200
+        assert response.headers["content-type"].startswith(kind)
+    for name in ["asgi.py", "../asgi.py", "..%2fasgi.py", "", "style.css/"]:
+        assert (await guest.get(f"/static/{name}")).status == 404
+
+
+async def test_behind_the_api_an_unknown_path_stays_a_problem(room: Room) -> None:
+    """Programs that mistype a path below /v1 get a problem document; people elsewhere get a page."""
+    browser = Browser(build_app(room, fallback=build_dashboard(room, secret=SECRET)))
+    response = await browser.get("/v1/nonsense")
+    assert (response.status, response.headers["content-type"]) == (404, "application/problem+json")
+    assert response.json["code"] == "not_found"
+    page = await browser.get("/nonsense")
+    assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert (await browser.get("/healthz")).status == 200
+
+
+async def test_the_overview_shows_lanes_days_letters_and_workers(room: Room, guest: Guest) -> None:
+    """What waits, since when, what ended, what was given up and who works, each with its number."""
+    await a_full_day(room.pool)
+    dead = await given_up(room.pool)
+    await accepted(room.pool, *[a_mail(lane=Lane.BULK)] * 3)
+    later = datetime.now(UTC) + timedelta(hours=5)
+    await accepted(room.pool, a_mail(lane=Lane.AUTH, send_at=later))
+    await room.pool.execute("INSERT INTO workers (pid, host) VALUES (4711, 'worker-1')")
+    page = await guest.get("/")
+    text = text_of(page)
+    assert "Bulk 3 waiting oldest due for" in text.replace("bulk", "Bulk")
+    assert "next in 4 h" in text
+    assert "worker-1 process 4711" in text
+    sent = await room.pool.fetchval(
+        "SELECT count(*) FROM deliveries WHERE state = 'sent'"
+        " AND finished_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours'"
+    )
+    assert f"sent {sent:,}" in text
+    assert page.body.count(b"<g><title>") == 24
+    assert f'href="/deliveries/{dead}"'.encode() in page.body
+    assert b"style=" not in page.body
+
+
+async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:
+    """Within their freshness the figures are the same object; afterwards they are read anew."""
+    moment = [0.0]
+    reader = FigureReader(room.pool, monotonic=lambda: moment[0])
+    first = await reader.read()
+    await accepted(room.pool, a_mail())
+    assert await reader.read() is first
+    moment[0] += FRESH_S
+    waiting = {depth.lane: depth.waiting for depth in (await reader.read()).lanes}
+    assert waiting[Lane.TRANSACTIONAL] == 1
+
+
+async def test_deliveries_are_listed_filtered_and_paged(room: Room, guest: Guest) -> None:
+    """Newest first; a filter finds its own and keeps to them on the next page; a bad one is refused by name."""
+    many = await accepted(room.pool, *[a_mail(f"p{n}@example.org", source="shop") for n in range(60)])
+    await tried(room.pool, a_mail("ada@example.org", source="other"), reply=REFUSED)
+    first = await guest.get("/deliveries?source=other")
+    assert first.body.count(b"<tr>") == 2
+    assert "failed" in text_of(first)
+    assert (await guest.get("/deliveries?recipient=P7%40EXAMPLE.org")).body.count(b"<tr>") == 2
+    assert (await guest.get("/deliveries?state=queued")).status == 200
+    page = (await guest.get("/deliveries?source=shop&state=&template=")).body.decode()
+    assert page.index(f">{many[-1]}<") < page.index(f">{many[-2]}<")
+    older = page.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert "source=shop" in older
+    rest = await guest.get(older)
+    assert rest.body.count(b"<tr>") == 11
+    assert "Newest" in text_of(rest)
+    for query in ["state=odd", "cursor=%00", "cursor=zzz", "source=" + "x" * 1001, "recipient=%00"]:
+        response = await guest.get(f"/deliveries?{query}")
+        assert (query, response.status) == (query, 400)
+
+
+async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) -> None:
+    """Recipients with their outcomes, every attempt with what the other side said, times with their ISO form."""
+    mail = a_mail("ada@example.org", cc=a_mail("bob@example.org").to, tags={"order": "4711"}, custom_data={"a": [1]})
+    [delivery_id] = await tried(room.pool, mail)
+    page = await guest.get(f"/deliveries/{delivery_id}")
+    text = text_of(page)
+    for fact in ["ada@example.org delivered 250", "cc bob@example.org", "250 2.0.0 queued as 7", "mx.example.org:25"]:
+        assert fact in text
+    for fact in ["TLSv1.3", "final", "Tag order 4711", "Hello, Ada.", '"a": [']:
+        assert fact in text
+    finished = await room.pool.fetchval("SELECT finished_at FROM deliveries WHERE id = $1", delivery_id)
+    assert f'title="{finished.astimezone(UTC).isoformat().replace("+00:00", "Z")}"'.encode() in page.body
+    assert "UTC" in text
+
+
+async def test_what_is_not_there_is_not_found(guest: Guest) -> None:
+    """Unknown ids, also those beyond any the database can hold, answer 404 as a page."""
+    for path in ["/deliveries/999", f"/deliveries/{2**63}", "/deliveries/" + "9" * 300, "/deliveries/x", "/inbox/9"]:
+        assert (path, (await guest.get(path)).status) == (path, 404)
+    assert (await guest.get("/sign-out")).status == 405
+
+
+async def test_one_time_codes_stay_hidden(room: Room, guest: Guest) -> None:
+    """Neither list, page nor preview shows subject or body of the auth lane, as the API does not."""
+    [delivery_id] = await accepted(
+        room.pool, a_mail(lane=Lane.AUTH, subject="Code 424242", text="424242", html="<b>424242</b>")
+    )
+    for path in ["/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{delivery_id}/preview"]:
+        assert b"424242" not in (await guest.get(path)).body
+    assert (await guest.get(f"/deliveries/{delivery_id}/preview")).status == 404
+    assert "Hidden" in text_of(await guest.get(f"/deliveries/{delivery_id}"))
+
+
+async def test_buttons_do_what_they_say_and_are_audited(room: Room, guest: Guest) -> None:
+    """Cancel, resend and retry change the delivery, lead back to it, and name the key in the audit log."""
+    later = datetime.now(UTC) + timedelta(days=1)
+    [one, two] = await accepted(room.pool, a_mail(send_at=later), a_mail(send_at=later))
+    done = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/cancel")
+    assert (done.status, done.headers["location"]) == (303, f"/deliveries/{one}?done=cancel")
+    assert "The delivery is cancelled." in text_of(await guest.get(done.headers["location"]))
+    assert await state_of(room.pool, one) is State.CANCELLED
+    resent = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/resend")
+    clone = int(resent.headers["location"].split("/")[2].partition("?")[0])
+    assert f"Resend of {one}" in text_of(await guest.get(f"/deliveries/{clone}"))
+    await guest.submit(f"/deliveries/{two}", f"/deliveries/{two}/retry")
+    assert await room.pool.fetchval("SELECT next_attempt_at <= now() FROM deliveries WHERE id = $1", two)
+    rows = await room.pool.fetch(
+        "SELECT actor, action, subject FROM audit_log WHERE action LIKE 'delivery%' ORDER BY id"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("key:operator", "delivery.cancel", f"delivery:{one}"),
+        ("key:operator", "delivery.resend", f"delivery:{one}"),
+        ("key:operator", "delivery.retry", f"delivery:{two}"),
+    ]
+    again = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/cancel")
+    assert again.status == 409
+    assert "A delivery that is cancelled cannot be cancelled." in text_of(again)
+
+
+async def test_looking_is_not_operating(room: Room) -> None:
+    """With deliveries:read alone there are no buttons, forms are refused, and the inbox is closed."""
+    guest = await open_guest(room, "deliveries:read", name="reader")
+    [delivery_id] = await accepted(room.pool, a_mail())
+    page = await guest.get(f"/deliveries/{delivery_id}")
+    assert b"/cancel" not in page.body
+    assert b'href="/inbox"' not in page.body
+    token = {"token": await guest.token("/")}
+    steps = [f"/deliveries/{delivery_id}/{verb}" for verb in ("cancel", "retry", "resend")]
+    for path in [*steps, "/dead-letters/redrive", f"/dead-letters/{delivery_id}/settle"]:
+        assert (path, (await guest.post(path, token)).status) == (path, 403)
+    for path in ["/dead-letters/redrive", "/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]:
+        assert (path, (await guest.get(path)).status) == (path, 403)
+    assert await state_of(room.pool, delivery_id) is State.QUEUED
+
+
+async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room, guest: Guest) -> None:
+    """The dry run shows a count and changes nothing; what is given up after it stays where it is."""
+    one = await given_up(room.pool, a_mail(source="shop"))
+    await given_up(room.pool, a_mail(source="other"))
+    asked = await guest.get("/dead-letters/redrive?source=shop&reason=&template=")
+    assert "1 dead letter would go back" in text_of(asked)
+    assert await state_of(room.pool, one) is State.DEAD_LETTER
+    before = asked.body.decode().partition('name="before" value="')[2].partition('"')[0]
+    late = await given_up(room.pool, a_mail(source="shop"))
+    await guest.submit("/dead-letters", "/dead-letters/redrive", source="shop", before=before)
+    assert (await state_of(room.pool, one), await state_of(room.pool, late)) == (State.QUEUED, State.DEAD_LETTER)
+    actor = await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'dead_letter.redrive'")
+    assert actor == "key:operator"
+    for fields in [{}, {"before": "soon"}, {"before": "2030-01-01"}, {"before": before, "reason": "odd"}]:
+        assert (await guest.submit("/dead-letters", "/dead-letters/redrive", **fields)).status == 400
+
+
+async def test_an_ambiguous_letter_is_settled(room: Room, guest: Guest) -> None:
+    """An operator who knows that it had arrived says so; for others there is no such button."""
+    unclear, plain = await ambiguous(room.pool), await given_up(room.pool)
+    listing = await guest.get("/dead-letters")
+    assert f"/dead-letters/{unclear}/settle".encode() in listing.body
+    assert f"/dead-letters/{plain}/settle".encode() not in listing.body
+    await guest.submit(f"/deliveries/{unclear}", f"/dead-letters/{unclear}/settle")
+    assert await state_of(room.pool, unclear) is State.SENT
+    assert (await guest.submit("/", f"/dead-letters/{plain}/settle")).status == 404
+    assert (await guest.get("/dead-letters?reason=ambiguous")).body.count(b"<tr>") == 0
+    assert (await guest.get("/dead-letters?reason=odd")).status == 400
+
+
+async def test_the_inbox_lists_shows_and_hands_out(room: Room, guest: Guest) -> None:
+    """Captured messages by recipient, one with its headers, its preview walled in, its bytes as a file."""
+    message_id = await captured(room.pool, RAW, subject="Hi")
+    await captured(room.pool, RAW, subject="Else", to="bob@example.org")
+    assert (await guest.get("/inbox")).body.count(b"<tr>") == 3
+    assert (await guest.get("/inbox?to=BOB%40example.org")).body.count(b"<tr>") == 2
+    page = await guest.get(f"/inbox/{message_id}")
+    assert "Subject Hi" in text_of(page)
+    assert f'src="/inbox/{message_id}/preview"'.encode() in page.body
+    preview = await guest.get(f"/inbox/{message_id}/preview")
+    assert b'<p style="color:red">Hello</p>' in preview.body
+    assert preview.headers["content-security-policy"].endswith("sandbox")
+    assert preview.headers["x-frame-options"] == "SAMEORIGIN"
+    raw = await guest.get(f"/inbox/{message_id}/raw")
+    assert (raw.body, raw.headers["content-type"]) == (RAW, "message/rfc822")
+    assert raw.headers["content-disposition"].startswith("attachment")
+    assert raw.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_fault_of_ours_says_nothing_of_its_cause(room: Room, guest: Guest) -> None:
+    """A page that breaks answers 500 with a reference to the log, and without a word of the database's."""
+    await room.pool.execute("ALTER TABLE api_keys RENAME TO hidden_keys")
+    response = await guest.get("/")
+    assert response.status == 500
+    assert f"Reference for the log: {response.headers['x-request-id']}" in text_of(response)
+    assert "api_keys" not in text_of(response)

@@ -1,0 +1,67 @@
+"""What remains of a stranger's HTML."""
+
+import pytest
+
+from postroom.dashboard.preview import LONGEST, POLICY, clean, picture, preview
+
+PIXEL = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="
+
+
+@pytest.mark.parametrize(
+    "hostile,trace",
+    [
+        ("<script>alert(1)</script>", "alert"),
+        ("<img src=x onerror=alert(1)>", "onerror"),
+        ("<svg><script>alert(1)</script></svg>", "script"),
+        ("<svg onload=alert(1)>", "svg"),
+        ('<a href="javascript:alert(1)">x</a>', "javascript"),
+        ('<a href="java\tscript:alert(1)">x</a>', "script"),
+        ('<a href="data:text/html,<script>alert(1)</script>">x</a>', "data:"),
+        ('<a href="cid:x">x</a>', "cid:"),
+        ("<iframe src=https://evil.example></iframe>", "iframe"),
+        ("<object data=https://evil.example></object>", "object"),
+        ("<form action=https://evil.example><input name=password></form>", "input"),
+        ('<meta http-equiv="refresh" content="0;url=https://evil.example">', "refresh"),
+        ("<base href=https://evil.example/>", "base"),
+        ("<link rel=stylesheet href=https://evil.example/x.css>", "link"),
+        ("<style>@import 'https://evil.example'; body { display: none }</style>", "evil"),
+        ('<p style="position: fixed; top: 0">x</p>', "fixed"),
+        ('<p style="po\\73 ition: fixed">x</p>', "fixed"),
+        ('<p style="-moz-binding: url(https://evil.example/x.xml)">x</p>', "binding"),
+        ('<img src="https://evil.example/pixel.gif">', "evil"),
+        ('<img src="/sign-out">', "sign-out"),
+        ('<img src="data:image/svg+xml;base64,PHN2Zz4=">', "svg"),
+        ("<!-- comment -->", "comment"),
+        ('<p class="x" id="y">z</p>', "class"),
+    ],
+)
+def test_nothing_dangerous_remains(hostile: str, trace: str) -> None:
+    """Scripts, handlers, frames, forms, foreign addresses and ways out of the box are gone."""
+    assert trace not in clean(f"{hostile}<p>kept</p>", {})
+    assert "<p>kept</p>" in clean(f"{hostile}<p>kept</p>", {})
+
+
+def test_looks_remain() -> None:
+    """Inline styles, tables and links of a mail stay as they were."""
+    shown = clean('<td bgcolor="#eee" style="color: red"><a href="https://example.org">x</a></td>', {})
+    assert "color:red" in clean('<p style="color: red">x</p>', {}).replace(" ", "")
+    assert 'href="https://example.org"' in shown
+
+
+def test_pictures_inside_the_message_are_shown() -> None:
+    """A picture by content id takes its place; an unknown one leaves nothing behind."""
+    inside = picture("image/GIF", PIXEL)
+    assert inside is not None
+    assert inside in clean('<img src="cid:logo">', {"logo": inside}).replace("&amp;", "&")
+    assert "src" not in clean('<img src="cid:other">', {"logo": inside})
+    assert picture("image/svg+xml", PIXEL) is None
+
+
+def test_the_document_allows_itself_nothing() -> None:
+    """Even opened by itself, the preview is sandboxed and may load nothing; a huge one is cut."""
+    response = preview("x" * (LONGEST + 10) + "{braces}")
+    assert response.headers["content-security-policy"] == POLICY
+    assert "sandbox" in POLICY
+    assert "script-src" not in POLICY
+    assert len(response.body) < LONGEST + 2000
+    assert b"{braces}" in preview("{braces}").body

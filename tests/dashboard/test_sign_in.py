@@ -1,0 +1,171 @@
+"""Coming in, staying in, going out."""
+
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+from tests.dashboard.office import SECRET, Guest, open_guest, text_of
+from tests.support.builders import a_mail, accepted, state_of
+
+from postroom.dashboard import build_dashboard
+from postroom.dashboard.session import GUESSES
+from postroom.dashboard.visit import local_path
+from postroom.db.room import Room
+from postroom.delivery.model import State
+from postroom.http.model import new_key
+from postroom.http.service import create_key, list_keys, revoke_key
+
+PAGES = ["/", "/deliveries", "/deliveries/1", "/deliveries/1/preview", "/dead-letters", "/dead-letters/redrive"]
+PAGES += ["/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]
+FORMS = ["/deliveries/1/cancel", "/deliveries/1/retry", "/deliveries/1/resend", "/dead-letters/redrive"]
+FORMS += ["/dead-letters/1/settle", "/sign-out"]
+
+
+@pytest.fixture
+def guest(room: Room) -> Guest:
+    return Guest(build_dashboard(room, secret=SECRET))
+
+
+async def test_every_page_asks_who_is_there(guest: Guest) -> None:
+    """Without a session each page leads to the door, and from there back to itself."""
+    for path in PAGES:
+        response = await guest.get(path)
+        assert (path, response.status) == (path, 303)
+        to = "/sign-in" if path == "/" else f"/sign-in?next={quote(path, safe='')}"
+        assert response.headers["location"] == to
+
+
+async def test_every_form_asks_who_is_there(guest: Guest) -> None:
+    """Without a session nothing is done, and the answer says so; a script is refused as well."""
+    for path in FORMS:
+        response = await guest.post(path, {})
+        assert (path, response.status) == (path, 401)
+        assert "Nothing was done" in text_of(response)
+    assert (await guest.get("/live")).status == 401
+
+
+async def test_a_key_opens_a_session(room: Room, guest: Guest) -> None:
+    """The cookie is for this host only, out of reach of scripts and other sites, and holds nothing of the key."""
+    key, row = await create_key(room.pool, "ada", scopes=["deliveries:read"], actor="tests")
+    response = await guest.sign_in(f"  {key}\n", next="/deliveries?state=sent")
+    assert (response.status, response.headers["location"]) == (303, "/deliveries?state=sent")
+    cookie = response.headers["set-cookie"]
+    assert {"HttpOnly", "Path=/", "SameSite=strict"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert key[3:] not in cookie
+    assert row.prefix not in cookie
+    assert (await guest.get("/deliveries")).status == 200
+    assert (await guest.get("/sign-in")).headers["location"] == "/"
+    audit = await room.pool.fetchrow("SELECT actor, subject FROM audit_log WHERE action = 'dashboard.sign_in'")
+    assert tuple(audit) == ("key:ada", f"key:{row.id}")
+
+
+async def test_behind_https_the_cookie_is_secure(room: Room) -> None:
+    """A public URL with https makes the cookie travel by https only, and only from this host."""
+    public = replace(room, settings=replace(room.settings, public_url="https://post.example.org"))
+    guest = await open_guest(public)
+    assert guest.cookie is not None
+    assert guest.cookie.startswith("__Host-postroom_session=")
+    assert (await guest.get("/")).status == 200
+
+
+async def test_a_wrong_key_opens_nothing(guest: Guest) -> None:
+    """Whatever is wrong with it, the answer is the same, and there is no cookie."""
+    for key in ["", "pr_short", "é" * 46, new_key(), "Bearer " + new_key(), "x" * 5000]:
+        response = await guest.sign_in(key)
+        assert (key, response.status) == (key, 401)
+        assert "not a key of this room" in text_of(response)
+        assert guest.cookie is None
+
+
+async def test_a_key_without_the_scope_opens_nothing(room: Room, guest: Guest) -> None:
+    """To look, a key needs deliveries:read."""
+    key, _row = await create_key(room.pool, "sender", scopes=["deliveries:write"], actor="tests")
+    response = await guest.sign_in(key)
+    assert response.status == 403
+    assert "deliveries:read" in text_of(response)
+    assert guest.cookie is None
+
+
+async def test_guessing_is_answered_with_a_pause(room: Room, guest: Guest) -> None:
+    """After too many wrong keys even the right one has to wait; those who are in stay in."""
+    insider = await open_guest(room, app=guest.app)
+    key, _row = await create_key(room.pool, "ada", scopes=["*"], actor="tests")
+    for _ in range(GUESSES):
+        assert (await guest.sign_in(new_key())).status == 401
+    response = await guest.sign_in(key)
+    assert response.status == 429
+    assert int(response.headers["retry-after"]) > 0
+    assert (await insider.get("/")).status == 200
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "/%5cx\r\nx: y"),
+        *("javascript:alert(1)", "", None, "/" + "x" * 2000, "/deliveries\n", "evil.example"),
+    ],
+)
+def test_signing_in_never_leads_elsewhere(asked: str | None) -> None:
+    """The way back is a path of ours or the overview."""
+    assert local_path(asked) == "/"
+
+
+def test_signing_in_leads_back() -> None:
+    """A page with its filters is found again."""
+    assert local_path("/deliveries?recipient=a%40b.org&state=sent") == "/deliveries?recipient=a%40b.org&state=sent"
+
+
+async def test_a_revoked_key_loses_its_session(room: Room) -> None:
+    """The request after the revocation is refused."""
+    guest = await open_guest(room)
+    assert (await guest.get("/")).status == 200
+    [key], _cursor = await list_keys(room.pool)
+    await revoke_key(room.pool, key.id, actor="tests")
+    assert (await guest.get("/")).status == 303
+
+
+async def test_signing_out_ends_the_session(room: Room) -> None:
+    """The cookie is taken back, and a copy of it is worth nothing."""
+    guest = await open_guest(room)
+    copy = Guest(guest.app, guest.cookie)
+    response = await guest.submit("/", "/sign-out")
+    assert response.headers["location"] == "/sign-in"
+    assert "Max-Age=0" in response.headers["set-cookie"]
+    assert (await copy.get("/")).status == 303
+
+
+async def test_a_form_without_its_token_does_nothing(room: Room) -> None:
+    """A cookie alone moves nothing, nor does a made-up token or one of another session."""
+    guest = await open_guest(room)
+    other = await open_guest(room, name="other", app=guest.app)
+    [delivery_id] = await accepted(room.pool, a_mail())
+    for fields in ({}, {"token": ""}, {"token": "wrong"}, {"token": await other.token("/")}):
+        response = await guest.post(f"/deliveries/{delivery_id}/cancel", fields)
+        assert response.status == 403
+    assert await state_of(room.pool, delivery_id) is State.QUEUED
+
+
+async def test_forms_of_other_sites_are_refused(room: Room) -> None:
+    """A form counts only if the browser does not say it came from elsewhere, even with the right token."""
+    guest = await open_guest(room)
+    [delivery_id] = await accepted(room.pool, a_mail())
+    form, path = {"token": await guest.token("/")}, f"/deliveries/{delivery_id}/retry"
+    for headers, status in [
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "same-origin"}, 303),
+        ({"origin": "http://room.example.org"}, 303),
+    ]:
+        assert (headers, (await guest.post(path, form, **headers)).status) == (headers, status)
+    assert (await guest.post("/sign-in", {}, sec_fetch_site="cross-site")).status == 403
+
+
+async def test_a_form_is_small_and_a_form(room: Room) -> None:
+    """Other media types and endless bodies are refused before they are understood."""
+    guest = await open_guest(room)
+    assert (await guest.post("/sign-out", {}, **{"content-type": "application/json"})).status == 415
+    assert (await guest.post("/sign-out", {"token": "x" * 70_000})).status == 413
+    assert (await guest.post("/sign-out", {str(number): "" for number in range(60)})).status == 400

@@ -1,0 +1,329 @@
+"""What an attempt makes of a delivery: outcomes, retries, expiry, suppression, ambiguity, what cannot be sent."""
+
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import (
+    BUSY,
+    DELIVERED,
+    NO_ANSWER,
+    NOON,
+    REFUSED,
+    Hands,
+    Recording,
+    a_compose,
+    a_mail,
+    a_worker,
+    accepted,
+    addresses,
+    attempts_of,
+    outcomes_of,
+    per_recipient,
+    state_of,
+    suppress,
+)
+
+from postroom.db.pool import Pool
+from postroom.delivery import service
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import Lane, Outgoing, State
+from postroom.transports import Content, Envelope, Reply, Stage
+from postroom.transports.noop import NoopTransport
+from postroom.transports.stub import StubTransport
+
+HOUR = timedelta(hours=1)
+
+
+# ── outcomes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_recipient_has_an_outcome_of_its_own(pool: Pool) -> None:
+    """One delivered, one deferred: the next attempt is for the second alone, and its refusal refuses only it."""
+    hands = Hands()
+    transport = Recording(
+        per_recipient({"b@example.org": (451, "4.3.0")}), per_recipient({"b@example.org": (550, "5.1.1")})
+    )
+    [delivery] = await accepted(pool, a_mail("a@example.org", "b@example.org"), now=hands())
+    worker = a_worker(pool, transport, clock=hands)
+
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "pending"}
+    assert await state_of(pool, delivery) is State.QUEUED
+
+    hands.forward(hours=1)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert transport.envelopes[1].recipients == ("b@example.org",)
+    assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "refused"}
+    assert await state_of(pool, delivery) is State.SENT
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "failed"]
+
+
+async def test_one_refused_address_does_not_refuse_the_others(pool: Pool) -> None:
+    """One success makes the delivery sent; only the refused recipient is refused."""
+    [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org")))
+    await a_worker(pool, Recording(per_recipient({"b@example.org": (550, "5.1.1")}))).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is State.SENT
+    assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "refused"}
+
+
+async def test_the_refused_recipient_keeps_the_reason(pool: Pool) -> None:
+    """Code, enhanced code and words about a recipient stand beside it."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, Recording(per_recipient({"ada@example.org": (550, "5.1.1")}))).run_once(Lane.TRANSACTIONAL)
+    [recipient] = (await service.get_delivery(pool, delivery)).recipients
+    assert (recipient.code, recipient.enhanced, recipient.detail) == (550, "5.1.1", "said so")
+
+
+async def test_a_refusal_ends_a_delivery(pool: Pool) -> None:
+    """A permanent answer to the whole message fails it, with the words it was refused in."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, Recording(REFUSED)).run_once(Lane.TRANSACTIONAL)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason, found.detail) == (State.FAILED, "refused", "go away")
+
+
+async def test_a_copy_to_the_same_address_is_one_delivery_to_it(pool: Pool) -> None:
+    """An address in To and Cc is served once and both places get its outcome."""
+    [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("a@example.org")))
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert transport.envelopes[0].recipients == ("a@example.org",)
+    recipients = (await service.get_delivery(pool, delivery)).recipients
+    assert [recipient.outcome.value for recipient in recipients] == ["delivered", "delivered"]
+
+
+async def test_reply_to_gets_nothing(pool: Pool) -> None:
+    """A Reply-To address stands in the header only."""
+    await accepted(pool, a_mail("a@example.org", reply_to=addresses("desk@example.org")))
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert transport.envelopes[0].recipients == ("a@example.org",)
+    assert b"Reply-To: desk@example.org" in transport.contents[0]
+
+
+async def test_the_stub_transport_suppresses(pool: Pool) -> None:
+    """Through the stub nothing is sent and the delivery says so."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, StubTransport()).run_once(Lane.TRANSACTIONAL)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason) == (State.SUPPRESSED, "stub_transport")
+
+
+async def test_the_noop_transport_sends(pool: Pool) -> None:
+    """Through the no-op everything is delivered."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, NoopTransport()).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is State.SENT
+
+
+# ── retries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "lane, ladder",
+    [
+        (Lane.AUTH, [5, 15, 45, 120, 300]),
+        (Lane.TRANSACTIONAL, [60, 300, 900, 3600, 7200, 14400, 28800, 57600, 86400]),
+    ],
+)
+async def test_retries_follow_the_ladder(pool: Pool, lane: Lane, ladder: list[int]) -> None:
+    """Each wait is the ladder's, moved by at most a quarter, visible as `next_attempt_at`; then it is a dead letter."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(lane=lane), now=hands())
+    worker = a_worker(pool, Recording(BUSY), clock=hands)
+    for wait in ladder:
+        assert await worker.run_once(lane) == 1
+        found = await service.get_delivery(pool, delivery)
+        assert found.next_attempt_at is not None
+        assert 0.75 * wait <= (found.next_attempt_at - hands()).total_seconds() <= 1.25 * wait
+        hands.now = found.next_attempt_at - timedelta(microseconds=1)
+        assert await worker.run_once(lane) == 0
+        hands.now = found.next_attempt_at
+    while await state_of(pool, delivery) is State.QUEUED:
+        await worker.run_once(lane)
+        hands.forward(days=1.5)
+    [letter], _ = await service.list_dead_letters(pool)
+    assert letter.reason == ("attempts_exhausted" if lane is Lane.AUTH else "max_age")
+    assert letter.attempt_count == len(await attempts_of(pool, delivery))
+
+
+async def test_a_hint_is_honoured(pool: Pool) -> None:
+    """Who says "try again in an hour" is not asked again in a minute."""
+    hands = Hands()
+    reply = Reply(Stage.RECIPIENT, 450, "4.2.0", "try again in 3600 seconds", retry_after_s=3600)
+    [delivery] = await accepted(pool, now=hands())
+    await a_worker(pool, Recording(reply), clock=hands).run_once(Lane.TRANSACTIONAL)
+    due = (await service.get_delivery(pool, delivery)).next_attempt_at
+    assert due is not None
+    assert timedelta(seconds=3600) <= due - hands() <= timedelta(seconds=4500)
+
+
+async def test_a_redrive_gives_a_new_budget(pool: Pool) -> None:
+    """A dead letter that is brought back has all its attempts again and keeps its history."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH), now=hands())
+    worker = a_worker(pool, Recording(BUSY), clock=hands)
+    for _ in range(6):
+        await worker.run_once(Lane.AUTH)
+        hands.forward(minutes=8)
+    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    await service.retry(pool, delivery, actor="cli:ada", now=hands())
+    await worker.run_once(Lane.AUTH)
+    assert await state_of(pool, delivery) is State.QUEUED
+    assert len(await attempts_of(pool, delivery)) == 7
+    assert await service.list_dead_letters(pool) == ([], None)
+
+
+# ── what must not leave ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_code_dies_with_its_time_while_it_waits(pool: Pool) -> None:
+    """An expired delivery that waits is cancelled by maintenance."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + HOUR), now=hands())
+    maintenance = Maintenance(pool, clock=hands)
+    assert await maintenance.expire() == 0
+    hands.forward(hours=1)
+    assert await maintenance.expire() == 1
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason) == (State.CANCELLED, "expired")
+
+
+async def test_a_code_dies_with_its_time_when_it_is_claimed(pool: Pool) -> None:
+    """An expired delivery that is claimed first is cancelled and never sent; the ledger says so."""
+    hands, transport = Hands(), Recording()
+    [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + HOUR), now=hands())
+    hands.forward(hours=1)
+    await a_worker(pool, transport, clock=hands).run_once(Lane.AUTH)
+    assert transport.envelopes == []
+    assert await state_of(pool, delivery) is State.CANCELLED
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["cancelled"]
+
+
+async def test_suppression_after_acceptance_stops_a_delivery(pool: Pool) -> None:
+    """Who unsubscribes while a mail waits does not get it."""
+    [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
+    await suppress(pool, "ada@example.org", scope="bulk")
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.BULK)
+    assert transport.envelopes == []
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason) == (State.SUPPRESSED, "recipient_suppressed")
+    assert await outcomes_of(pool, delivery) == {"ada@example.org": "suppressed"}
+
+
+async def test_suppression_after_acceptance_spares_the_others(pool: Pool) -> None:
+    """Only the suppressed recipient is left out."""
+    [delivery] = await accepted(pool, a_mail("a@example.org", "b@example.org"))
+    await suppress(pool, "b@example.org")
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert transport.envelopes[0].recipients == ("a@example.org",)
+    assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "suppressed"}
+
+
+async def test_suppression_between_attempts_ends_what_was_partly_sent(pool: Pool) -> None:
+    """Delivered to one, the other suppressed meanwhile: the delivery is sent, the second attempt says suppressed."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail("a@example.org", "b@example.org"), now=hands())
+    worker = a_worker(pool, Recording(per_recipient({"b@example.org": (451, "4.3.0")})), clock=hands)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    await suppress(pool, "b@example.org")
+    hands.forward(hours=1)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is State.SENT
+    assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "suppressed"}
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "suppressed"]
+
+
+# ── ambiguity ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("lane", [Lane.AUTH, Lane.TRANSACTIONAL])
+async def test_an_unknown_end_is_tried_again_and_told(pool: Pool, lane: Lane) -> None:
+    """No answer after the content: one person's mail is sent again, and the ledger tells of both."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(lane=lane), now=hands())
+    worker = a_worker(pool, Recording(NO_ANSWER, DELIVERED), clock=hands)
+    await worker.run_once(lane)
+    hands.forward(hours=1)
+    await worker.run_once(lane)
+    assert await state_of(pool, delivery) is State.SENT
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous", "sent"]
+
+
+async def test_an_unknown_end_of_bulk_is_held(pool: Pool) -> None:
+    """Bulk mail that may have arrived waits for a person as a dead letter."""
+    [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
+    await a_worker(pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
+    [letter], _ = await service.list_dead_letters(pool)
+    assert (letter.delivery_id, letter.reason) == (delivery, "ambiguous")
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous"]
+
+
+async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> None:
+    """A bug in a transport is no answer: the end is unknown, and the neighbours are sent."""
+    crashed, fine = await accepted(pool, a_mail("a@example.org"), a_mail("b@example.org"))
+    transport = Recording(RuntimeError("a bug"), DELIVERED)
+    await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert [attempt.outcome for attempt in await attempts_of(pool, crashed)] == ["ambiguous"]
+    assert await state_of(pool, fine) is State.SENT
+
+
+# ── what cannot be sent ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_cannot_be_written_fails(pool: Pool) -> None:
+    """A message that cannot be composed ends as failed, says why, and was not sent."""
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        raise ValueError("subject: holds half a character")
+
+    [delivery] = await accepted(pool)
+    transport = Recording()
+    await a_worker(pool, transport, compose=compose).run_once(Lane.TRANSACTIONAL)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason, found.detail) == (
+        State.FAILED,
+        "compose_failed",
+        "subject: holds half a character",
+    )
+    assert transport.envelopes == []
+
+
+async def test_content_that_a_transport_cannot_encode_fails(pool: Pool) -> None:
+    """ValueError out of `send` is about our content: refused before anything was said."""
+    [delivery] = await accepted(pool)
+    await a_worker(pool, Recording(ValueError("needs SMTPUTF8"))).run_once(Lane.TRANSACTIONAL)
+    [attempt] = await attempts_of(pool, delivery)
+    assert (attempt.outcome, attempt.stage, attempt.code) == ("failed", "content", 554)
+
+
+async def test_a_crash_while_composing_is_tried_again(pool: Pool) -> None:
+    """A bug in composing leaves no delivery without a result: it waits for its next attempt."""
+    good = a_compose()
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        if outgoing.attempt_no == 1:
+            raise KeyError("a bug")
+        return good(outgoing)
+
+    hands = Hands()
+    [delivery] = await accepted(pool, now=hands())
+    worker = a_worker(pool, Recording(), compose=compose, clock=hands)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is State.QUEUED
+    hands.forward(hours=1)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "sent"]
+
+
+async def test_a_row_that_cannot_be_read_does_not_stop_its_neighbours(pool: Pool) -> None:
+    """Attachments that somebody wrote by hand and wrong fail that delivery alone."""
+    broken, fine = await accepted(pool, a_mail(), a_mail())
+    async with pool.acquire() as connection:
+        await connection.execute("UPDATE delivery_payloads SET attachments = '7' WHERE delivery_id = $1", broken)
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    async with pool.acquire() as connection:
+        states = dict(await connection.fetch("SELECT id, state::text FROM deliveries"))
+    assert states == {broken: "failed", fine: "sent"}

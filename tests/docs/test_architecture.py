@@ -1,0 +1,55 @@
+"""The picture is the tree, the drawing is the state machine, and every capability has a manual page."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from postroom.delivery.model import TRANSITIONS
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "postroom"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+
+FOUNDATIONS = frozenset({"runtime"})  # a layer without a life of its own: its modules carry their own manuals
+UNDRAWN = frozenset({"dashboard", "outbox"})  # folders that the picture does not show yet
+
+FOLDERS = frozenset(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+
+
+def picture() -> str:
+    return ARCHITECTURE.split("```")[1]
+
+
+def boxes() -> set[str]:
+    """The folders named in the table under the picture, which says what each box promises."""
+    rows = re.findall(r"^\| (`[a-z]+`(?:, `[a-z]+`)*) \|", ARCHITECTURE, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([a-z]+)`", row)}
+
+
+def test_every_box_is_a_folder_and_every_folder_a_box() -> None:
+    """The table of boxes names exactly the folders of src/postroom."""
+    assert boxes() <= FOLDERS
+    assert FOLDERS - boxes() <= UNDRAWN
+
+
+@pytest.mark.parametrize("box", sorted(boxes()))
+def test_every_box_is_in_the_picture(box: str) -> None:
+    """What the table explains, the picture shows."""
+    assert re.search(rf"\b{box}\b", picture())
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS - FOUNDATIONS))
+def test_every_capability_has_a_manual_page(name: str) -> None:
+    """A folder's `__init__` opens with its name and sentence, NAME, and OWNS, CALLED BY or CALLS."""
+    manual = ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text("utf-8"))) or ""
+    assert manual.startswith(f"{name}: ")
+    assert re.search(r"^NAME\s", manual, re.MULTILINE)
+    assert re.search(r"^(OWNS|CALLED BY|CALLS)\s", manual, re.MULTILINE)
+
+
+def test_the_drawing_is_the_state_machine() -> None:
+    """Every arrow between two states is a transition of the model, and every transition is drawn."""
+    drawing = re.findall(r"^\s+(\w+) --> (\w+)", ARCHITECTURE, re.MULTILINE)
+    assert set(drawing) == {(before.value, after.value) for before, after in TRANSITIONS}

@@ -1,0 +1,155 @@
+"""Followers: nothing skipped, nothing twice, woken only when asleep; and a room restored elsewhere."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.conftest import postgres_major
+from tests.events.conftest import Opener
+from tests.support.events import REFUSED, WALLET, WON, append_if, outcome, until_waiting
+
+from postroom.db.binaries import find_binaries
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.db.pool import Pool, open_pool
+from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
+from postroom.events import store as statements
+from postroom.events.service import adopt_restored_events, list_settled_events
+
+WRITERS, EACH = 8, 60
+
+
+async def write(connection: asyncpg.Connection, writer: int) -> None:
+    """Appends in transactions of one to three, some rolled back, that overlap with everybody else's."""
+    for number in range(EACH):
+        transaction = connection.transaction()
+        await transaction.start()
+        for _ in range(1 + number % 3):
+            await EventSession(connection).append(Event.of("X", {"w": writer, "n": number}, wallet=writer % 2))
+        await (transaction.rollback() if number % 10 == 9 else transaction.commit())
+
+
+@pytest.mark.parametrize("query", [Query.all(), Query.of("X"), WALLET | Query.of(tags=["wallet=0"])])
+async def test_a_follower_loses_nothing_while_eight_write(opened: Opener, store: EventStore, query: Query) -> None:
+    """Every committed event arrives exactly once, in the order (transaction, position), page by page."""
+    writers = [asyncio.ensure_future(write(await opened(), writer)) for writer in range(WRITERS)]
+    seen: list[Place] = []
+    cursor: Cursor | None = None
+    is_over = False
+    while not is_over:
+        is_over = all(writer.done() for writer in writers)
+        page = True
+        while page:
+            events, cursor = await store.follow(query, after=cursor, limit=7)
+            seen += [event.place for event in events]
+            page = bool(events)
+    await asyncio.gather(*writers)
+    assert seen == sorted(set(seen))
+    assert len(seen) == WRITERS * sum(1 + number % 3 for number in range(EACH) if number % 10 != 9)
+
+
+async def test_a_follower_with_a_place_waits_for_an_older_transaction(opened: Opener, store: EventStore) -> None:
+    """An event behind an open transaction is not shown before that one ends; then both come, in order."""
+    slow, reader = await opened(), await opened()
+    async with slow.transaction():
+        await EventSession(slow).append(Event.of("Slow"))
+        await store.append(Event.of("Fast"))
+        assert await list_settled_events(reader, after=Place(0, 0)) == []
+    assert [event.type for event in await list_settled_events(reader, after=Place(0, 0))] == ["Slow", "Fast"]
+
+
+async def test_only_sleepers_are_notified(opened: Opener, store: EventStore, pool: Pool) -> None:
+    """An append notifies while a follower sleeps, once per transaction, and not while all are awake."""
+    listener, heard = await opened(), asyncio.Event()
+    notifications: list[object] = []
+
+    def hear(*notification: object) -> None:
+        notifications.append(notification)
+        heard.set()
+
+    await listener.add_listener("postroom_events", hear)
+    follower = await statements.register_follower(pool, name="test")
+    await store.append(Event.of("X"))
+    await statements.set_follower_asleep(pool, id=follower, is_asleep=True)
+    async with pool.acquire() as connection, connection.transaction():
+        await store.append(Event.of("X"), connection=connection)
+        await store.append(Event.of("X"), connection=connection)
+    async with asyncio.timeout(5):
+        await heard.wait()
+    await statements.forget_follower(pool, id=follower)
+    await store.append(Event.of("X"))
+    await listener.fetchval("SELECT 1")  # whatever was sent has arrived before this answer
+    assert len(notifications) == 1
+
+
+def run(program: str, *arguments: str, feed: bytes = b"") -> bytes:
+    """One of PostgreSQL's own programs, with nothing of ours in its environment."""
+    command = [str(find_binaries(postgres_major()).tool(program)), *arguments]
+    done = subprocess.run(command, input=feed, capture_output=True, check=False, env={"PATH": os.environ["PATH"]})
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+async def grow_old(connection: asyncpg.Connection) -> None:
+    """Spend transaction ids, so that this cluster is further than a fresh one can be."""
+    await connection.execute("CREATE PROCEDURE spend() LANGUAGE plpgsql AS "
+        "$$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")  # fmt: skip
+    await connection.execute("CALL spend()")
+    await connection.execute("DROP PROCEDURE spend()")
+
+
+async def test_a_room_restored_into_a_younger_cluster_goes_on(
+    database_url: str, opened: Opener, store: EventStore, tmp_path: Path
+) -> None:
+    """Restored events are visible, conflict and come first; followers and decisions go on where they were."""
+    connection = await opened()
+    for number in range(3):
+        await store.append(Event.of("X", {"n": number}, wallet=1))
+    await grow_old(connection)
+    for number in range(3, 6):
+        await store.append(Event.of("X", {"n": number}, wallet=1))
+    [*_, progress], followed = await store.follow(WALLET, limit=4)
+    decided = (await store.read(WALLET)).cursor
+    dump = run("pg_dump", "--no-owner", "--no-privileges", database_url)
+
+    async with EmbeddedServer(tmp_path / "younger", ServerOptions(fsync=False, major=postgres_major())) as younger:
+        run("psql", "--quiet", "--set=ON_ERROR_STOP=1", younger.url, feed=dump)
+        pool = await open_pool(younger.url, "postroom")
+        try:
+            restored = EventStore(pool)
+            assert not (await append_if(pool, condition_tags=["wallet=1"], after=5))["success"]
+            assert (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
+            assert not (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
+            assert [event.position for event in (await restored.read(WALLET)).events] == [1, 2, 3, 4, 5, 6, 7]
+            assert [event.position for event in (await restored.follow(WALLET, after=followed)).events] == [5, 6]
+            rest = await list_settled_events(pool, after=progress.place)
+            assert [event.position for event in rest] == [5, 6, 7]
+            assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, decided))) == REFUSED
+            [new], cursor = await restored.read(WALLET, after=decided)
+            assert new.position == 7
+            assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, cursor))) == WON
+            assert not await adopt_restored_events(pool)
+        finally:
+            await pool.close()
+
+
+async def test_a_new_epoch_can_be_begun_by_hand(store: EventStore, pool: Pool, opened: Opener) -> None:
+    """After a point-in-time recovery: it waits for appends in flight, and everything later comes later."""
+    slow = await opened()
+    async with slow.transaction():
+        await EventSession(slow).append(Event.of("X", wallet=1))
+        adopting = asyncio.ensure_future(adopt_restored_events(pool, force=True))
+        await until_waiting(await opened(), None)
+    assert await adopting
+    _, seen = await store.read(WALLET)
+    later = await store.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))
+    assert later.transaction_id >> 48 == 1
+    async with slow.transaction():
+        session = EventSession(slow)
+        await session.append(Event.of("X", wallet=1))
+        events, seen = await session.read(WALLET)
+        assert [event.position for event in events] == [1, 2, 3]
+        assert await outcome(session.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))) == WON
+    assert [event.position for event in (await store.follow(WALLET)).events] == [1, 2, 3, 4]

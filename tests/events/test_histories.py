@@ -1,0 +1,196 @@
+"""Random histories, many writers at once, held against what one writer at a time could have done.
+
+A conditional append that succeeded says: everything that matches and that I have not seen comes after me. Those
+statements together must allow one order of all appends. If they form a circle, two decisions were each made without the
+other, and one of them was lost.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.events.conftest import Opener
+from tests.support.events import LEVELS
+
+from postroom.db.pool import Pool
+from postroom.errors import AppendConditionFailed, DuplicateAppend
+from postroom.events import (
+    AppendCondition,
+    Appended,
+    CombiningWriter,
+    Cursor,
+    Event,
+    EventSession,
+    EventStore,
+    Query,
+    QueryItem,
+)
+
+TYPES = st.sampled_from(["A", "B"])
+TAGS = st.sampled_from(["t=1", "t=2", "u=1"])
+ITEMS = st.builds(
+    QueryItem,
+    st.lists(TYPES, max_size=2, unique=True).map(tuple),
+    st.lists(TAGS, max_size=2, unique=True).map(tuple),
+)
+QUERIES = st.lists(ITEMS, min_size=1, max_size=2).map(lambda items: Query(tuple(items)))
+EVENTS = st.builds(Event, TYPES, st.just({}), st.lists(TAGS, max_size=3, unique=True).map(tuple))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Read by a query, dawdle, append."""
+
+    query: Query
+    events: list[Event]
+    level: str
+    is_conditional: bool
+    is_idempotent: bool
+    reads_inside: bool
+    dawdle: int
+
+
+@dataclass
+class History:
+    """What succeeded, with what each had seen, and what was refused."""
+
+    writes: dict[int, list[tuple[int, Event]]] = field(default_factory=dict)
+    seen: dict[int, tuple[Query, set[int]]] = field(default_factory=dict)
+    refused: list[tuple[Query, set[int], int]] = field(default_factory=list)
+    number: int = 0
+
+    def won(self, step: Step, seen: set[int], last_position: int) -> None:
+        self.number += 1
+        first = last_position - len(step.events) + 1
+        self.writes[self.number] = list(zip(range(first, last_position + 1), step.events, strict=True))
+        if step.is_conditional:
+            self.seen[self.number] = (step.query, seen)
+        elif step.is_idempotent:
+            self.seen[self.number] = (step.query, set())
+
+    def check(self) -> None:
+        """Raise `CycleError` if no order explains what happened; refusals must have had their reason."""
+        order: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(self.writes, ()))
+        for decision, (query, seen) in self.seen.items():
+            for writer, events in self.writes.items():
+                matching = {position for position, event in events if query.matches(event.type, event.tags)}
+                if writer != decision and matching:
+                    assert matching <= seen or not matching & seen, "half of an append was seen"
+                    order.add(decision, writer) if matching <= seen else order.add(writer, decision)
+        order.prepare()
+        stored = {position: event for events in self.writes.values() for position, event in events}
+        for query, seen, position in self.refused:
+            assert position not in seen
+            assert query.matches(stored[position].type, stored[position].tags)
+
+
+STEPS = st.builds(
+    Step, QUERIES, st.lists(EVENTS, min_size=1, max_size=2), st.sampled_from(LEVELS), st.booleans(),
+    st.sampled_from([False, False, False, True]), st.booleans(), st.integers(0, 3),
+)  # fmt: skip
+PLANS = st.lists(st.lists(STEPS, min_size=2, max_size=4), min_size=3, max_size=4)
+
+
+async def read(session: EventSession | EventStore, query: Query) -> tuple[set[int], Cursor]:
+    events, cursor = await session.read(query)
+    return {event.position for event in events}, cursor
+
+
+async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int], Appended | AppendConditionFailed]:
+    """What the step had seen, and what came of its append."""
+    session = EventSession(connection)
+    seen, cursor = await read(session, step.query)
+    async with connection.transaction(isolation=step.level):
+        if step.reads_inside:
+            seen, cursor = await read(session, step.query)
+        for _ in range(step.dawdle):
+            await connection.execute("SELECT 1")
+        condition = AppendCondition(step.query, cursor) if step.is_conditional else None
+        idempotency = step.query if step.is_idempotent and not step.is_conditional else None
+        try:
+            appended = await session.append(step.events, condition, idempotency=idempotency)
+        except AppendConditionFailed as refusal:
+            return seen, refusal
+        for _ in range(step.dawdle):
+            await connection.execute("SELECT 1")
+    return seen, appended
+
+
+async def take(connection: asyncpg.Connection, step: Step, history: History) -> None:
+    """One step; a failed serialization is as if it had never been tried."""
+    try:
+        seen, result = await transact(connection, step)
+    except (DuplicateAppend, asyncpg.SerializationError):
+        return
+    if isinstance(result, AppendConditionFailed):
+        history.refused.append((step.query, seen, result.position))
+    else:
+        history.won(step, seen, result.position)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plans=PLANS)
+async def test_every_history_could_have_been_one_writer_at_a_time(
+    opened: Opener, pool: Pool, connections: list[asyncpg.Connection], plans: list[list[Step]]
+) -> None:
+    """At all isolation levels mixed, no decision is lost and no refusal is without reason."""
+    await pool.execute("TRUNCATE events, event_tags")
+    history = History()
+
+    async def work(connection: asyncpg.Connection, plan: list[Step]) -> None:
+        for step in plan:
+            await take(connection, step, history)
+
+    await asyncio.gather(*map(work, connections, plans))
+    history.check()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plans=PLANS)
+async def test_combined_appends_are_judged_one_by_one(pool: Pool, store: EventStore, plans: list[list[Step]]) -> None:
+    """Appends that share a commit, of two writers at once, obey the same rule."""
+    await pool.execute("TRUNCATE events, event_tags")
+    history, writers = History(), [CombiningWriter(pool), CombiningWriter(pool)]
+
+    async def work(writer: CombiningWriter, plan: list[Step]) -> None:
+        for step in plan:
+            seen, cursor = await read(store, step.query)
+            try:
+                appended = await writer.append(
+                    step.events, AppendCondition(step.query, cursor) if step.is_conditional else None
+                )
+            except AppendConditionFailed as refusal:
+                history.refused.append((step.query, seen, refusal.position))
+            else:
+                history.won(step, seen, appended.position)
+
+    without_duplicates = [[step for step in plan if not step.is_idempotent] for plan in plans]
+    await asyncio.gather(*(work(writers[n % 2], plan) for n, plan in enumerate(without_duplicates)))
+    history.check()
+
+
+def test_a_lost_decision_is_noticed() -> None:
+    """The rule has teeth: two decisions that did not see each other make a circle."""
+    history = History()
+    step = Step(
+        query=Query.of(tags=["t=1"]),
+        events=[Event("A", {}, ("t=1",))],
+        level="read_committed",
+        is_conditional=True,
+        is_idempotent=False,
+        reads_inside=False,
+        dawdle=0,
+    )
+    history.won(step, set(), 1)
+    history.won(step, set(), 2)
+    with pytest.raises(ValueError, match="cycle"):
+        history.check()
+
+
+@pytest.fixture
+async def connections(opened: Opener) -> list[asyncpg.Connection]:
+    return [await opened() for _ in range(4)]

@@ -1,0 +1,138 @@
+"""Tags, queries and cursors, without a database."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.errors import BadInput
+from postroom.events import Cursor, Event, Place, Query, event, period_tag, period_tags, split_tag, tag, tags_of
+from postroom.events.columns import append_columns, array_literal
+from postroom.events.model import NOTHING_SEEN, Append, check_events
+from postroom.events.typed import as_event, as_events
+
+NUMBERS = st.integers(min_value=1, max_value=2**62)
+PLACES = st.builds(Place, NUMBERS, NUMBERS)
+SNAPSHOTS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: f"{min(pair)}:{max(pair)}:")
+
+
+@event("WalletOpened", tags={"wallet": "wallet_id", "owner": "owners"})
+class WalletOpened(msgspec.Struct, frozen=True):
+    wallet_id: int
+    owners: list[str]
+
+
+@given(SNAPSHOTS, st.none() | st.tuples(SNAPSHOTS, PLACES), st.none() | PLACES)
+def test_a_cursor_survives_its_journey_as_text(base: str, page: tuple[str, Place] | None, own: Place | None) -> None:
+    """What a caller keeps and hands back is the same cursor."""
+    snapshot, place = page or (None, None)
+    cursor = Cursor(base, snapshot, place, own)
+    assert Cursor.parse(str(cursor)) == cursor
+
+
+@pytest.mark.parametrize("text", ["", "7", "1:2", "1:2:///x", "1:2:/1:2://", "-1:2:///", "1:2:///\n", "\u0661:2:///"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    """A cursor that was made up is bad input, not an error of the database."""
+    with pytest.raises(BadInput, match="not a cursor"):
+        Cursor.parse(text)
+
+
+def test_a_cut_read_keeps_its_snapshot_and_its_place() -> None:
+    """The next page goes on within the same snapshot; the last page makes it the new base."""
+    cut = NOTHING_SEEN.advanced(until="5:9:7", own=None, seen=[Place(3, 1), Place(4, 2)], is_cut=True)
+    assert cut == Cursor("1:1:", "5:9:7", Place(4, 2))
+    assert cut.advanced(until="5:9:7", own=None, seen=[Place(8, 3)], is_cut=False) == Cursor("5:9:7")
+
+
+def test_own_events_are_remembered_by_position() -> None:
+    """An open transaction may append more: only what was there when it read counts as seen."""
+    cursor = NOTHING_SEEN.advanced(until="5:9:7", own=7, seen=[Place(3, 1), Place(7, 4)], is_cut=False)
+    assert cursor == Cursor("5:9:7", own=Place(7, 4))
+    assert cursor.advanced(until="5:9:7", own=7, seen=[], is_cut=False) == cursor
+    assert cursor.advanced(until="6:9:8", own=None, seen=[Place(7, 5)], is_cut=False) == Cursor("6:9:8")
+
+
+def test_a_tag_has_a_key_and_any_value() -> None:
+    """The first equals sign ends the key."""
+    assert tag("name", "Smith, John") == "name=Smith, John"
+    assert split_tag(tag("sum", "a=b")) == ("sum", "a=b")
+    assert tags_of({"wallet": [1, 2], "empty": "", "none": None}) == ("wallet=1", "wallet=2", "empty=")
+    for key in ("", "a=b"):
+        with pytest.raises(BadInput, match="key"):
+            tag(key, 1)
+
+
+def test_every_wrong_event_is_named() -> None:
+    """All problems at once, each under its path."""
+    wrong = [
+        Event(""),
+        Event("x" * 65),
+        Event("ok", {}, ("plain", "=value", "a=\0", "a=" + "é" * 600)),
+        Event("\ud800"),
+    ]
+    with pytest.raises(BadInput) as caught:
+        check_events(wrong)
+    assert [error.field for error in caught.value.errors] == [
+        "events[0].type", "events[1].type", "events[2].tags[0]", "events[2].tags[1]", "events[2].tags[2]",
+        "events[2].tags[3]", "events[3].type",
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="at least one"):
+        check_events([])
+
+
+@pytest.mark.parametrize("data", [{"a": object()}, {"a": "nul\0"}, {"a": "\ud800"}, {"nul\0": 1}])
+def test_data_that_json_or_postgresql_cannot_hold_is_refused(data: object) -> None:
+    """U+0000 is the one character that PostgreSQL's JSON cannot hold; half a surrogate is no character."""
+    with pytest.raises(BadInput, match="data"):
+        append_columns(Append((Event("X", data),)))
+
+
+def test_a_backslash_before_u0000_is_only_text() -> None:
+    """The six characters that would escape U+0000 are welcome as characters."""
+    assert append_columns(Append((Event("X", {"a": r"\u0000"}),)))["data"] == [r'{"a":"\\u0000"}']
+
+
+def test_an_array_literal_quotes_everything() -> None:
+    """Commas, quotes, braces and backslashes mean themselves."""
+    assert array_literal(['a="{,}\\', "NULL=", ""]) == '{"a=\\"{,}\\\\","NULL=",""}'
+
+
+def test_a_query_is_an_or_of_items() -> None:
+    """One of the types and all of the tags, of any item."""
+    query = Query.of("A", "B", tags=["x=1", "y=2"]) | Query.of(tags={"z": 3})
+    assert query.matches("B", ["y=2", "x=1", "w=0"])
+    assert query.matches("C", ["z=3"])
+    assert not query.matches("A", ["x=1"])
+    assert not query.matches("C", ["x=1", "y=2"])
+    assert Query.all().matches("anything", [])
+    with pytest.raises(BadInput, match="item"):
+        Query(())
+
+
+def test_tags_come_from_the_fields_of_a_declared_class() -> None:
+    """A field that holds a list makes a tag of each value."""
+    opened = as_event(WalletOpened(wallet_id=1, owners=["Ada", "Bob"]))
+    assert (opened.type, opened.tags) == ("WalletOpened", ("wallet=1", "owner=Ada", "owner=Bob"))
+    assert [one.type for one in as_events([WalletOpened(wallet_id=1, owners=[]), Event("Plain")])] == [
+        "WalletOpened",
+        "Plain",
+    ]
+
+
+def test_a_class_must_be_declared_and_its_tags_must_be_fields() -> None:
+    """A misspelt field is found when the class is declared, an undeclared class when it is appended."""
+    with pytest.raises(TypeError, match="wallet_no"):
+        event("X", tags={"wallet": "wallet_no"})(WalletOpened)
+    with pytest.raises(BadInput, match="int"):
+        as_events(5)
+
+
+def test_period_tags_are_in_utc() -> None:
+    """Half past midnight in Rome is still yesterday in the books."""
+    moment = datetime(2026, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=1)))
+    assert period_tags(moment) == ("year=2025", "month=2025-12", "day=2025-12-31", "hour=2025-12-31T23")
+    assert period_tag("month", datetime(2026, 11, 15, tzinfo=UTC)) == "month=2026-11"
+    with pytest.raises(BadInput, match="time zone"):
+        period_tag("day", datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake under test

@@ -1,0 +1,173 @@
+"""Reading: the order, the pages, the cursor, and that what comes back is what was appended."""
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.events.conftest import Opener
+from tests.support.events import REFUSED, WALLET, WON, outcome
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput
+from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
+from postroom.events.service import list_settled_events
+
+HARD_TAGS = (
+    "name=Smith, John",
+    'a"b{=}"',
+    "name=Żółć 💌",
+    "empty=",
+    "a=b=c",
+    "back=\\",
+    "null=NULL",
+    "n= lead, trail ",
+)
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+
+
+async def positions(store: EventStore, query: Query) -> list[int]:
+    return [event.position for event in (await store.read(query)).events]
+
+
+async def test_what_is_read_is_what_was_appended(store: EventStore) -> None:
+    """Tags and data come back exactly, in order, and are found by each tag."""
+    data = {"text": 'é"\\', "number": 1.5, "none": None, "list": [1, {"a": True}]}
+    await store.append(Event("Named", data, HARD_TAGS, correlation_id="c", causation_id="d"))
+    for tag in HARD_TAGS:
+        [event] = (await store.read(Query.of(tags=[tag]))).events
+        assert (event.type, event.tags, event.data) == ("Named", HARD_TAGS, data)
+        assert (event.correlation_id, event.causation_id) == ("c", "d")
+    assert await positions(store, Query.of(tags=["name=Smith"])) == []
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(TEXT, min_size=1, max_size=8))
+async def test_any_text_is_a_tag_value(store: EventStore, values: list[str]) -> None:
+    """Whatever people type, the event is found by it and carries it unchanged."""
+    tags = tuple(f"value={value}" for value in values)
+    appended = await store.append(Event("X", {}, tags))
+    for tag in tags:
+        found = (await store.read(Query.of("X", tags=[tag]))).events
+        assert tags == next(event.tags for event in found if event.position == appended.position)
+
+
+async def test_an_event_may_have_hundreds_of_tags(store: EventStore) -> None:
+    """Five hundred tags of a thousand bytes, and it is found by the last."""
+    tags = tuple(f"t{number}={'x' * 1000}" for number in range(500))
+    await store.append(Event("Wide", {}, tags), AppendCondition(Query.of(tags=tags[-1:])))
+    assert await positions(store, Query.of(tags=[tags[-1], tags[0]])) == [1]
+
+
+async def test_pages_have_neither_gaps_nor_repeats_while_others_write(store: EventStore, opened: Opener) -> None:
+    """Cut reads stay within their first snapshot; what was in flight meanwhile comes afterwards, once."""
+    slow = await opened()
+    transaction = slow.transaction()
+    await transaction.start()
+    await EventSession(slow).append(Event.of("X", wallet=1))
+    for _ in range(5):
+        await store.append(Event.of("X", wallet=1))
+    read, cursor = await store.read(WALLET, limit=2)
+    await transaction.commit()
+    seen = [event.position for event in read]
+    for _ in range(4):
+        await store.append(Event.of("X", wallet=1))
+        page, cursor = await store.read(WALLET, after=Cursor.parse(str(cursor)), limit=2)
+        seen += [event.position for event in page]
+    while page:
+        page, cursor = await store.read(WALLET, after=cursor, limit=2)
+        seen += [event.position for event in page]
+    assert sorted(seen) == list(range(1, 11))
+    assert seen[:5] == [2, 3, 4, 5, 6]
+
+
+async def test_the_cursor_of_a_cut_read_is_safe(store: EventStore) -> None:
+    """Whoever decided on the first page only is refused because of the second."""
+    await store.append([Event.of("X", wallet=1) for _ in range(5)])
+    page, cut = await store.read(WALLET, limit=3)
+    assert len(page) == 3
+    assert await outcome(store.append(Event.of("Y", wallet=1), AppendCondition(WALLET, cut))) == REFUSED
+    _, whole = await store.read(WALLET, after=cut, limit=3)
+    assert await outcome(store.append(Event.of("Y", wallet=1), AppendCondition(WALLET, whole))) == WON
+
+
+async def test_the_cursor_of_an_append_has_seen_what_was_appended(store: EventStore) -> None:
+    """Who decides again by the same query need not read his own event, and still sees everybody else's."""
+    first = await store.append(Event.of("X", wallet=1), AppendCondition(WALLET))
+    second = await store.append(Event.of("X", wallet=1), AppendCondition(WALLET, first.cursor))
+    assert second.position == 2
+    await store.append(Event.of("X", wallet=1))
+    assert await outcome(store.append(Event.of("X", wallet=1), AppendCondition(WALLET, second.cursor))) == REFUSED
+
+
+async def test_a_transaction_sees_its_own_events_and_counts_them_exactly(opened: Opener, store: EventStore) -> None:
+    """Own events that were read are no conflict; own events appended after the read are, even after the commit."""
+    connection = await opened()
+    session = EventSession(connection)
+    async with connection.transaction():
+        await session.append(Event.of("X", wallet=1))
+        await store.append(Event.of("Other"))  # a later transaction ends: ours now lies inside the snapshot
+        events, seen = await session.read(WALLET)
+        assert [event.position for event in events] == [1]
+        assert await outcome(session.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))) == WON
+        assert await outcome(session.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))) == REFUSED
+    assert await outcome(store.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))) == REFUSED
+    assert [event.position for event in (await store.read(WALLET, after=seen)).events] == [3]
+
+
+async def test_backwards_is_newest_first_and_goes_on_before_a_place(store: EventStore) -> None:
+    """Each kind of item; the cursor says that what is older was left out on purpose."""
+    for number in range(1, 7):
+        await store.append(Event.of("X", {"n": number}, wallet=1))
+    for query in (WALLET, Query.of("X"), Query.all(), WALLET | Query.of("X")):
+        newest, cursor = await store.read(query, backwards=True, limit=2)
+        assert [event.position for event in newest] == [6, 5]
+        older, _ = await store.read(query, backwards=True, limit=3, before=newest[-1].place)
+        assert [event.position for event in older] == [4, 3, 2]
+        assert (await store.read(query, after=cursor)).events == []
+
+
+async def test_an_or_returns_each_event_once_in_order(store: EventStore) -> None:
+    """An event that matches two items is one event; a limit counts events."""
+    for number in range(6):
+        await store.append(Event("X" if number % 2 else "Y", {}, (f"wallet={number % 3}", "bank=1")))
+    query = Query.of("X") | Query.of(tags=["wallet=0"]) | Query.of(tags=["bank=1", "wallet=0"])
+    assert await positions(store, query) == [1, 2, 4, 6]
+    assert [event.position for event in (await store.read(query, limit=3)).events] == [1, 2, 4]
+
+
+async def test_a_stream_takes_batches_as_fast_as_they_are_wanted(store: EventStore, pool: Pool) -> None:
+    """All events of the beginning's snapshot, whatever the size of a batch, and none appended meanwhile."""
+    await store.append([Event.of("X", {"n": number}, wallet=1) for number in range(25)])
+    seen: list[int] = []
+    async for event in store.stream(WALLET, batch=10):
+        if not seen:
+            await store.append(Event.of("X", {"n": 99}, wallet=1))
+        seen.append(event.data["n"])
+    assert seen == list(range(25))
+
+
+async def test_the_place_of_progress_as_two_columns(store: EventStore, pool: Pool) -> None:
+    """A follower that keeps a transaction id and a position reads on from there, and its place is a cursor too."""
+    for _ in range(4):
+        await store.append(Event.of("X", wallet=1))
+    async with pool.acquire() as connection:
+        first = await list_settled_events(connection, after=Place(0, 0), limit=2)
+        rest = await list_settled_events(connection, after=first[-1].place)
+    assert [event.position for event in first + rest] == [1, 2, 3, 4]
+    followed, _ = await store.follow(WALLET, after=Cursor.settled(first[-1].place))
+    assert [event.position for event in followed] == [3, 4]
+
+
+@pytest.mark.parametrize("cursor", ["9:5:///", "1:1:/5:1:/1.1/"])
+async def test_a_cursor_that_postgresql_cannot_read_is_bad_input(store: EventStore, cursor: str) -> None:
+    """A cursor is the caller's word; what is impossible in it is told as such."""
+    with pytest.raises(BadInput, match="cursor"):
+        await store.read(WALLET, after=Cursor.parse(cursor))
+
+
+async def test_a_query_in_sql_is_checked(pool: Pool) -> None:
+    """A misspelt key must not become a query that matches everything."""
+    for query in ("{}", "[]", "[1]", '[{"tag": ["a=1"]}]', '[{"tags": "a=1"}]', '[{"tags": [1]}]', "null"):
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await pool.fetch("SELECT * FROM read_events($1::text::jsonb)", query)
+        assert caught.value.sqlstate == "PR001"

@@ -1,0 +1,37 @@
+"""A consumer in a process of its own that ends itself with SIGKILL at a given step.
+
+python consumer_process.py redis|nats DATABASE_URL STREAM_URL NAME STEP
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+
+from postroom.db.pool import open_pool
+from postroom.intake.source import StreamSource
+from postroom.intake.worker import CommandConsumer
+
+
+def make_source(kind: str, url: str, name: str) -> StreamSource:
+    if kind == "redis":
+        from postroom.intake.redis import RedisOptions, RedisSource
+
+        return RedisSource(url, RedisOptions(stream=name))
+    from postroom.intake.nats import NatsOptions, NatsSource
+
+    return NatsSource(url, NatsOptions(subject=name, stream=name.replace(".", "_"), ack_wait=timedelta(seconds=1)))
+
+
+async def main(kind: str, database_url: str, stream_url: str, name: str, step: str) -> None:
+    def die(reached: str) -> None:
+        if reached == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pool = await open_pool(database_url, "postroom", size=2)
+    await CommandConsumer(pool, make_source(kind, stream_url, name), signal=die).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""Commands from a real NATS JetStream: one server, and a cluster that loses a node."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from tests.intake import consumer_process
+from tests.intake.commands import PAYLOAD, keys_of, malformed_rows, raw
+from tests.intake.streams import StreamServer, nats_cluster, nats_server
+
+from postroom.db.pool import Pool
+from postroom.intake.worker import CommandConsumer, ConsumerOptions
+
+if TYPE_CHECKING:
+    from postroom.intake.nats import NatsSource
+
+
+@pytest.fixture(scope="module")
+async def broker() -> AsyncIterator[StreamServer]:
+    async with nats_server() as running:
+        yield running
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"commands.{uuid4().hex}"
+
+
+def open_source(url: str, subject: str, **options: Any) -> "NatsSource":
+    from postroom.intake.nats import NatsOptions, NatsSource
+
+    given = {"block": timedelta(milliseconds=300), "ack_wait": timedelta(seconds=1), **options}
+    return NatsSource(url, NatsOptions(subject=subject, stream=subject.replace(".", "_"), **given))
+
+
+async def publish(url: str, subject: str, *raws: bytes) -> None:
+    import nats
+
+    connection = await nats.connect(url)
+    stream = connection.jetstream()
+    for data in raws:
+        await stream.publish(subject, data)
+    await connection.close()
+
+
+async def consume(pool: Pool, source: "NatsSource", wanted: int) -> None:
+    """Consume until so many entries have come."""
+    consumer = CommandConsumer(pool, source)
+    async with asyncio.timeout(30):
+        while wanted > 0:
+            wanted -= await consumer.run_once()
+
+
+async def pending(source: "NatsSource") -> tuple[int, int]:
+    """What the consumer has not handed out, and what nobody has acknowledged yet."""
+    info = await source._subscription.consumer_info()
+    return info.num_pending, info.num_ack_pending
+
+
+async def test_commands_become_deliveries_and_poison_does_not_block(
+    broker: StreamServer, subject: str, pool: Pool
+) -> None:
+    """The stream is made if there is none; good commands are accepted, the others recorded, all acknowledged."""
+    source = open_source(broker.url, subject)
+    assert await source.fetch() == []
+    bad = raw({**PAYLOAD, "subject": "Other"}, idempotency_key="a")
+    await publish(broker.url, subject, raw(idempotency_key="a"), b"junk", bad, raw(idempotency_key="b"))
+    await consume(pool, source, 4)
+    assert await keys_of(pool) == ["a", "b"]
+    rows = await malformed_rows(pool)
+    assert [(row["raw"], row["reason"]) for row in rows] == [
+        (b"junk", "not_a_command"),
+        (bad, "idempotency_conflict"),
+    ]
+    assert await pending(source) == (0, 0)
+    await source.close()
+
+
+@pytest.mark.parametrize("step", ["fetched", "committed"])
+async def test_a_killed_consumer_loses_and_repeats_nothing(
+    broker: StreamServer, subject: str, pool: Pool, database_url: str, step: str
+) -> None:
+    """SIGKILL before the commit or between commit and acknowledgement: handed out again, each command happens once."""
+    source = open_source(broker.url, subject)
+    await source.fetch()
+    await publish(broker.url, subject, raw(idempotency_key="a"), raw(idempotency_key="b"), b"junk")
+    arguments = ("nats", database_url, broker.url, subject, step)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        consumer_process.__file__,
+        *arguments,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert await process.wait() == -signal.SIGKILL
+    assert len(await keys_of(pool)) in ((1, 2) if step == "committed" else (0,))
+    await consume(pool, source, 3)
+    assert await keys_of(pool) == ["a", "b"]
+    assert len(await malformed_rows(pool)) == 1
+    await source.close()
+
+
+async def test_a_failed_batch_is_handed_out_again(broker: StreamServer, subject: str, pool: Pool) -> None:
+    """If the database could not commit, the commands are given back at once."""
+    source = open_source(broker.url, subject, ack_wait=timedelta(minutes=1))
+    await source.fetch()
+    await publish(broker.url, subject, raw())
+    async with pool.acquire() as connection:
+        await connection.execute("ALTER FUNCTION wake_workers(text[]) RENAME TO wake_nobody")
+        with pytest.raises(Exception, match="wake_workers"):
+            await consume(pool, source, 1)
+        await connection.execute("ALTER FUNCTION wake_nobody(text[]) RENAME TO wake_workers")
+    await consume(pool, source, 1)
+    assert await keys_of(pool) == ["k1"]
+    await source.close()
+
+
+async def _publish_stubbornly(urls: Sequence[str], subject: str, keys: Sequence[str], half: asyncio.Event) -> None:
+    """A producer that repeats a command until the stream has confirmed it."""
+    import nats
+    import nats.errors
+    import nats.js.errors
+
+    async def quiet(_error: Exception) -> None:
+        """Reconnecting is what this test is about."""
+
+    connection = await nats.connect(
+        list(urls), max_reconnect_attempts=-1, reconnect_time_wait=0.1, connect_timeout=1, error_cb=quiet
+    )
+    stream = connection.jetstream(timeout=1)
+    for number, key in enumerate(keys):
+        if number == len(keys) // 2:
+            half.set()
+        while True:
+            try:
+                await stream.publish(subject, raw(idempotency_key=key))
+                break
+            except (nats.errors.Error, nats.js.errors.Error, OSError):
+                continue
+    await connection.close()
+
+
+async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject: str) -> None:
+    """The stream's leader is killed while commands flow; every command happens, each once."""
+    keys = [f"k{number}" for number in range(200)]
+    half, acknowledged = asyncio.Event(), asyncio.Event()
+    async with nats_cluster() as servers:
+        urls = [node.url for node in servers]
+        source = open_source(",".join(urls), subject, replicas=3)
+        async with asyncio.timeout(30):
+            while source._subscription is None:  # the nodes first have to find each other and choose a leader
+                try:
+                    await source.fetch()
+                except Exception:  # noqa: BLE001 - not yet
+                    continue
+        options = ConsumerOptions(first_pause=timedelta(milliseconds=50), longest_pause=timedelta(milliseconds=200))
+        consumer = CommandConsumer(
+            pool, source, options=options, signal=lambda step: acknowledged.set() if step == "acknowledged" else None
+        )
+        consuming = asyncio.create_task(consumer.run())
+        publishing = asyncio.create_task(_publish_stubbornly(urls, subject, keys, half))
+        await half.wait()
+        info = await source._connection.jetstream().stream_info(subject.replace(".", "_"))
+        await servers[int(info.cluster.leader.removeprefix("node"))].kill()
+        async with asyncio.timeout(60):
+            await publishing
+            while len(await keys_of(pool)) < len(keys):
+                await acknowledged.wait()
+                acknowledged.clear()
+        consumer.stop()
+        await asyncio.wait_for(consuming, 20)
+    assert sorted(await keys_of(pool)) == sorted(keys)
+    assert await malformed_rows(pool) == []

@@ -1,0 +1,106 @@
+"""The submission server's own life: settings, limits, the database away, the end."""
+
+import asyncio
+import base64
+import smtplib
+from pathlib import Path
+
+import pytest
+from tests.intake.conftest import Serve
+from tests.intake.submitting import MAIL, deliveries, submit, with_client
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.errors import SettingInvalid, Unauthenticated
+from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
+from postroom.runtime import uvicorn_server
+from postroom.settings import read_settings
+
+
+async def test_a_database_that_is_away_is_451(serve: Serve, room: Room) -> None:
+    """The mail stays with the client until it can be committed."""
+    async with serve() as served:
+
+        def after_the_end(client: smtplib.SMTP) -> tuple[int, bytes]:
+            client.mail("shop@example.com")
+            client.rcpt("ada@example.org")
+            asyncio.run_coroutine_threadsafe(room.pool.close(), loop).result(10)
+            return client.data(MAIL % b"")
+
+        loop = asyncio.get_running_loop()
+        code, text = await with_client(served, after_the_end)
+    assert (code, text[:5]) == (451, b"4.3.0")
+
+
+async def test_too_many_connections_are_sent_away(serve: Serve) -> None:
+    """Above the limit the greeting is 421, and those inside are not disturbed."""
+    async with serve(most_connections=1) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        assert (await reader.readline()).startswith(b"220")
+        other, other_writer = await asyncio.open_connection("127.0.0.1", served.port)
+        assert (await other.readline()).startswith(b"421 4.3.2")
+        writer.write(b"NOOP\r\n")
+        assert (await reader.readline()).startswith(b"250")
+        writer.close()
+        other_writer.close()
+
+
+async def test_closing_says_goodbye(serve: Serve) -> None:
+    """An idle client is told 421 instead of being cut off."""
+    async with serve() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await reader.readline()
+    assert (await reader.readline()).startswith(b"421 4.3.2")
+    writer.close()
+
+
+async def test_a_client_that_vanishes_leaves_nothing_behind(serve: Serve, pool: Pool) -> None:
+    """A message that never ended was never accepted, and the server goes on."""
+    async with serve() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        blob = base64.b64encode(f"\0u\0{served.key}".encode()).decode()
+        writer.write(f"EHLO x\r\nAUTH PLAIN {blob}\r\nMAIL FROM:<a@example.org>\r\n".encode())
+        writer.write(b"RCPT TO:<ada@example.org>\r\nDATA\r\n" + MAIL % b"")
+        while not (await reader.readline()).startswith(b"354"):
+            pass
+        writer.transport.abort()
+        code, _text = await with_client(served, lambda client: submit(client, MAIL % b""))
+    assert code == 250
+    assert len(await deliveries(pool)) == 1
+
+
+async def test_an_address_that_is_taken_stops_the_start(serve: Serve, room: Room) -> None:
+    """The error names the variable that chose it."""
+    async with serve() as served:
+        second = SubmissionServer(AcceptCombiner(room.pool), _nobody, SubmissionOptions(port=served.port))
+        with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_ADDR"):
+            await second.__aenter__()
+
+
+async def test_a_bound_socket_can_be_handed_in(room: Room) -> None:
+    """An address that was taken before anything else was started is used as it is."""
+    listener = uvicorn_server.bind(("127.0.0.1", 0), variable="POSTROOM_SMTP_ADDR")
+    port = listener.getsockname()[1]
+    async with SubmissionServer(AcceptCombiner(room.pool), _nobody, SubmissionOptions(), listener=listener) as server:
+        assert server.port == port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert (await reader.readline()).startswith(b"220")
+        writer.close()
+
+
+async def _nobody(_key: str) -> str:
+    raise Unauthenticated
+
+
+def test_options_come_from_the_settings(tmp_path: Path) -> None:
+    """Address, size and certificate are settings; a certificate that cannot be used stops the start by name."""
+    options = SubmissionOptions.of(read_settings({"POSTROOM_SMTP_ADDR": "[::1]:2587", "POSTROOM_SMTP_MAX_MB": "2"}))
+    assert options is not None
+    assert SubmissionOptions.of(read_settings({"POSTROOM_SMTP_ADDR": "off"})) is None
+    assert (options.host, options.port, options.size_limit) == ("::1", 2587, 2 * 1024 * 1024)
+    broken = tmp_path / "broken.pem"
+    broken.write_text("nonsense")
+    for environment in ({"POSTROOM_SMTP_TLS_CERT": str(broken)}, {"POSTROOM_SMTP_TLS_KEY": str(broken)}):
+        with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_TLS_CERT"):
+            SubmissionOptions.of(read_settings(environment))

@@ -1,0 +1,98 @@
+"""The loop of a consumer: patience, and an end without loss."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from tests.intake.commands import entries, keys_of, raw
+
+from postroom.db.pool import Pool
+from postroom.errors import SettingInvalid
+from postroom.intake.model import Entry
+from postroom.intake.source import open_sources
+from postroom.intake.worker import CommandConsumer, ConsumerOptions, pause_after
+from postroom.settings import read_settings
+
+QUICK = ConsumerOptions(first_pause=timedelta(milliseconds=1), longest_pause=timedelta(milliseconds=2))
+
+
+class ListSource:
+    """A stream in a list: what is not acknowledged is handed out again. `failures` counts how often it is away."""
+
+    def __init__(self, *batches: Sequence[Entry], failures: int = 0) -> None:
+        self.waiting = list(batches)
+        self.failures = failures
+        self.acknowledged: list[Entry] = []
+        self.given_back: list[Entry] = []
+        self.is_closed = False
+
+    async def fetch(self) -> Sequence[Entry]:
+        await asyncio.sleep(0)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError
+        return self.waiting.pop(0) if self.waiting else []
+
+    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+        self.acknowledged += entries
+
+    async def give_back(self, entries: Sequence[Entry]) -> None:
+        self.given_back += entries
+        self.waiting.insert(0, entries)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_sources_come_from_the_settings() -> None:
+    """No stream is read unless its URL is set; then each has one."""
+    assert open_sources(read_settings({})) == []
+    pytest.importorskip("redis", reason="redis is not installed: opening its source is NOT tested")
+    pytest.importorskip("nats", reason="nats-py is not installed: opening its source is NOT tested")
+    urls = {"POSTROOM_REDIS_URL": "redis://127.0.0.1:1", "POSTROOM_NATS_URL": "nats://127.0.0.1:1,nats://127.0.0.1:2"}
+    assert [type(source).__name__ for source in open_sources(read_settings(urls))] == ["RedisSource", "NatsSource"]
+    with pytest.raises(SettingInvalid, match="POSTROOM_REDIS_URL"):
+        read_settings({"POSTROOM_REDIS_URL": "http://127.0.0.1"})
+
+
+@pytest.mark.parametrize("failures,milliseconds", [(1, 100), (2, 200), (3, 400), (7, 5000), (5000, 5000)])
+def test_patience_grows_to_a_bound(failures: int, milliseconds: int) -> None:
+    """A stream that is away is asked less and less often, but never less than every few seconds."""
+    assert pause_after(ConsumerOptions(), failures) == timedelta(milliseconds=milliseconds)
+
+
+async def test_entries_are_acknowledged_after_the_commit(pool: Pool) -> None:
+    """Fetch, commit, acknowledge: at the moment of the commit nothing is acknowledged yet."""
+    source = ListSource(entries(raw()))
+    seen: list[tuple[str, int]] = []
+    consumer = CommandConsumer(pool, source, signal=lambda step: seen.append((step, len(source.acknowledged))))
+    assert await consumer.run_once() == 1
+    assert seen == [("fetched", 0), ("committed", 0), ("acknowledged", 1)]
+    assert await consumer.run_once() == 0
+
+
+async def test_the_loop_outlives_a_stream_that_is_away(pool: Pool) -> None:
+    """Failures are waited out; then everything is consumed, and stopping ends the loop and leaves the stream."""
+    source = ListSource(entries(raw(idempotency_key="a")), entries(raw(idempotency_key="b")), failures=3)
+    consumer = CommandConsumer(
+        pool,
+        source,
+        options=QUICK,
+        signal=lambda step: consumer.stop() if step == "acknowledged" and len(source.acknowledged) == 2 else None,
+    )
+    await asyncio.wait_for(consumer.run(), 20)
+    assert await keys_of(pool) == ["a", "b"]
+    assert source.is_closed
+
+
+async def test_a_database_that_is_away_gives_the_entries_back(pool: Pool) -> None:
+    """Nothing is acknowledged that was not committed."""
+    source = ListSource(entries(raw()))
+    consumer = CommandConsumer(
+        pool, source, options=QUICK, signal=lambda step: consumer.stop() if step == "postponed" else None
+    )
+    await pool.close()
+    await asyncio.wait_for(consumer.run(), 20)
+    assert source.acknowledged == []
+    assert [entry.raw for entry in source.given_back] == [raw()]

@@ -1,0 +1,77 @@
+"""What tests of the outbox share: an event store, topics, and relays and instances that hurry."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from tests.support.outbox import HURRY, lead
+
+from postroom.db.pool import Pool, connect
+from postroom.db.room import Room
+from postroom.events import EventStore
+from postroom.outbox import Outbox, OutboxOptions, Pair, Publisher, Publishers, Relay, RelayOptions, Topic
+from postroom.outbox.topics import save_topic
+
+MakeTopic = Callable[..., Awaitable[Pair]]
+MakeRelay = Callable[..., Awaitable[Relay]]
+RunOutbox = Callable[..., contextlib.AbstractAsyncContextManager[Outbox]]
+
+
+@pytest.fixture
+def store(pool: Pool) -> EventStore:
+    return EventStore(pool)
+
+
+@pytest.fixture
+def make_topic(pool: Pool) -> MakeTopic:
+    """A topic with one publisher, from the beginning."""
+
+    async def make(name: str = "all", publisher: str = "recorder", **about: tuple[str, ...]) -> Pair:
+        topic = Topic(name=name, **about)  # type: ignore[arg-type]
+        await save_topic(pool, topic, publishers=[publisher], from_now=False, actor="tests")
+        return Pair(name, publisher)
+
+    return make
+
+
+@pytest.fixture
+def make_relay(pool: Pool) -> MakeRelay:
+    """A relay that leads its pair, for tests that call `run_once` themselves."""
+
+    async def make(pair: Pair, publisher: Publisher, **options: object) -> Relay:
+        await lead(pool, pair, "tests")
+        chosen = replace(HURRY, **options)  # type: ignore[arg-type]
+        return Relay(pool, pair, publisher, instance="tests", options=chosen)
+
+    return make
+
+
+@pytest.fixture
+def run_outbox(room: Room) -> RunOutbox:
+    """An instance that runs for the length of the block."""
+
+    @contextlib.asynccontextmanager
+    async def run(*publishers: Publisher, relay: RelayOptions = HURRY, **options: timedelta) -> AsyncIterator[Outbox]:
+        stop = asyncio.Event()
+        chosen = OutboxOptions(relay=relay, tick=options.pop("tick", timedelta(milliseconds=50)), **options)  # type: ignore[arg-type]
+        outbox = Outbox(room, Publishers.of(publishers), chosen)
+        task = asyncio.create_task(outbox.run(stop))
+        try:
+            yield outbox
+        finally:
+            stop.set()
+            await task
+
+    return run
+
+
+@pytest.fixture
+async def opened(database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of one's own to the room."""
+    connection = await connect(database_url, "postroom")
+    yield connection
+    await connection.close()

@@ -1,0 +1,243 @@
+"""One leader, one pair: what is published, in which order, how often, and what stops it."""
+
+import asyncio
+from dataclasses import replace
+
+import asyncpg
+import pytest
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.outbox import HURRY, Recorder, append, lead, until
+
+from postroom.db.pool import Pool
+from postroom.events import Event, EventSession, EventStore
+from postroom.outbox import Batch, PublishFailed, Status, service
+from postroom.outbox.relay import Step
+
+
+async def test_a_topic_without_conditions_gets_everything_in_order(
+    store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Empty means every event, in batches, in the order of the store."""
+    positions = await append(store, 5)
+    recorder = Recorder()
+    relay = await make_relay(await make_topic(), recorder, batch=2)
+    assert [await relay.run_once() for _ in range(4)] == [Step.MOVED, Step.MOVED, Step.MOVED, Step.IDLE]
+    assert (recorder.positions, recorder.batches) == (positions, [2, 2, 1])
+
+
+async def test_conditions_are_combined_by_and(store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
+    """Type, all required keys, one of the any-of keys and the exact tags must all hold."""
+    wanted = {"wallet": 1, "owner": "ada", "region": "eu"}
+    (match,) = await append(store, 1, "Opened", **wanted)
+    await append(store, 1, "Closed", **wanted)
+    await append(store, 1, "Opened", wallet=1, region="eu")
+    await append(store, 1, "Opened", wallet=1, owner="ada")
+    await append(store, 1, "Opened", wallet=2, owner="ada", region="eu")
+    recorder = Recorder()
+    pair = await make_topic(
+        types=("Opened", "Other"), required_keys=("wallet", "owner"), any_keys=("country", "region"),
+        exact_tags=("wallet=1",),
+    )  # fmt: skip
+    relay = await make_relay(pair, recorder)
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert recorder.positions == [match]
+
+
+async def test_progress_moves_past_events_of_others(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """What does not match is looked at once, not with every look."""
+    await append(store, 30, "Noise")
+    (wanted,) = await append(store, 1, "Signal")
+    *_, last = await append(store, 3, "Noise")
+    recorder = Recorder()
+    pair = await make_topic(types=("Signal",))
+    relay = await make_relay(pair, recorder, batch=3)
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert recorder.positions == [wanted]
+    (line,) = await service.list_progress(pool)
+    assert (line.last_position, line.lag_events, line.lag_seconds) == (last, 0, 0)
+
+
+async def test_message_ids_are_stable(store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
+    """The id is made of the source, the epoch and the position, so a repetition has the same one."""
+    (position,) = await append(store, 1)
+    first, second = Recorder(), Recorder("second")
+    await (await make_relay(await make_topic(), first)).run_once()
+    await (await make_relay(await make_topic(publisher="second"), second)).run_once()
+    assert [m.id for m in first.messages] == [m.id for m in second.messages] == [f"postroom:0:{position}"]
+
+
+async def test_nothing_is_published_beyond_an_open_transaction(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, opened: asyncpg.Connection
+) -> None:
+    """A later event waits for an older transaction that may still commit: order is kept, and the holder is named."""
+    recorder = Recorder()
+    relay = await make_relay(await make_topic(), recorder)
+    transaction = opened.transaction()
+    await transaction.start()
+    older = await EventSession(opened).append(Event.of("Slow"))
+    (younger,) = await append(store, 1)
+    assert await relay.run_once() is Step.IDLE
+    (line,) = await service.list_progress(pool)
+    assert line.stall is not None
+    assert (line.lag_events, line.stall.pid) == (1, opened.get_server_pid())
+    await transaction.commit()
+    assert await relay.run_once() is Step.MOVED
+    assert recorder.positions == [older.position, younger]
+    assert [line.stall for line in await service.list_progress(pool)] == [None]
+
+
+async def test_a_poison_event_is_found_and_the_others_get_out(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A failing batch is tried one by one; at the poison it fails for good and says where."""
+    positions = await append(store, 6)
+    recorder = Recorder(poison=positions[3])
+    pair = await make_topic()
+    relay = await make_relay(pair, recorder)
+    steps = [await relay.run_once() for _ in range(8)]
+    assert steps == [Step.FAILED, *[Step.MOVED] * 3, *[Step.FAILED] * 3, Step.HELD]
+    (line,) = await service.list_progress(pool)
+    assert (line.status, line.error_count, line.failed_position) == (Status.FAILED, 3, positions[3])
+    assert line.last_error == "the other side says no"
+    assert recorder.positions == positions[:3]
+
+
+async def test_a_partly_published_batch_goes_on_where_it_stopped(
+    store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """What a publisher says it has handed over is not handed over again."""
+    positions = await append(store, 4)
+
+    class Half(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            if len(batch.messages) > 2:
+                await super().publish(replace(batch, messages=batch.messages[:2]))
+                raise PublishFailed("that was enough", published=2)
+            await super().publish(batch)
+
+    half = Half()
+    relay = await make_relay(await make_topic(), half)
+    assert [await relay.run_once() for _ in range(4)] == [Step.FAILED, Step.MOVED, Step.MOVED, Step.IDLE]
+    assert half.positions == positions
+
+
+async def test_an_exception_of_a_publisher_is_a_failure(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A bug in somebody's publisher is told in the listing and stops nobody else."""
+    await append(store, 1)
+
+    class Broken(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            raise ZeroDivisionError("of all things")
+
+    relay = await make_relay(await make_topic(), Broken())
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert line.last_error == "ZeroDivisionError: of all things"
+
+
+async def test_a_publisher_that_hangs_fails_in_time(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """No answer within the time-out is a failure like any other."""
+    await append(store, 1)
+
+    class Hanging(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            await asyncio.Event().wait()
+
+    relay = await make_relay(await make_topic(), Hanging(), publish_timeout=HURRY.first_pause)
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert line.last_error == "no answer within 0.005 s"
+
+
+async def test_a_local_effect_is_rolled_back_with_its_progress(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Where the effect is in our database it and the progress are one: both, or neither."""
+    positions = await append(store, 2)
+    await pool.execute("CREATE TABLE seen (position bigint)")
+
+    class Local(Recorder):
+        is_local = True
+
+        async def publish(self, batch: Batch) -> None:
+            for message in batch.messages:
+                await batch.transaction.execute("INSERT INTO seen VALUES ($1)", message.position)
+            await super().publish(batch)
+
+    local = Local()
+    local.is_down = True
+    relay = await make_relay(await make_topic(), local)
+    assert await relay.run_once() is Step.FAILED
+    assert await pool.fetchval("SELECT count(*) FROM seen") == 0
+    local.is_down = False
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert [row[0] for row in await pool.fetch("SELECT position FROM seen ORDER BY position")] == positions
+
+
+async def test_who_was_replaced_changes_nothing(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A leader that finds another's name in the row ends; its late progress does not count."""
+    pair = await make_topic()
+    await append(store, 1)
+
+    class Usurped(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            await super().publish(batch)
+            await lead(pool, pair, "another")
+
+    relay = await make_relay(pair, Usurped())
+    assert [await relay.run_once(), await relay.run_once()] == [Step.MOVED, Step.LOST]
+    (line,) = await service.list_progress(pool)
+    assert (line.last_position, line.leader_instance) == (0, "another")
+
+
+async def test_a_reset_during_a_batch_wins(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Progress is compared before it is set: what a person has moved stays moved."""
+    positions = await append(store, 3)
+    pair = await make_topic()
+
+    class Moved(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            await super().publish(batch)
+            if len(self.batches) == 1:
+                await service.reset(pool, pair, position=positions[1], actor="tests")
+
+    moved = Moved()
+    relay = await make_relay(pair, moved)
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert moved.positions == [*positions, positions[2]]
+
+
+@pytest.mark.parametrize("appends", [1, 20])
+async def test_a_sleeping_leader_is_woken(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, appends: int
+) -> None:
+    """Asleep it says so, so that appends notify; awake it says so again."""
+    recorder = Recorder()
+    relay = await make_relay(await make_topic(), recorder)
+    running = asyncio.create_task(relay.run())
+    asleep = "SELECT count(*) FROM event_followers WHERE is_asleep"
+
+    async def is_asleep() -> bool:
+        return bool(await pool.fetchval(asleep))
+
+    await until(is_asleep)
+    positions = await append(store, appends)
+    relay.ring()
+    await until(lambda: recorder.positions == positions)
+    relay.stop()
+    await running
+    assert await pool.fetchval(asleep) == 0

@@ -1,0 +1,155 @@
+"""People over HTTP."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.support.http import Browser, open_browser
+
+from postroom.db.room import Room
+from postroom.http import build_app
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.schedule.api import ENDPOINTS
+
+ADA = {
+    "first_name": "Ada",
+    "last_name": "Lovelace",
+    "date_of_birth": "1815-12-10",
+    "timezone": "Europe/London",
+}
+
+
+@pytest.fixture
+async def browser(room: Room) -> Browser:
+    catalog = Catalog.load(BUILTIN_TEMPLATES)
+    bare = build_app(room, catalog=catalog)
+    is_wired = any(endpoint.path == "/v1/users" for endpoint in bare.endpoints)
+    return await open_browser(room, app=bare if is_wired else build_app(room, catalog=catalog, more=ENDPOINTS))
+
+
+async def made(browser: Browser, **fields: Any) -> Any:
+    response = await browser.post("/v1/users", json=ADA | fields)
+    assert response.status == 201
+    return response.json
+
+
+async def test_creating_answers_with_the_person(browser: Browser) -> None:
+    """201, what was given and what was added, the version as a tag, and where to find it."""
+    response = await browser.post("/v1/users", json=ADA | {"email": "ada@example.org"})
+    assert response.status == 201
+    user = response.json
+    assert {**ADA, "email": "ada@example.org", "webhook_url": None, "version": 1}.items() <= user.items()
+    assert {"id", "created_at", "updated_at"} <= set(user)
+    assert (response.headers["etag"], response.headers["location"]) == ('"1"', f"/v1/users/{user['id']}")
+    assert (await browser.get(f"/v1/users/{user['id']}")).json == user
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("timezone", "EST"),
+    ("timezone", "Foo+3"),
+    ("timezone", 3),
+    ("date_of_birth", "10.12.1815"),
+    ("date_of_birth", "1815-02-30"),
+    ("date_of_birth", "2999-01-01"),
+    ("first_name", ""),
+    ("first_name", "  "),
+    ("last_name", "x" * 101),
+    ("email", "nobody"),
+    ("webhook_url", "javascript:alert(1)"),
+    ("nickname", "Countess"),
+]
+
+
+async def test_a_wrong_field_is_named(browser: Browser) -> None:
+    """400 with the field, for creating and for changing."""
+    user = await made(browser)
+    for field, value in WRONG:
+        for method, path, body in (("POST", "", ADA | {field: value}), ("PUT", f"/{user['id']}", {field: value})):
+            response = await browser.ask(method, f"/v1/users{path}", json=body)
+            assert (response.status, response.fields) == (400, [field]), (method, field, value)
+
+
+async def test_a_missing_field_is_named(browser: Browser) -> None:
+    """Four fields are needed."""
+    for field in ADA:
+        response = await browser.post("/v1/users", json={name: value for name, value in ADA.items() if name != field})
+        assert (response.status, response.fields) == (400, [field])
+
+
+async def test_changing_moves_what_is_planned_and_says_so(browser: Browser) -> None:
+    """All fields are optional; the answer counts events moved and left alone."""
+    user = await made(browser, email="ada@example.org")
+    response = await browser.ask("PUT", f"/v1/users/{user['id']}", json={"timezone": "Asia/Tokyo", "email": None})
+    assert response.status == 200
+    changed = response.json
+    assert (changed["timezone"], changed["email"], changed["version"]) == ("Asia/Tokyo", None, 2)
+    assert (changed["events_moved"], changed["events_skipped"]) == (1, 0)
+    nothing = await browser.ask("PUT", f"/v1/users/{user['id']}", json={})
+    assert (nothing.status, nothing.json["version"], nothing.json["events_moved"]) == (200, 2, 0)
+
+
+VERSIONS: list[tuple[dict[str, Any], dict[str, str], int]] = [
+    ({"version": 1}, {}, 200),
+    ({"version": 2}, {}, 409),
+    ({}, {"if-match": '"1"'}, 200),
+    ({}, {"if-match": "1"}, 200),
+    ({}, {"if-match": "*"}, 200),
+    ({}, {"if-match": '"7"'}, 409),
+    ({}, {"if-match": "seven"}, 400),
+    ({"version": 0}, {}, 400),
+]
+
+
+async def test_a_version_guards_a_change(browser: Browser) -> None:
+    """In the body or in If-Match: an old one is a conflict."""
+    for body, headers, status in VERSIONS:
+        user = await made(browser)
+        change = {"first_name": "A", **body}
+        response = await browser.ask("PUT", f"/v1/users/{user['id']}", json=change, headers=headers)
+        assert response.status == status, (body, headers)
+        assert status != 409 or response.json["code"] == "version_conflict"
+
+
+async def test_events_are_listed_latest_first(browser: Browser) -> None:
+    """What is planned, with its local time and without a zone in it."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    day = "2000-03-01" if (tomorrow.month, tomorrow.day) == (2, 29) else tomorrow.strftime("2000-%m-%d")
+    user = await made(browser, date_of_birth=day, timezone="UTC")
+    page = (await browser.get(f"/v1/users/{user['id']}/events")).json
+    [event] = page["items"]
+    assert page["next_cursor"] is None
+    assert (event["kind"], event["status"], event["retry_count"], event["late"]) == ("BIRTHDAY", "PENDING", 0, False)
+    assert event["target_local"].endswith("T09:00:00")
+    assert event["target_utc"].endswith("T09:00:00Z")
+    assert event["idempotency_key"].startswith(f"birthday:{user['id']}:")
+
+
+async def test_deleting_forgets(browser: Browser) -> None:
+    """204 without a body, then 404, for the person and their events."""
+    user = await made(browser)
+    response = await browser.ask("DELETE", f"/v1/users/{user['id']}")
+    assert (response.status, response.body) == (204, b"")
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/events")):
+        assert (await browser.ask(method, f"/v1/users/{user['id']}{path}")).status == 404
+
+
+async def test_what_is_not_there_is_not_found(browser: Browser) -> None:
+    """An unknown id and what is no id at all."""
+    assert (await browser.get(f"/v1/users/{uuid4()}")).json["code"] == "user_not_found"
+    assert (await browser.get("/v1/users/42")).status == 404
+
+
+async def test_people_are_listed_in_pages(browser: Browser) -> None:
+    """Newest first, every one once."""
+    made_ids = [(await made(browser))["id"] for _ in range(3)]
+    first = (await browser.get("/v1/users?limit=2")).json
+    rest = (await browser.get(f"/v1/users?limit=2&cursor={first['next_cursor']}")).json
+    assert [user["id"] for user in (*first["items"], *rest["items"])] == made_ids[::-1]
+    assert (await browser.get("/v1/users?cursor=nonsense")).status == 400
+
+
+async def test_it_is_described(browser: Browser) -> None:
+    """Every path is in the OpenAPI document."""
+    paths = (await browser.get("/openapi.json")).json["paths"]
+    assert {"/v1/users", "/v1/users/{user_id}", "/v1/users/{user_id}/events"} <= set(paths)

@@ -1,0 +1,118 @@
+"""People at the command line, in a room of their own."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from postroom.schedule.cli import users
+from postroom.schedule.people_csv import read_people
+
+CSV = """first_name,last_name,date_of_birth,timezone,email,webhook_url
+Ada,Lovelace,1815-12-10,Europe/London,ada@example.org,
+Grace,Hopper,1906-12-09,America/New_York,,https://hooks.example.org/
+Nobody,Nowhere,1990-01-01,EST,,
+Bad,Date,10.12.1815,Europe/London,,
+Too,Few,1990-01-01
+,Nameless,1990-01-01,UTC,,
+"""
+
+
+@pytest.fixture
+def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The room of this test; afterwards logs go where they went before the commands took them."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    monkeypatch.setenv("POSTROOM_LOG_LEVEL", "error")
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.getLogger().handlers[:] = handlers
+
+
+async def ask(*arguments: str, stdin: str | None = None) -> Result:
+    """Run a command as the shell would: in a thread, because it brings its own loop."""
+    return await asyncio.to_thread(CliRunner().invoke, users, arguments, stdin)
+
+
+async def ask_json(*arguments: str) -> Any:
+    result = await ask(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout)
+
+
+ADA = ("--first-name", "Ada", "--last-name", "Lovelace", "--born", "1815-12-10", "--timezone", "Europe/London")
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_person_s_life_at_the_command_line() -> None:
+    """Created, shown, changed, planned for, deleted."""
+    user_id = (await ask("create", *ADA, "--email", "ada@example.org")).stdout.strip()
+    shown = await ask_json("show", user_id)
+    assert (shown["first_name"], shown["date_of_birth"], shown["version"]) == ("Ada", "1815-12-10", 1)
+    assert "Europe/London" in (await ask("show", user_id)).stdout
+    changed = await ask("update", user_id, "--timezone", "Asia/Tokyo", "--email", "", "--born", "1815-12-11")
+    assert "version 2; 1 events moved, 0 left alone" in changed.stdout
+    assert (await ask_json("show", user_id))["email"] is None
+    [event] = (await ask_json("events", user_id))["items"]
+    assert (event["status"], event["timezone"]) == ("PENDING", "Asia/Tokyo")
+    assert "PENDING" in (await ask("events", user_id)).stdout
+    assert [user["id"] for user in (await ask_json("list"))["items"]] == [user_id]
+    assert "deleted" in (await ask("delete", user_id)).stdout
+    assert (await ask_json("list"))["items"] == []
+
+
+@pytest.mark.usefixtures("environment")
+async def test_importing_adds_the_good_and_names_the_bad(tmp_path: Path) -> None:
+    """Each refused line by its number and field, a count of both, and exit code 1."""
+    file = tmp_path / "people.csv"
+    file.write_text(CSV)
+    result = await ask("import", str(file))
+    assert result.exit_code == 1
+    assert "2 added, 4 refused" in result.stdout
+    complaints = result.stderr.splitlines()
+    assert [line.partition(":")[0] for line in complaints] == ["line 4", "line 5", "line 6", "line 7"]
+    assert "timezone" in complaints[0]
+    assert "date_of_birth" in complaints[1]
+    assert "first_name" in complaints[3]
+    assert len((await ask_json("list"))["items"]) == 2
+
+
+@pytest.mark.usefixtures("environment")
+async def test_importing_from_standard_input() -> None:
+    """`-` reads what is piped in; without refusals the exit code is 0."""
+    result = await ask("import", "-", stdin="\n".join(CSV.splitlines()[:3]))
+    assert (result.exit_code, result.stdout) == (0, "2 added, 0 refused\n")
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_wrong_value_is_refused() -> None:
+    """One error that names the field, nothing stored."""
+    result = await ask("create", *ADA[:-1], "EST")
+    assert result.exit_code != 0
+    assert "timezone" in str(result.exception)
+    assert (await ask_json("list"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    "header", ["first_name,last_name", "first_name,last_name,date_of_birth,timezone,shoe_size", ""]
+)
+def test_a_header_must_be_understood(header: str) -> None:
+    """Missing and unknown columns stop the import before it begins."""
+    with pytest.raises(Exception, match="header"):
+        list(read_people([header + "\n"]))
+
+
+def test_a_broken_quote_costs_its_line_only() -> None:
+    """What is not CSV is told by its number."""
+    lines = list(
+        read_people(
+            ["first_name,last_name,date_of_birth,timezone\n", 'A,"B"C,1990-01-01,UTC\n', "A,B,1990-01-01,UTC\n"]
+        )
+    )
+    assert [(line.number, line.person is None) for line in lines] == [(2, True), (3, False)]

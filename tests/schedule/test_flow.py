@@ -1,0 +1,96 @@
+"""From a birthday to a receiver on loopback: scheduler, worker and webhook together, for every outcome."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.schedule import person, statuses
+from tests.support.webhook_server import Receiver, receiving
+
+from postroom.db.pool import Pool
+from postroom.delivery import service as deliveries
+from postroom.delivery.model import Channel, DeliveryFilter, Lane, Outgoing
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.schedule import service
+from postroom.schedule.model import Policy
+from postroom.schedule.worker import Scheduler, SchedulerOptions
+from postroom.transports import Content, Envelope, Transport
+from postroom.transports.webhook.compose import WebhookComposer
+from postroom.transports.webhook.transport import WebhookTransport
+
+
+class Moving:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 15, 9, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    "status, requests, event, reason",
+    [
+        (200, 1, "COMPLETED", None),
+        (204, 1, "COMPLETED", None),
+        (302, 1, "FAILED", "refused: HTTP 302 Found"),
+        (404, 1, "FAILED", "refused: HTTP 404 Not Found"),
+        (410, 1, "FAILED", "refused: HTTP 410 Gone"),
+        (408, 4, "FAILED", "attempts_exhausted: HTTP 408 Request Timeout"),
+        (429, 4, "FAILED", "attempts_exhausted: HTTP 429 Too Many Requests"),
+        (503, 4, "FAILED", "attempts_exhausted: HTTP 503 Service Unavailable"),
+    ],
+)
+async def test_a_greeting_s_way(pool: Pool, status: int, requests: int, event: str, reason: str | None) -> None:
+    """One request if it is decided, three retries if it is not; the event ends with it, and next year is planned."""
+    clock = Moving()
+    async with receiving(Receiver(status=status)) as receiver:
+        policy = Policy(webhook_url=receiver.url)
+        user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        assert await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once() == 1
+        await drain(pool, clock)
+    assert len(receiver.requests) == requests
+    assert len({request.headers["webhook-id"] for request in receiver.requests}) == 1
+    assert {request.body for request in receiver.requests} == {b'{"message":"Hey, Ada Lovelace it\'s your birthday"}'}
+    assert {request.headers["X-Idempotency-Key"] for request in receiver.requests} == {f"birthday:{user.id}:2026"}
+    assert await statuses(pool, user.id) == [("2026", event), ("2027", "PENDING")]
+    row = await pool.fetchrow("SELECT failure_reason, retry_count FROM scheduled_events WHERE status <> 'PENDING'")
+    assert (row["failure_reason"], row["retry_count"]) == (reason, requests - 1)
+    [summary], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
+    attempts = await deliveries.list_attempts(pool, summary.id)
+    assert {(attempt.transport, attempt.enhanced_code) for attempt in attempts} == {("webhook", f"HTTP {status}")}
+
+
+async def test_the_waits_are_one_two_and_four_seconds(pool: Pool) -> None:
+    """Within a quarter, and never earlier than the receiver asked."""
+    clock = Moving()
+    for hint, longest in (({}, [1, 2, 4]), ({"Retry-After": "60"}, [60, 60, 60])):
+        async with receiving(Receiver(status=503, headers=hint)) as receiver:
+            policy = Policy(webhook_url=receiver.url)
+            await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+            await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
+            await drain(pool, clock)
+        [latest, *_], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
+        attempts = await deliveries.list_attempts(pool, latest.id)
+        waits = [a.next_attempt_at - a.finished_at for a in attempts if a.next_attempt_at is not None]
+        for wait, seconds in zip(waits, longest, strict=True):
+            assert timedelta(seconds=seconds * 0.75) <= wait <= timedelta(seconds=seconds * 1.25)
+            assert not hint or wait >= timedelta(seconds=seconds)
+
+
+async def drain(pool: Pool, clock: Moving) -> None:
+    """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
+    composer = WebhookComposer()
+    transport = WebhookTransport(allow_private=True)
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        return composer.compose(outgoing, now=clock.now)
+
+    def route(_channel: Channel, _lane: Lane) -> Transport:
+        return transport
+
+    for _ in range(6):
+        options = WorkerOptions(until_empty=True)
+        await Worker(pool, compose=compose, route=route, options=options, clock=clock).run()
+        clock.now += timedelta(minutes=2)
+    await transport.close()

@@ -1,0 +1,87 @@
+"""Plans of the hot statements: a look costs the same however many events wait for their day."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from postroom.db.pool import Pool, Session
+from postroom.schedule.store import QUERIES
+
+PEOPLE = """
+    INSERT INTO users (first_name, last_name, date_of_birth, timezone, planned_version)
+    SELECT 'Ada', 'Lovelace', '1990-01-01', 'UTC', 1 FROM generate_series(1, 8000)
+"""
+EVENTS = """
+    INSERT INTO scheduled_events (
+        user_id, status, target_timestamp_utc, target_timestamp_local, target_timezone, idempotency_key,
+        delivery_payload, executed_at, lease_expires_at, delivery_id
+    )
+    SELECT id, s, now() + n * interval '1 minute', now()::timestamp, 'UTC', id || s::text, '{}', now(),
+        CASE WHEN s = 'PROCESSING' THEN now() + interval '1 minute' END, CASE WHEN s <> 'PENDING' THEN n END
+    FROM (SELECT id, row_number() OVER () AS n FROM users) AS u
+    CROSS JOIN unnest(ARRAY['PENDING', 'COMPLETED', 'PROCESSING']::scheduled_event_status[]) AS s
+"""
+
+
+@pytest.fixture
+async def full(pool: Pool) -> AsyncIterator[Session]:
+    """A connection to a room with eight thousand people, each with a past, a present and a future."""
+    connection = await pool.acquire()
+    await connection.execute(PEOPLE)
+    await connection.execute(EVENTS)
+    await connection.execute("ANALYZE")
+    # What a scheduler sees after its fifth look: a plan that knows nothing about its parameters.
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    yield connection
+    await pool.release(connection)
+
+
+async def plan_of(connection: Session, name: str) -> list[dict[str, Any]]:
+    statement = QUERIES[name]
+    await connection.execute(f"PREPARE hot_{name} AS {statement.sql}")
+    arguments = ", ".join("NULL" for _ in statement.parameters)
+    row = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot_{name}({arguments})")
+    return nodes(json.loads(row)[0]["Plan"])
+
+
+def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
+
+
+INDEXES = {
+    "claim_due": "scheduled_events_due_idx",
+    "find_next_due": "scheduled_events_due_idx",
+    "hand_over": "scheduled_events_pkey",
+    "list_user_events": "scheduled_events_user_idx",
+    "lock_unplanned_users": "users_unplanned_idx",
+    "move_events": "scheduled_events_pkey",
+    "recover_events": "scheduled_events_lease_idx",
+}
+
+
+async def test_hot_statements_use_their_indexes(full: Session) -> None:
+    """Each the index that the migration made for it, no scan of everybody, and a claim sorts nothing at all."""
+    for name, index in INDEXES.items():
+        plan = await plan_of(full, name)
+        assert index in {node.get("Index Name") for node in plan}, name
+        scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
+        assert not scanned & {"users", "scheduled_events"}, name
+        assert name != "claim_due" or not [node for node in plan if "Sort" in node["Node Type"]]
+
+
+async def test_the_end_of_a_delivery_finds_its_event_by_index(full: Session) -> None:
+    """The trigger's update reads one row."""
+    row = await full.fetchval(
+        "EXPLAIN (FORMAT JSON) UPDATE scheduled_events SET version = version + 1 WHERE delivery_id = 77"
+    )
+    assert "scheduled_events_delivery_idx" in {node.get("Index Name") for node in nodes(json.loads(row)[0]["Plan"])}
+
+
+async def test_a_delivery_of_another_source_calls_no_function(pool: Pool) -> None:
+    """The condition stands in the trigger: other deliveries pay nothing."""
+    condition = await pool.fetchval(
+        "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'settle_scheduled_event'"
+    )
+    assert "WHEN (((new.source = 'schedule'::text)" in condition

@@ -1,0 +1,67 @@
+"""How an installation schedules, from its settings."""
+
+from datetime import time, timedelta
+
+import pytest
+
+from postroom.errors import SettingInvalid
+from postroom.schedule.civil import LeapDay
+from postroom.schedule.service import policy_of
+from postroom.settings import Settings, read_settings
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def test_the_settings_become_a_policy() -> None:
+    """Times and patience by kind, the leap day, the webhook of last resort."""
+    policy = policy_of(
+        read_settings(
+            {
+                "POSTROOM_SCHEDULE_TIMES": "birthday=08:30, reminder=07:00",
+                "POSTROOM_SCHEDULE_MAX_LATENESS": "birthday=12h",
+                "POSTROOM_LEAP_DAY": "feb28",
+                "POSTROOM_SCHEDULE_WEBHOOK_URL": "https://hooks.example.org/greet/",
+                "POSTROOM_TRANSPORT": "stub",
+            }
+        )
+    )
+    assert policy.times == {"BIRTHDAY": time(8, 30), "REMINDER": time(7)}
+    assert policy.time_of("ANNIVERSARY") == time(9)
+    assert policy.max_lateness == {"BIRTHDAY": timedelta(hours=12)}
+    assert policy.leap_day is LeapDay.FEBRUARY_28
+    assert policy.webhook_url == "https://hooks.example.org/greet/"
+    assert not policy.captures
+
+
+def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
+    """The defaults, and with the capture transport an inbox for what has no destination."""
+    policy = policy_of(Settings())
+    assert (policy.time_of("BIRTHDAY"), policy.leap_day, policy.captures) == (time(9), LeapDay.MARCH_1, True)
+
+
+@pytest.mark.parametrize(
+    "variable, value",
+    [
+        ("POSTROOM_SCHEDULE_TIMES", "birthday"),
+        ("POSTROOM_SCHEDULE_TIMES", "birthday=9"),
+        ("POSTROOM_SCHEDULE_TIMES", "birthday=25:00"),
+        ("POSTROOM_SCHEDULE_MAX_LATENESS", "birthday=soon"),
+        ("POSTROOM_LEAP_DAY", "feb29"),
+        ("POSTROOM_SCHEDULE_WEBHOOK_URL", "ftp://example.org"),
+        ("POSTROOM_SCHEDULE_WEBHOOK_URL", "https://user:word@example.org/"),
+        ("POSTROOM_WEBHOOK_SECRET", "hunter2"),
+        ("POSTROOM_WEBHOOK_SECRET", f"{SECRET},"),
+        ("POSTROOM_WEBHOOK_ALLOW_PRIVATE", "perhaps"),
+    ],
+)
+def test_a_bad_value_stops_the_start(variable: str, value: str) -> None:
+    """With the variable's name."""
+    with pytest.raises(SettingInvalid, match=variable):
+        read_settings({variable: value})
+
+
+def test_two_secrets_while_rotating() -> None:
+    """Separated by a comma; never shown."""
+    settings = read_settings({"POSTROOM_WEBHOOK_SECRET": f"{SECRET},{SECRET}"})
+    assert settings.webhook_secrets == (SECRET, SECRET)
+    assert SECRET not in repr(settings)

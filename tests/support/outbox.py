@@ -1,0 +1,64 @@
+"""Publishers that remember, and how tests of the outbox wait for facts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from postroom.db.pool import Pool
+from postroom.errors import PublishFailed
+from postroom.events import Event, EventStore
+from postroom.outbox import Batch, Message, Pair, RelayOptions
+
+HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timedelta(milliseconds=20), max_errors=3)
+PATIENCE_S = 15
+
+
+class Recorder:
+    """Remembers what it was given; refuses while told to."""
+
+    is_local = False
+
+    def __init__(self, name: str = "recorder", *, poison: int | None = None) -> None:
+        self.name, self.poison, self.is_down = name, poison, False
+        self.messages: list[Message] = []
+        self.batches: list[int] = []
+        self.closed = False
+
+    async def publish(self, batch: Batch) -> None:
+        self.batches.append(len(batch.messages))
+        if self.is_down or any(message.position == self.poison for message in batch.messages):
+            raise PublishFailed("the other side says no")
+        self.messages += batch.messages
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def positions(self) -> list[int]:
+        return [message.position for message in self.messages]
+
+
+async def lead(pool: Pool, pair: Pair, instance: str) -> None:
+    """Say in the row who leads, as a seat does."""
+    await pool.execute(
+        "UPDATE outbox_topic_progress SET leader_instance = $3, leader_since = now(), leader_heartbeat = now()"
+        " WHERE topic = $1 AND publisher = $2",
+        pair.topic,
+        pair.publisher,
+        instance,
+    )
+
+
+async def append(store: EventStore, count: int, type_: str = "Deposited", **tags: object) -> list[int]:
+    """Append events one by one; their positions."""
+    return [(await store.append(Event.of(type_, {"n": n}, **tags))).position for n in range(count)]
+
+
+async def until(is_so: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Return when it is so; the facts are looked at again and again, as fast as the loop turns."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answer = is_so()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.002)

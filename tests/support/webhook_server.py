@@ -1,0 +1,111 @@
+"""A receiver of webhooks on loopback that answers as told and remembers what it was sent."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from aiohttp import web
+
+from postroom.transports import Content, Envelope, Reply
+from postroom.transports.webhook.compose import WebhookComposer
+from postroom.transports.webhook.transport import WebhookTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(slots=True)
+class Receiver:
+    """What to answer, and what came. `silent` never answers; `drops` hangs up."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    silent: bool = False
+    drops: bool = False
+    requests: list[Request] = field(default_factory=list)
+    url: str = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.requests.append(Request(request.path_qs, dict(request.headers), body))
+        if self.drops:
+            assert request.transport is not None
+            request.transport.close()
+        if self.silent:
+            await asyncio.Event().wait()
+        return web.Response(status=self.status, headers=self.headers, body=self.body)
+
+
+@contextlib.asynccontextmanager
+async def receiving(receiver: Receiver, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    """The receiver behind a real server on a free port."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", receiver.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    port = runner.addresses[0][1]
+    receiver.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/greet"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """A claimed delivery as composing sees it."""
+
+    url: str
+    id: int = 7
+    text: str | None = '{"message":"Hey"}'
+    headers: Mapping[str, str] = field(default_factory=dict)
+    created_at: datetime = datetime(2026, 11, 15, tzinfo=UTC)
+    lane: str = "transactional"
+
+    @property
+    def recipients(self) -> tuple[Recipient, ...]:
+        return (Recipient(self.url),)
+
+
+@dataclass(slots=True)
+class ToOneReceiver:
+    """A transport for suites that know nothing of URLs: every message goes to one receiver."""
+
+    transport: WebhookTransport
+    url: str
+    name: str = WebhookTransport.name
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        composed = WebhookComposer().compose(Posting(self.url, id=envelope.delivery_id), now=datetime.now(UTC))
+        return await self.transport.send(*composed)
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+
+@contextlib.asynccontextmanager
+async def webhook_to(receiver: Receiver, *, patience: timedelta = timedelta(seconds=5)) -> AsyncIterator[ToOneReceiver]:
+    """A transport and its receiver, both real."""
+    async with receiving(receiver):
+        transport = WebhookTransport(timeout=patience, allow_private=True)
+        try:
+            yield ToOneReceiver(transport, receiver.url)
+        finally:
+            await transport.close()
