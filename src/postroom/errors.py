@@ -244,7 +244,7 @@ class LoginTaken(ConflictError):
 
 
 class NotNext(ConflictError):
-    """The is not the event the publisher would get next; nothing was skipped."""
+    """It is not the event the publisher would get next; nothing was skipped."""
 
     code = "not_next"
 
@@ -297,7 +297,7 @@ class TokenUsed(GoneError):
 
 
 class LimitError(PostroomError):
-    """The was asked too often."""
+    """It was asked too often."""
 
     code = "limit"
 

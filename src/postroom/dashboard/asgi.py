@@ -70,7 +70,8 @@ class Dashboard:
             await answer(scope, receive, sending)
         finally:
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "other"
-            HTTP_REQUESTS.labels("dashboard", method, str(sending.status)).inc()
+            if sending.status:
+                HTTP_REQUESTS.labels("dashboard", method, str(sending.status)).inc()
 
     def _answer_to(self, error: Exception, request: Request, request_id: str) -> Response:
         if isinstance(error, SignInNeeded):

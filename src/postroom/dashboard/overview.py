@@ -1,7 +1,8 @@
 """The first page: what waits, what ended, what was given up, who works. Once drawn, it follows along."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from http import HTTPStatus
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -35,6 +36,7 @@ def draw_parts(visit: Visit, figures: Figures) -> dict[str, str]:
             chart=chart,
             counted=service.COUNTED,
             day_counted=service.DAY_COUNTED,
+            lease=visit.desk.room.settings.lease,
         )
         for name in PARTS
     }
@@ -42,17 +44,26 @@ def draw_parts(visit: Visit, figures: Figures) -> dict[str, str]:
 
 def live_page(stop: asyncio.Event, *, interval_s: float = INTERVAL_S) -> Page:
     """The stream of figures. It ends when the session does, when the process stops, and after ten minutes."""
-    open_streams: set[object] = set()
+    watching: set[Feed] = set()
 
     async def show_live(visit: Visit) -> Response:
-        if len(open_streams) >= MOST_STREAMS:
-            return Response("too many viewers", 503, {"retry-after": "10"})
+        if len(watching) >= MOST_STREAMS:
+            return Response("Too many viewers.", HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": "10"})
         feed = Feed(visit, stop, interval_s=interval_s)
-        open_streams.add(feed)
-        events = feed.events(lambda: open_streams.discard(feed))
-        return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        headers = {"x-accel-buffering": "no"}  # a proxy that collects an answer before it passes it on would hold it
+        return StreamingResponse(_counted(feed, watching), media_type="text/event-stream", headers=headers)
 
     return show_live
+
+
+async def _counted(feed: "Feed", watching: "set[Feed]") -> AsyncIterator[bytes]:
+    """The feed's events; while they are read, the feed is among those who watch."""
+    watching.add(feed)
+    try:
+        async for event in feed.events():
+            yield event
+    finally:
+        watching.discard(feed)
 
 
 class Feed:
@@ -62,20 +73,17 @@ class Feed:
         self._visit, self._stop, self._interval_s = visit, stop, interval_s
         self._sent: dict[str, str] = {}
 
-    async def events(self, on_end: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         last = loop.time() + LONGEST_STREAM_S
         spoken = loop.time()
-        try:
-            yield b"retry: 2000\n\n"
-            while not self._stop.is_set() and loop.time() < last and await self._is_welcome():
-                changed = await self._changed()
-                if changed or loop.time() - spoken > QUIET_S:
-                    yield _event(changed) if changed else b": still here\n\n"
-                    spoken = loop.time()
-                await self._pause()
-        finally:
-            on_end()
+        yield b"retry: 2000\n\n"
+        while not self._stop.is_set() and loop.time() < last and await self._is_welcome():
+            changed = await self._changed()
+            if changed or loop.time() - spoken > QUIET_S:
+                yield _event(changed) if changed else b": still here\n\n"
+                spoken = loop.time()
+            await self._pause()
 
     async def _changed(self) -> dict[str, str]:
         parts = draw_parts(self._visit, await self._visit.desk.figures.read())

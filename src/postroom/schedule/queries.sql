@@ -82,7 +82,9 @@ WITH handed AS (
         version = e.version + 1
     FROM unnest(:event_id::uuid[], :delivery_id::bigint[], :status::text[], :failure_reason::text[], :late_by::interval[])
         AS i(event_id, delivery_id, status, failure_reason, late_by)
-    WHERE e.id = i.event_id AND e.claim_id = :claim_id::uuid AND e.status = 'PROCESSING'
+    -- Only what is PROCESSING has a claim (scheduled_events_claim_while_processing). Asking for the status as well would
+    -- offer the planner the index of leases, and each batch would then read all that is being processed.
+    WHERE e.id = i.event_id AND e.claim_id = :claim_id::uuid
     RETURNING e.id
 ),
 followed AS (

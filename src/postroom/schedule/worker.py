@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
 import structlog
 
 from postroom.db.pool import Pool
@@ -25,6 +26,8 @@ from postroom.schedule.planner import plan_for
 
 STEP = 1000
 SHORTEST_REST = timedelta(milliseconds=5)
+PASSING = (*FLICKER, asyncpg.IntegrityConstraintViolationError)
+"""What the next turn may find mended: the database was away, or two of us planned the same thing at once."""
 
 _log = structlog.get_logger()
 
@@ -158,7 +161,7 @@ class Scheduler:
             for step in steps:
                 try:
                     await step()
-                except FLICKER as error:
+                except PASSING as error:
                     _log.warning("schedule_postponed", step=step.__name__, error=type(error).__name__)
             try:
                 async with asyncio.timeout((await interval()).total_seconds()):

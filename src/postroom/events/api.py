@@ -1,0 +1,264 @@
+"""Events over HTTP: append, query, and where the store ends."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
+from postroom.events import AppendCondition, Cursor, Event, EventStore, Place, Query, QueryItem, SequencedEvent
+from postroom.events.model import TAG_BYTES, TYPE_LENGTH
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Moment, Shape, Text
+
+READ = "events:read"
+WRITE = "events:write"
+
+PROBLEM = "application/problem+json"
+MOST_EVENTS = 1000
+MOST_ITEMS = 100
+
+_TYPE = Annotated[str, msgspec.Meta(min_length=1, max_length=TYPE_LENGTH, pattern=r"^[^\x00]*$")]
+_TAG = Annotated[
+    str, msgspec.Meta(max_length=TAG_BYTES, pattern=r"^[^=\x00][^=\x00]*=[^\x00]*$", description="`key=value`.")
+]
+_PLACE = Annotated[str, msgspec.Meta(max_length=4000, description="A cursor of an earlier answer, as it was.")]
+_NAME = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
+_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many events the answer holds at most.")]
+
+
+class ItemShape(Shape, frozen=True, kw_only=True):
+    """One of these types (none: any) and all of these tags (none: any)."""
+
+    types: Annotated[list[_TYPE], msgspec.Meta(max_length=MOST_ITEMS)] = []
+    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = []
+
+
+_QUERY = Annotated[list[ItemShape], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
+
+
+class NewEvent(Shape, frozen=True, kw_only=True):
+    """A fact."""
+
+    type: _TYPE
+    data: Any = {}
+    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = []
+    correlation_id: _NAME | None = None
+    causation_id: _NAME | None = None
+
+
+class ConditionShape(Shape, frozen=True, kw_only=True):
+    """Nothing that matches the query was appended beyond what the cursor has seen; without a cursor, ever."""
+
+    query: _QUERY
+    after: _PLACE | None = None
+
+
+class NewEvents(Shape, frozen=True, kw_only=True):
+    """Facts to append, all or none. `idempotency` is a query that nothing may match, ever; it is judged first."""
+
+    events: Annotated[list[NewEvent], msgspec.Meta(min_length=1, max_length=MOST_EVENTS)]
+    condition: ConditionShape | None = None
+    idempotency: _QUERY | None = None
+    occurred_at: Moment | None = None
+
+
+class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an append ended. `cursor`, after a condition: what to append after next, by the same query."""
+
+    position: int
+    events_count: int
+    cursor: str | None
+
+
+class EventsQuery(Shape, frozen=True, kw_only=True):
+    """Which events: one of the types, all of the tags; both may be repeated. `query` is a whole query in JSON instead.
+
+    `cursor` goes on after an earlier answer. Backwards, the newest come first.
+    """
+
+    type: Text | list[Text] | None = None
+    tag: Text | list[Text] | None = None
+    query: Annotated[str, msgspec.Meta(max_length=8000, description='`[{"types": […], "tags": […]}]`.')] | None = None
+    cursor: _PLACE | None = None
+    limit: _LIMIT = 100
+    backwards: Annotated[str, msgspec.Meta(pattern="^(true|false)$")] = "false"
+
+
+class EventShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored fact."""
+
+    position: int
+    type: str
+    tags: list[str]
+    data: Any
+    occurred_at: datetime
+    correlation_id: str | None
+    causation_id: str | None
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is there when there is more."""
+
+    items: list[EventShape]
+    next_cursor: str | None
+    cursor: str
+
+
+class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the store: the largest position, and the cursor of whoever has seen everything."""
+
+    position: int
+    cursor: str
+
+
+class MatchedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The event that stands in the way."""
+
+    position: int
+    type: str
+    tags: list[str]
+
+
+class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing was appended (RFC 9457), and which event matched."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[dict[str, str]]
+    matched: MatchedShape
+
+
+async def append_events(call: Call) -> Answer:
+    body: NewEvents = call.body
+    events = [
+        Event(event.type, event.data, tuple(event.tags), event.correlation_id, event.causation_id)
+        for event in body.events
+    ]
+    try:
+        appended = await EventStore(call.room.pool).append(
+            events,
+            _condition(body.condition),
+            idempotency=_query(body.idempotency) if body.idempotency is not None else None,
+            occurred_at=body.occurred_at,
+        )
+    except (AppendConditionFailed, DuplicateAppend) as refusal:
+        return _refused(refusal)
+    cursor = None if appended.cursor is None else str(appended.cursor)
+    return Answer(AppendedShape(position=appended.position, events_count=appended.events_count, cursor=cursor), 201)
+
+
+async def get_head(call: Call) -> Answer:
+    head = await EventStore(call.room.pool).head()
+    return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
+
+
+async def list_events(call: Call) -> Answer:
+    asked: EventsQuery = call.query
+    query = _asked(asked)
+    store = EventStore(call.room.pool)
+    if asked.backwards == "true":
+        before = Place(*decode_cursor(asked.cursor, tuple[int, int])) if asked.cursor else None
+        found = await store.read(query, limit=asked.limit + 1, backwards=True, before=before)
+        events = found.events[: asked.limit]
+        more = encode_cursor(*events[-1].place) if len(found.events) > asked.limit else None
+        return Answer(EventPage(items=[_shape(event) for event in events], next_cursor=more, cursor=str(found.cursor)))
+    after = Cursor.parse(asked.cursor) if asked.cursor else None
+    found = await store.read(query, after=after, limit=asked.limit)
+    cursor = str(found.cursor)
+    is_cut = found.cursor.page is not None
+    return Answer(
+        EventPage(
+            items=[_shape(event) for event in found.events], next_cursor=cursor if is_cut else None, cursor=cursor
+        )
+    )
+
+
+def _asked(asked: EventsQuery) -> Query:
+    if asked.query is None:
+        return Query((QueryItem(_several(asked.type), _several(asked.tag)),))
+    if asked.type is not None or asked.tag is not None:
+        raise BadInput.of("query", "cannot be given together with type or tag")
+    try:
+        return _query(msgspec.json.decode(asked.query, type=_QUERY))
+    except msgspec.MsgspecError as error:
+        raise BadInput.of("query", f"is not a query: {error}") from error
+
+
+def _several(given: str | list[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _query(items: list[ItemShape]) -> Query:
+    return Query(tuple(QueryItem(tuple(item.types), tuple(item.tags)) for item in items))
+
+
+def _condition(given: ConditionShape | None) -> AppendCondition | None:
+    if given is None:
+        return None
+    return AppendCondition(_query(given.query), Cursor.parse(given.after) if given.after else None)
+
+
+def _shape(event: SequencedEvent) -> EventShape:
+    return EventShape(
+        position=event.position,
+        type=event.type,
+        tags=list(event.tags),
+        data=event.data,
+        occurred_at=event.occurred_at,
+        correlation_id=event.correlation_id,
+        causation_id=event.causation_id,
+    )
+
+
+def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
+    """A problem like any other, with what matched: whoever decides again wants to see it."""
+    problem = AppendProblem(
+        type=f"urn:postroom:problem:{refusal.code}",
+        title="Conflict",
+        status=409,
+        detail=refusal.message,
+        code=refusal.code,
+        errors=[],
+        matched=MatchedShape(position=refusal.position, type=refusal.type, tags=list(refusal.tags)),
+    )
+    return Answer(problem, 409, PROBLEM)
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/v1/events",
+        handler=list_events,
+        summary="Events that match, in order; newest first with backwards=true.",
+        scope=READ,
+        tag="events",
+        query=EventsQuery,
+        answers={200: EventPage},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/events",
+        handler=append_events,
+        summary="Append events, all or none, if nothing forbids it; 409 says what matched.",
+        scope=WRITE,
+        tag="events",
+        body=NewEvents,
+        answers={201: AppendedShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/events/head",
+        handler=get_head,
+        summary="Where the store ends.",
+        scope=READ,
+        tag="events",
+        answers={200: HeadShape},
+    ),
+]

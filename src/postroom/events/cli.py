@@ -1,0 +1,166 @@
+"""Events at the command line: append, read, and watch them come."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.runtime.terminal import AsJson, Limit, in_room, parse_pair, print_json, print_table, say, shown
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.events import AppendCondition, Appended, Cursor, Event, Query, Reading, SequencedEvent
+
+events = typer.Typer()
+
+_LISTED = ("position", "occurred_at", "type", "tags", "data")
+_TAIL_BATCH = 200
+_POLL_S = 0.5
+
+Types = Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="key=value; all of them must be there; repeatable.")]
+
+
+@events.command()
+def append(
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="What happened: WalletOpened.")],
+    *,
+    data: Annotated[str, typer.Option(help="JSON; `-` reads standard input.")] = "{}",
+    tag: Annotated[list[str] | None, typer.Option(help="key=value; repeatable.")] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Only if nothing with the same tags was appended since this cursor.")
+    ] = None,
+    once: Annotated[
+        list[str] | None, typer.Option(help="key=value: only if no event has this tag; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Append one event and print its position."""
+    from postroom.events import Event, Query
+
+    event = Event(type_, _json(data), tuple(_tags(tag)))
+    unless = Query.of(tags=_tags(once)) if once else None
+    appended = in_room(lambda room: _append(room, event, _condition(event.tags, after), unless))
+    if as_json:
+        print_json({"position": appended.position, "cursor": None if appended.cursor is None else str(appended.cursor)})
+    else:
+        say(str(appended.position))
+
+
+@events.command()
+def read(
+    *,
+    type_: Types = None,
+    tag: Tags = None,
+    after: Annotated[str | None, typer.Option(help="Continue after an earlier reading, with its cursor.")] = None,
+    limit: Limit = 50,
+    backwards: Annotated[bool, typer.Option("--backwards", help="Newest first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read events in order."""
+    query = _query(type_, tag)
+    found = in_room(lambda room: _read(room, query, after=after, limit=limit, backwards=backwards))
+    if as_json:
+        print_json({"items": [_as_json(event) for event in found.events], "cursor": str(found.cursor)})
+        return
+    print_table(_LISTED, ([getattr(event, column) for column in _LISTED] for event in found.events))
+    if found.cursor.page is not None:
+        say(f"more: --after {found.cursor}")
+
+
+@events.command()
+def tail(
+    *,
+    type_: Types = None,
+    tag: Tags = None,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the first event there is.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print events as they are committed, one line each, until Ctrl-C. None is skipped."""
+    query = _query(type_, tag)
+    in_room(lambda room: _tail(room, query, count=count, from_start=from_start, as_json=as_json))
+
+
+async def _append(
+    room: "Room", event: "Event", condition: "AppendCondition | None", unless: "Query | None"
+) -> "Appended":
+    from postroom.events import EventStore
+
+    return await EventStore(room.pool).append(event, condition, idempotency=unless)
+
+
+async def _read(room: "Room", query: "Query", *, after: str | None, limit: int, backwards: bool) -> "Reading":
+    from postroom.events import Cursor, EventStore
+
+    cursor = Cursor.parse(after) if after else None
+    return await EventStore(room.pool).read(query, after=cursor, limit=limit, backwards=backwards)
+
+
+async def _tail(room: "Room", query: "Query", *, count: int | None, from_start: bool, as_json: bool) -> None:
+    import asyncio
+
+    from postroom.events import EventStore
+
+    store = EventStore(room.pool)
+    cursor: Cursor | None = None if from_start else (await store.head()).cursor
+    seen = 0
+    while count is None or seen < count:
+        found, cursor = await store.follow(query, after=cursor, limit=_TAIL_BATCH)
+        for event in found[: None if count is None else count - seen]:
+            _print_line(event, as_json=as_json)
+        seen += len(found)
+        if not found:
+            await asyncio.sleep(_POLL_S)
+
+
+def _print_line(event: "SequencedEvent", *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        say(msgspec.json.encode(_as_json(event)).decode())
+    else:
+        data = msgspec.json.encode(event.data).decode()
+        say(f"{event.position}  {shown(event.occurred_at)}  {shown(event.type)}  {shown(event.tags)}  {shown(data)}")
+
+
+def _condition(tags: tuple[str, ...], after: str | None) -> "AppendCondition | None":
+    from postroom.events import AppendCondition, Cursor, Query
+
+    if after is None:
+        return None
+    if not tags:
+        raise typer.BadParameter("--after needs at least one --tag")
+    return AppendCondition(Query.of(tags=tags), Cursor.parse(after))
+
+
+def _query(types: list[str] | None, tags: list[str] | None) -> "Query":
+    from postroom.events import Query
+
+    return Query.of(*(types or []), tags=_tags(tags))
+
+
+def _tags(pairs: list[str] | None) -> list[str]:
+    return ["=".join(parse_pair(pair)) for pair in pairs or []]
+
+
+def _json(text: str) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"--data is not JSON: {error}") from error
+
+
+def _as_json(event: "SequencedEvent") -> dict[str, Any]:
+    """The same names as in the API."""
+    return {
+        "position": event.position,
+        "type": event.type,
+        "tags": event.tags,
+        "data": event.data,
+        "occurred_at": event.occurred_at,
+        "correlation_id": event.correlation_id,
+        "causation_id": event.causation_id,
+    }

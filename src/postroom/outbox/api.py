@@ -1,0 +1,297 @@
+"""The outbox over HTTP: who is how far, pause, resume, reset, skip; topics; and rules that make mails of events."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from postroom.delivery.model import Lane
+from postroom.outbox import service, topics
+from postroom.outbox.mails import service as mails
+from postroom.outbox.mails.model import MailRule
+from postroom.outbox.model import MOST_CONDITIONS, NAME, PUBLISHER, Pair, ProgressLine, Topic
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape, Text
+
+READ = "outbox:read"
+OPERATE = "outbox:operate"
+
+_NAME = Annotated[str, msgspec.Meta(pattern=NAME)]
+_PUBLISHER = Annotated[str, msgspec.Meta(pattern=PUBLISHER)]
+_TEXTS = Annotated[list[Text], msgspec.Meta(max_length=MOST_CONDITIONS)]
+_POSITION = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class StallShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The open transaction that committed events wait for."""
+
+    pid: int | None
+    seconds: float
+    database: str | None
+    application_name: str | None
+    state: str | None
+    prepared: str | None
+
+
+class ProgressShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a publisher is with a topic, and how far behind. `lag_is_more`: there are more than were counted."""
+
+    topic: str
+    publisher: str
+    status: str
+    last_position: int
+    lag_events: int
+    lag_is_more: bool
+    lag_seconds: float
+    last_published_at: datetime | None
+    error_count: int
+    last_error: str | None
+    failed_position: int | None
+    leader_instance: str | None
+    leader_since: datetime | None
+    leader_heartbeat: datetime | None
+    stall: StallShape | None
+
+
+class ProgressPage(msgspec.Struct, frozen=True):
+    """Every publisher of every topic."""
+
+    items: list[ProgressShape]
+    next_cursor: str | None = None
+
+
+class TopicShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is published under a name, and by whom."""
+
+    name: str
+    types: list[str]
+    required_keys: list[str]
+    any_keys: list[str]
+    exact_tags: list[str]
+    publishers: list[str]
+    created_at: datetime | None
+
+
+class TopicPage(msgspec.Struct, frozen=True):
+    """Every topic."""
+
+    items: list[TopicShape]
+    next_cursor: str | None = None
+
+
+class TopicBody(Shape, frozen=True, kw_only=True):
+    """What a topic is about: all conditions hold, an empty one for every event. New publishers begin at `start`."""
+
+    types: _TEXTS = []
+    required_keys: _TEXTS = []
+    any_keys: _TEXTS = []
+    exact_tags: _TEXTS = []
+    publishers: Annotated[list[_PUBLISHER], msgspec.Meta(max_length=20)] = []
+    start: Literal["now", "beginning"] = "now"
+
+
+class NewTopic(TopicBody, frozen=True, kw_only=True):
+    """A topic to make."""
+
+    name: _NAME
+
+
+class ResetBody(Shape, frozen=True, kw_only=True):
+    """Go on after the event at this position; 0 is the beginning."""
+
+    position: _POSITION
+
+
+class ResetShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reset did; it rewinds if events will be published again."""
+
+    from_position: int
+    to_position: int
+    rewinds: bool
+
+
+class SkipBody(Shape, frozen=True, kw_only=True):
+    """The event to pass over; it must be the next one."""
+
+    position: _POSITION
+
+
+class SkippedShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An event this publisher will never get."""
+
+    position: int
+    type: str
+
+
+class NewRule(Shape, frozen=True, kw_only=True):
+    """In this topic, an event of this type is a mail to the address at a path in its data, such as customer.email."""
+
+    topic: _NAME
+    event_type: Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
+    template: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+    recipient_path: Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
+    locale_path: Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")] | None = None
+    lane: Lane = Lane.TRANSACTIONAL
+
+
+class RuleShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule."""
+
+    id: int
+    topic: str
+    event_type: str
+    template: str
+    recipient_path: str
+    locale_path: str | None
+    lane: str
+    created_at: datetime | None
+
+
+class RulePage(msgspec.Struct, frozen=True):
+    """Every rule."""
+
+    items: list[RuleShape]
+    next_cursor: str | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is done."""
+
+    done: bool = True
+
+
+async def list_outbox(call: Call) -> Answer:
+    lines = await service.list_progress(call.room.pool)
+    return Answer(ProgressPage([_line(line) for line in lines]))
+
+
+async def pause_publisher(call: Call) -> Answer:
+    await service.pause(call.room.pool, _pair(call), actor=call.actor)
+    return await _told(call)
+
+
+async def resume_publisher(call: Call) -> Answer:
+    await service.resume(call.room.pool, _pair(call), actor=call.actor)
+    return await _told(call)
+
+
+async def reset_publisher(call: Call) -> Answer:
+    moved = await service.reset(call.room.pool, _pair(call), position=call.body.position, actor=call.actor)
+    return Answer(msgspec.convert(moved, ResetShape, from_attributes=True))
+
+
+async def skip_event(call: Call) -> Answer:
+    skipped = await service.skip(call.room.pool, _pair(call), position=call.body.position, actor=call.actor)
+    return Answer(SkippedShape(position=skipped.position, type=skipped.type))
+
+
+async def remove_publisher(call: Call) -> Answer:
+    await topics.remove_publisher(call.room.pool, _pair(call), actor=call.actor)
+    return Answer(Done())
+
+
+async def list_topics(call: Call) -> Answer:
+    return Answer(TopicPage([_topic(topic) for topic in await topics.list_topics(call.room.pool)]))
+
+
+async def get_topic(call: Call) -> Answer:
+    return Answer(_topic(await topics.get_topic(call.room.pool, call.path["name"])))
+
+
+async def create_topic(call: Call) -> Answer:
+    return await _save(call, call.body.name, 201)
+
+
+async def change_topic(call: Call) -> Answer:
+    return await _save(call, call.path["name"], 200)
+
+
+async def delete_topic(call: Call) -> Answer:
+    await topics.delete_topic(call.room.pool, call.path["name"], actor=call.actor)
+    return Answer(Done())
+
+
+async def list_rules(call: Call) -> Answer:
+    return Answer(RulePage([_rule(rule) for rule in await mails.list_rules(call.room.pool)]))
+
+
+async def create_rule(call: Call) -> Answer:
+    rule = MailRule(**{name: getattr(call.body, name) for name in call.body.__struct_fields__})
+    return Answer(_rule(await mails.add_rule(call.room.pool, rule, actor=call.actor)), 201)
+
+
+async def delete_rule(call: Call) -> Answer:
+    await mails.delete_rule(call.room.pool, call.path["rule_id"], actor=call.actor)
+    return Answer(Done())
+
+
+async def _save(call: Call, name: str, status: int) -> Answer:
+    body: TopicBody = call.body
+    topic = Topic(
+        name=name,
+        types=tuple(body.types),
+        required_keys=tuple(body.required_keys),
+        any_keys=tuple(body.any_keys),
+        exact_tags=tuple(body.exact_tags),
+    )
+    saved = await topics.save_topic(
+        call.room.pool, topic, publishers=body.publishers, from_now=body.start == "now", actor=call.actor
+    )
+    return Answer(_topic(saved), status)
+
+
+async def _told(call: Call) -> Answer:
+    pair = _pair(call)
+    lines = await service.list_progress(call.room.pool, topic=pair.topic)
+    return Answer(next(_line(line) for line in lines if line.publisher == pair.publisher))
+
+
+def _pair(call: Call) -> Pair:
+    return Pair(call.path["topic"], call.path["publisher"])
+
+
+def _line(line: ProgressLine) -> ProgressShape:
+    return msgspec.convert(line, ProgressShape, from_attributes=True)
+
+
+def _topic(topic: Topic) -> TopicShape:
+    return msgspec.convert(topic, TopicShape, from_attributes=True)
+
+
+def _rule(rule: MailRule) -> RuleShape:
+    return msgspec.convert(rule, RuleShape, from_attributes=True)
+
+
+def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
+    scope = READ if method == "GET" else OPERATE
+    return Endpoint(method=method, path=path, handler=handler, summary=summary, scope=scope, tag="outbox", **more)  # type: ignore[arg-type]
+
+
+_PAIR = "/v1/outbox/{topic}/{publisher}"
+ENDPOINTS = [
+    _endpoint("GET", "/v1/outbox", list_outbox, "Who is how far, and what stalls it.", answers={200: ProgressPage}),
+    _endpoint("GET", "/v1/outbox/topics", list_topics, "List topics.", answers={200: TopicPage}),
+    _endpoint("POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: TopicShape}),
+    _endpoint("GET", "/v1/outbox/rules", list_rules, "List rules for mails.", answers={200: RulePage}),
+    _endpoint(
+        "POST", "/v1/outbox/rules", create_rule, "Make mails of events.", body=NewRule, answers={201: RuleShape},
+        problems=(404,),
+    ),
+    _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: Done}),
+    _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: TopicShape}),
+    _endpoint(
+        "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or change what it is about.", body=TopicBody,
+        answers={200: TopicShape},
+    ),
+    _endpoint("DELETE", "/v1/outbox/topics/{name}", delete_topic, "Forget a topic.", answers={200: Done}),
+    _endpoint("DELETE", _PAIR, remove_publisher, "Let a publisher follow a topic no longer.", answers={200: Done}),
+    _endpoint("POST", f"{_PAIR}/pause", pause_publisher, "Publish nothing more.", answers={200: ProgressShape}),
+    _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Publish again.", answers={200: ProgressShape}),
+    _endpoint(
+        "POST", f"{_PAIR}/reset", reset_publisher, "Go on after a position; says whether that rewinds.",
+        body=ResetBody, answers={200: ResetShape},
+    ),
+    _endpoint(
+        "POST", f"{_PAIR}/skip", skip_event, "Pass over the next event, audited.", body=SkipBody,
+        answers={200: SkippedShape}, problems=(409,),
+    ),
+]  # fmt: skip

@@ -1,0 +1,202 @@
+"""The outbox at the command line: who is how far, pause, resume, reset, skip; topics and rules."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.delivery.model import Lane
+from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.outbox.model import Pair, ProgressLine
+
+outbox = typer.Typer()
+topics = typer.Typer(no_args_is_help=True, help="What is published, and by whom.")
+rules = typer.Typer(no_args_is_help=True, help="Events that become mails.")
+outbox.add_typer(topics, name="topics")
+outbox.add_typer(rules, name="rules")
+
+_LISTED = (
+    "topic", "publisher", "status", "last_position", "lag_events", "lag_seconds", "error_count", "failed_position",
+    "leader_instance", "last_published_at", "stalled_by", "last_error",
+)  # fmt: skip
+_TOPIC = ("name", "publishers", "types", "required_keys", "any_keys", "exact_tags")
+_RULE = ("id", "topic", "event_type", "template", "recipient_path", "locale_path", "lane")
+
+TopicName = Annotated[str, typer.Argument(help="A topic.")]
+PublisherName = Annotated[str, typer.Argument(help="One of its publishers: webhook, redis, nats, log, intake, …")]
+Position = Annotated[int, typer.Option(min=0, max=LARGEST_ID, help="The position of an event.")]
+
+
+class Start(StrEnum):
+    """Where new publishers begin."""
+
+    NOW = "now"
+    BEGINNING = "beginning"
+
+
+@outbox.command("list")
+def list_(*, as_json: AsJson = False) -> None:
+    """List publishers: how far, how far behind, who leads, what stalls them."""
+    from postroom.outbox import service
+
+    lines = in_room(lambda room: service.list_progress(room.pool))
+    if as_json:
+        print_json({"items": lines, "next_cursor": None})
+    else:
+        print_table(_LISTED, ([_cell(line, column) for column in _LISTED] for line in lines))
+
+
+@outbox.command()
+def pause(topic: TopicName, publisher: PublisherName) -> None:
+    """Publish nothing more after the batch in hand."""
+    from postroom.outbox import service
+
+    _operate(topic, publisher, lambda room, pair: service.pause(room.pool, pair, actor=actor()))
+    say("paused")
+
+
+@outbox.command()
+def resume(topic: TopicName, publisher: PublisherName) -> None:
+    """Publish again, and forget earlier errors."""
+    from postroom.outbox import service
+
+    _operate(topic, publisher, lambda room, pair: service.resume(room.pool, pair, actor=actor()))
+    say("resumed")
+
+
+@outbox.command()
+def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
+    """Go on after the event at a position; 0 is the beginning. Says whether events will be published again."""
+    from postroom.outbox import service
+
+    moved = _operate(topic, publisher, lambda room, pair: service.reset(room.pool, pair, position=to, actor=actor()))
+    what = "events will be published again" if moved.rewinds else "nothing will be published twice"
+    say(f"from {moved.from_position} to {moved.to_position}: {what}")
+
+
+@outbox.command()
+def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> None:
+    """Pass over the next event, which must be the one at this position."""
+    from postroom.outbox import service
+
+    skipped = _operate(
+        topic, publisher, lambda room, pair: service.skip(room.pool, pair, position=position, actor=actor())
+    )
+    say(f"skipped {skipped.type} at position {skipped.position}")
+
+
+@topics.command("list")
+def list_topics(*, as_json: AsJson = False) -> None:
+    """List topics."""
+    from postroom.outbox import topics as service
+
+    found = in_room(lambda room: service.list_topics(room.pool))
+    if as_json:
+        print_json({"items": found, "next_cursor": None})
+    else:
+        print_table(_TOPIC, ([getattr(topic, column) for column in _TOPIC] for topic in found))
+
+
+@topics.command("save")
+def save_topic(  # noqa: PLR0913 - one parameter per option
+    name: TopicName,
+    *,
+    type_: Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A tag with each of these keys; repeatable.")] = None,
+    any_key: Annotated[list[str] | None, typer.Option(help="A tag with one of these keys; repeatable.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Exactly this tag, key=value; repeatable.")] = None,
+    publisher: Annotated[list[str] | None, typer.Option(help="Who is to publish it; repeatable.")] = None,
+    start: Annotated[Start, typer.Option(help="Where new publishers begin.")] = Start.NOW,
+) -> None:
+    """Make a topic, or change what it is about. Without conditions it is about every event."""
+    from postroom.outbox import Topic
+    from postroom.outbox import topics as service
+
+    topic = Topic(
+        name=name,
+        types=tuple(type_ or ()),
+        required_keys=tuple(key or ()),
+        any_keys=tuple(any_key or ()),
+        exact_tags=tuple(tag or ()),
+    )
+    names, from_now = publisher or [], start is Start.NOW
+    in_room(lambda room: service.save_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor()))
+    say("saved")
+
+
+@topics.command("delete")
+def delete_topic(name: TopicName) -> None:
+    """Forget a topic and how far its publishers were."""
+    from postroom.outbox import topics as service
+
+    in_room(lambda room: service.delete_topic(room.pool, name, actor=actor()))
+    say("deleted")
+
+
+@topics.command("remove-publisher")
+def remove_publisher(topic: TopicName, publisher: PublisherName) -> None:
+    """Let a publisher follow a topic no longer."""
+    from postroom.outbox import topics as service
+
+    _operate(topic, publisher, lambda room, pair: service.remove_publisher(room.pool, pair, actor=actor()))
+    say("removed")
+
+
+@rules.command("list")
+def list_rules(*, as_json: AsJson = False) -> None:
+    """List the rules by which events become mails."""
+    from postroom.outbox.mails import service
+
+    found = in_room(lambda room: service.list_rules(room.pool))
+    if as_json:
+        print_json({"items": found, "next_cursor": None})
+    else:
+        print_table(_RULE, ([getattr(rule, column) for column in _RULE] for rule in found))
+
+
+@rules.command("add")
+def add_rule(
+    topic: TopicName,
+    *,
+    event_type: Annotated[str, typer.Option("--type", help="The events' type.")],
+    template: Annotated[str, typer.Option(help="The mails' template.")],
+    recipient: Annotated[str, typer.Option(help="Where the address is in an event's data: customer.email.")],
+    locale: Annotated[str | None, typer.Option(help="Where the locale is.")] = None,
+    lane: Annotated[Lane, typer.Option()] = Lane.TRANSACTIONAL,
+) -> None:
+    """From now on, make mails of events; prints the rule's id."""
+    from postroom.outbox.mails import service
+    from postroom.outbox.mails.model import MailRule
+
+    rule = MailRule(
+        topic=topic, event_type=event_type, template=template, recipient_path=recipient, locale_path=locale, lane=lane
+    )
+    say(str(in_room(lambda room: service.add_rule(room.pool, rule, actor=actor())).id))
+
+
+@rules.command("delete")
+def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID)]) -> None:
+    """Forget a rule."""
+    from postroom.outbox.mails import service
+
+    in_room(lambda room: service.delete_rule(room.pool, rule_id, actor=actor()))
+    say("deleted")
+
+
+def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable[Any]]") -> Any:
+    from postroom.outbox import Pair
+
+    return in_room(lambda room: step(room, Pair(topic, publisher)))
+
+
+def _cell(line: "ProgressLine", column: str) -> Any:
+    if column == "stalled_by":
+        stall = line.stall
+        return None if stall is None else f"{stall.prepared or f'pid {stall.pid}'} for {stall.seconds:.0f} s"
+    if column == "lag_events":
+        return f"{line.lag_events}+" if line.lag_is_more else line.lag_events
+    return round(line.lag_seconds, 1) if column == "lag_seconds" else getattr(line, column)

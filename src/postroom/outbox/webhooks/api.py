@@ -1,0 +1,235 @@
+"""Webhook endpoints over HTTP. A secret is in the answer that makes it and nowhere else."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import msgspec
+
+from postroom.delivery.model import DeliverySummary
+from postroom.outbox.model import NAME
+from postroom.outbox.webhooks import service
+from postroom.outbox.webhooks.model import Endpoint as WebhookEndpoint
+from postroom.outbox.webhooks.model import EndpointStatus
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.secrets import SecretBox
+
+MANAGE = "webhooks:manage"
+
+_URL = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^https?://")]
+_TOPICS = Annotated[list[Annotated[str, msgspec.Meta(pattern=NAME)]], msgspec.Meta(min_length=1, max_length=50)]
+_DESCRIPTION = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
+_ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class WebhookQuery(Shape, frozen=True, kw_only=True):
+    """Which page."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class NewWebhook(Shape, frozen=True, kw_only=True):
+    """Where the events of some topics are to go from now on."""
+
+    url: _URL
+    topics: _TOPICS
+    description: _DESCRIPTION = ""
+
+
+class WebhookChange(Shape, frozen=True, kw_only=True):
+    """What to change; what is left out stays."""
+
+    url: _URL | None = None
+    topics: _TOPICS | None = None
+    description: _DESCRIPTION | None = None
+    enabled: bool | None = None
+
+
+class RotateBody(Shape, frozen=True, kw_only=True):
+    """How long the old secret signs too."""
+
+    overlap_s: Annotated[int, msgspec.Meta(ge=0, le=30 * 86_400)] = int(service.OVERLAP.total_seconds())
+
+
+class ReplayBody(Shape, frozen=True, kw_only=True):
+    """What to post again."""
+
+    delivery_id: _ID
+
+
+class WebhookShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint without its secret. Until `previous_until` the secret before it signs too."""
+
+    id: int
+    url: str
+    topics: list[str]
+    description: str
+    status: str
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    previous_until: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class WebhookWithSecret(WebhookShape, frozen=True, kw_only=True):
+    """An endpoint with its secret, this once."""
+
+    secret: str
+
+
+class WebhookPage(msgspec.Struct, frozen=True):
+    """Endpoints, oldest first."""
+
+    items: list[WebhookShape]
+    next_cursor: str | None
+
+
+class WebhookDeliveryShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One webhook on its way, or at its end."""
+
+    id: int
+    status: str
+    attempt_count: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    finished_at: datetime | None
+    reason: str | None
+
+
+class WebhookDeliveryPage(msgspec.Struct, frozen=True):
+    """What was posted to an endpoint, newest first."""
+
+    items: list[WebhookDeliveryShape]
+    next_cursor: str | None
+
+
+class ReplayedShape(msgspec.Struct, frozen=True):
+    """The new delivery."""
+
+    delivery_id: int
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """The endpoint is forgotten."""
+
+    id: int
+
+
+async def register_webhook(call: Call) -> Answer:
+    endpoint, secret = await service.register(
+        call.room.pool,
+        _box(call),
+        url=call.body.url,
+        topics=call.body.topics,
+        description=call.body.description,
+        actor=call.actor,
+    )
+    return _with_secret(endpoint, secret, 201)
+
+
+async def rotate_webhook(call: Call) -> Answer:
+    overlap = timedelta(seconds=call.body.overlap_s)
+    endpoint, secret = await service.rotate(call.room.pool, _box(call), _id(call), overlap=overlap, actor=call.actor)
+    return _with_secret(endpoint, secret, 200)
+
+
+async def list_webhooks(call: Call) -> Answer:
+    found, cursor = await service.list_endpoints(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
+    return Answer(WebhookPage([_shape(endpoint) for endpoint in found], cursor))
+
+
+async def get_webhook(call: Call) -> Answer:
+    return Answer(_shape(await service.get_endpoint(call.room.pool, _id(call))))
+
+
+async def change_webhook(call: Call) -> Answer:
+    body: WebhookChange = call.body
+    endpoint = await service.change(
+        call.room.pool, _id(call), url=body.url, topics=body.topics, description=body.description, actor=call.actor
+    )
+    if body.enabled is not None:
+        status = EndpointStatus.ENABLED if body.enabled else EndpointStatus.DISABLED
+        reason = None if body.enabled else "operator"
+        endpoint = await service.set_status(call.room.pool, endpoint.id, status, reason=reason, actor=call.actor)
+    return Answer(_shape(endpoint))
+
+
+async def delete_webhook(call: Call) -> Answer:
+    await service.delete(call.room.pool, _id(call), actor=call.actor)
+    return Answer(Forgotten(_id(call)))
+
+
+async def list_webhook_deliveries(call: Call) -> Answer:
+    found, cursor = await service.list_deliveries(
+        call.room.pool, _id(call), cursor=call.query.cursor, limit=call.query.limit
+    )
+    return Answer(WebhookDeliveryPage([_delivery(one) for one in found], cursor))
+
+
+async def replay_webhook(call: Call) -> Answer:
+    made = await service.replay(call.room.pool, _id(call), call.body.delivery_id, actor=call.actor)
+    return Answer(ReplayedShape(made), 202)
+
+
+def _id(call: Call) -> int:
+    return int(call.path["endpoint_id"])
+
+
+def _box(call: Call) -> SecretBox:
+    return SecretBox.from_key(call.room.settings.secret_key)
+
+
+def _shape(endpoint: WebhookEndpoint) -> WebhookShape:
+    return msgspec.convert(endpoint, WebhookShape, from_attributes=True)
+
+
+def _with_secret(endpoint: WebhookEndpoint, secret: str, status: int) -> Answer:
+    shape = WebhookWithSecret(**msgspec.structs.asdict(_shape(endpoint)), secret=secret)
+    return Answer(shape, status, headers={"cache-control": "no-store"})
+
+
+def _delivery(one: DeliverySummary) -> WebhookDeliveryShape:
+    return WebhookDeliveryShape(
+        id=one.id,
+        status=one.state,
+        attempt_count=one.attempt_count,
+        next_attempt_at=one.next_attempt_at,
+        created_at=one.created_at,
+        finished_at=one.finished_at,
+        reason=one.reason,
+    )
+
+
+def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
+    return Endpoint(method=method, path=path, handler=handler, summary=summary, scope=MANAGE, tag="webhooks", **more)  # type: ignore[arg-type]
+
+
+_ONE = "/v1/webhooks/{endpoint_id:int}"
+ENDPOINTS = [
+    _endpoint(
+        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=WebhookQuery, answers={200: WebhookPage}
+    ),
+    _endpoint(
+        "POST", "/v1/webhooks", register_webhook, "Register an endpoint and show its secret once.", body=NewWebhook,
+        answers={201: WebhookWithSecret}, problems=(404,),
+    ),
+    _endpoint("GET", _ONE, get_webhook, "Show an endpoint.", answers={200: WebhookShape}),
+    _endpoint(
+        "PATCH", _ONE, change_webhook, "Change an endpoint, enable or disable it.", body=WebhookChange,
+        answers={200: WebhookShape},
+    ),
+    _endpoint("DELETE", _ONE, delete_webhook, "Forget an endpoint.", answers={200: Forgotten}),
+    _endpoint(
+        "POST", f"{_ONE}/rotate", rotate_webhook, "A new secret, shown once; the old one signs too for a while.",
+        body=RotateBody, answers={200: WebhookWithSecret},
+    ),
+    _endpoint(
+        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "What was posted to it.", query=WebhookQuery,
+        answers={200: WebhookDeliveryPage},
+    ),
+    _endpoint(
+        "POST", f"{_ONE}/replay", replay_webhook, "Post a delivery again.", body=ReplayBody,
+        answers={202: ReplayedShape}, problems=(409,),
+    ),
+]  # fmt: skip

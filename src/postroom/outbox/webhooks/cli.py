@@ -1,0 +1,146 @@
+"""Webhook endpoints at the command line."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
+    from postroom.runtime.secrets import SecretBox
+
+webhooks = typer.Typer()
+
+_LISTED = ("id", "status", "url", "topics", "description", "disabled_reason", "previous_until", "created_at")
+_POSTED = ("id", "state", "attempt_count", "created_at", "next_attempt_at", "finished_at", "reason")
+
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an endpoint.")]
+
+
+@webhooks.command()
+def register(
+    url: Annotated[str, typer.Argument(help="Where to post.")],
+    *,
+    topic: Annotated[list[str], typer.Option(help="Which topics; repeatable.")],
+    description: Annotated[str, typer.Option()] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Register an endpoint and print its secret, this once."""
+    from postroom.outbox.webhooks import service
+
+    async def made(room: "Room") -> "tuple[Endpoint, str]":
+        box = _box(room)
+        return await service.register(room.pool, box, url=url, topics=topic, description=description, actor=actor())
+
+    _print_secret(*in_room(made), as_json=as_json)
+
+
+@webhooks.command()
+def rotate(
+    endpoint_id: Id,
+    *,
+    overlap: Annotated[str, typer.Option(help="How long the old secret signs too.")] = "24h",
+    as_json: AsJson = False,
+) -> None:
+    """Make a new secret and print it, this once; the old one signs too for a while."""
+    from postroom.outbox.webhooks import service
+
+    async def rotated(room: "Room") -> "tuple[Endpoint, str]":
+        return await service.rotate(room.pool, _box(room), endpoint_id, overlap=_duration(overlap), actor=actor())
+
+    _print_secret(*in_room(rotated), as_json=as_json)
+
+
+@webhooks.command("list")
+def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List endpoints."""
+    from postroom.outbox.webhooks import service
+
+    found, more = in_room(lambda room: service.list_endpoints(room.pool, cursor=cursor, limit=limit))
+    if as_json:
+        print_json({"items": [_as_json(endpoint) for endpoint in found], "next_cursor": more})
+    else:
+        print_page(found, more, columns=_LISTED, as_json=False)
+
+
+@webhooks.command()
+def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List what was posted to an endpoint, newest first."""
+    from postroom.outbox.webhooks import service
+
+    found, more = in_room(lambda room: service.list_deliveries(room.pool, endpoint_id, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_POSTED, as_json=as_json)
+
+
+@webhooks.command()
+def replay(endpoint_id: Id, delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID)]) -> None:
+    """Post a delivery again and print the id of the new one."""
+    from postroom.outbox.webhooks import service
+
+    say(str(in_room(lambda room: service.replay(room.pool, endpoint_id, delivery_id, actor=actor()))))
+
+
+@webhooks.command()
+def enable(endpoint_id: Id) -> None:
+    """Post to an endpoint again."""
+    from postroom.outbox.webhooks.model import EndpointStatus
+
+    _set_status(endpoint_id, EndpointStatus.ENABLED, None)
+
+
+@webhooks.command()
+def disable(endpoint_id: Id) -> None:
+    """Post nothing to an endpoint; what waits for it is refused."""
+    from postroom.outbox.webhooks.model import EndpointStatus
+
+    _set_status(endpoint_id, EndpointStatus.DISABLED, "operator")
+
+
+@webhooks.command()
+def delete(endpoint_id: Id) -> None:
+    """Forget an endpoint."""
+    from postroom.outbox.webhooks import service
+
+    in_room(lambda room: service.delete(room.pool, endpoint_id, actor=actor()))
+    say("deleted")
+
+
+def _set_status(endpoint_id: int, status: "EndpointStatus", reason: str | None) -> None:
+    from postroom.outbox.webhooks import service
+
+    in_room(lambda room: service.set_status(room.pool, endpoint_id, status, reason=reason, actor=actor()))
+    say(status.value)
+
+
+def _box(room: "Room") -> "SecretBox":
+    """The installation's key: of the environment, or the file that the first `postroom up` made."""
+    from postroom.runtime.secrets import SecretBox
+
+    return SecretBox.from_key(room.settings.secret_key)
+
+
+def _duration(text: str) -> timedelta:
+    from postroom.settings import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _print_secret(endpoint: "Endpoint", secret: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**_as_json(endpoint), "secret": secret})
+    else:
+        say(f"{endpoint.id}  {secret}")
+
+
+def _as_json(endpoint: "Endpoint") -> dict[str, Any]:
+    """Everything but the secrets."""
+    shown = replace(endpoint)
+    names = ("id", "status", "url", "topics", "description", "disabled_at", "disabled_reason", "previous_until")
+    return {name: getattr(shown, name) for name in (*names, "created_at", "updated_at")}
