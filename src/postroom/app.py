@@ -23,6 +23,7 @@ from postroom.delivery.model import Address, Channel, Lane, Outgoing
 from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
+from postroom.intake.source import open_sources
 from postroom.intake.worker import CommandConsumer, ConsumerOptions
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer
@@ -165,10 +166,11 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
 async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
     """Everything that makes work for the worker, or cleans up after it."""
     settings = room.settings
+    consuming = ConsumerOptions(idempotency_ttl=settings.idempotency_ttl)
     loops: list[Loop] = [
         Maintenance(room.pool, _maintenance_options(settings)),
         Scheduler(room.pool, SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)),
-        *_consumers(room),
+        *(CommandConsumer(room.pool, source, options=consuming) for source in open_sources(settings)),
     ]
     if settings.secret_key is not None:  # without it links could not be signed
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
@@ -177,22 +179,6 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
         await stack.enter_async_context(_listener(room, "token_insert", collector.wake))
         loops.append(collector)
     return loops
-
-
-def _consumers(room: Room) -> list[Loop]:
-    """One consumer per stream that the settings name; the clients are imported only then."""
-    settings = room.settings
-    options = ConsumerOptions(idempotency_ttl=settings.idempotency_ttl)
-    consumers: list[Loop] = []
-    if settings.redis_url is not None:
-        from postroom.intake.redis.source import RedisSource
-
-        consumers.append(CommandConsumer(room.pool, RedisSource(settings.redis_url), options=options))
-    if settings.nats_url is not None:
-        from postroom.intake.nats.source import NatsSource
-
-        consumers.append(CommandConsumer(room.pool, NatsSource(settings.nats_url), options=options))
-    return consumers
 
 
 async def run_loops(loops: Sequence[Loop], *, main: Loop, stop: asyncio.Event) -> None:

@@ -285,6 +285,24 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
     assert not (await service.measure_stall(pool)).is_stalled
 
 
+async def test_running_until_empty_waits_for_what_is_held_back(pool: Pool) -> None:
+    """Empty means that no committed token is left, not that none could be read just then."""
+    steps = Steps()
+    async with pool.acquire() as foreign:
+        transaction = foreign.transaction()
+        await transaction.start()
+        await foreign.execute("CREATE TABLE elsewhere ()")
+        await sign_up(pool, "ada")
+        deliver = Deliver(LETTERHEAD, idempotency_ttl=TTL)
+        options = CollectorOptions(busy_interval=timedelta(milliseconds=10))
+        emptying = asyncio.create_task(Collector(pool, deliver, options=options, signal=steps).run_until_empty())
+        for _ in range(3):
+            await steps.until("dequeued")
+        assert not emptying.done()
+        await transaction.rollback()
+    assert await asyncio.wait_for(emptying, SOON_S) == 1
+
+
 async def test_nothing_is_stalled_when_nothing_waits(pool: Pool) -> None:
     """A long transaction is nobody's trouble while there are no tokens."""
     async with pool.acquire() as foreign, foreign.transaction():

@@ -27,7 +27,7 @@ _LARGEST_NUMBER = 2**63 - 1
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 _CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
-_CONTENT_ID = re.compile(r"[!-;=?A-~]{1,200}")
+_CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 _LONGEST_EMAIL = 254  # RFC 5321, as in `address`
 _URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")

@@ -30,8 +30,8 @@ _LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many events
 class ItemShape(Shape, frozen=True, kw_only=True):
     """One of these types (none: any) and all of these tags (none: any)."""
 
-    types: Annotated[list[_TYPE], msgspec.Meta(max_length=MOST_ITEMS)] = []
-    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = []
+    types: Annotated[list[_TYPE], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
+    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
 
 
 _QUERY = Annotated[list[ItemShape], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
@@ -41,8 +41,8 @@ class NewEvent(Shape, frozen=True, kw_only=True):
     """A fact."""
 
     type: _TYPE
-    data: Any = {}
-    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = []
+    data: Any = msgspec.field(default_factory=dict)
+    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
     correlation_id: _NAME | None = None
     causation_id: _NAME | None = None
 

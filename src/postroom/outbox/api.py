@@ -81,11 +81,11 @@ class TopicPage(msgspec.Struct, frozen=True):
 class TopicBody(Shape, frozen=True, kw_only=True):
     """What a topic is about: all conditions hold, an empty one for every event. New publishers begin at `start`."""
 
-    types: _TEXTS = []
-    required_keys: _TEXTS = []
-    any_keys: _TEXTS = []
-    exact_tags: _TEXTS = []
-    publishers: Annotated[list[_PUBLISHER], msgspec.Meta(max_length=20)] = []
+    types: _TEXTS = msgspec.field(default_factory=list)
+    required_keys: _TEXTS = msgspec.field(default_factory=list)
+    any_keys: _TEXTS = msgspec.field(default_factory=list)
+    exact_tags: _TEXTS = msgspec.field(default_factory=list)
+    publishers: Annotated[list[_PUBLISHER], msgspec.Meta(max_length=20)] = msgspec.field(default_factory=list)
     start: Literal["now", "beginning"] = "now"
 
 

@@ -1,0 +1,57 @@
+-- Every fact about a delivery, appended in the statement that makes it true, whoever runs that statement: an operator's
+-- UPDATE in psql leaves the same trace as a worker. Which facts are kept is a table, `recorded_facts`; with none of them
+-- recorded this costs a look into that table. Facts name no person: who a delivery went to is in the ledger.
+CREATE OR REPLACE FUNCTION record_delivery_facts() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_types text[];
+    v_ids   bigint[];
+    v_data  jsonb[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM recorded_facts) THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+        INTO v_types, v_ids, v_data
+        FROM (
+            SELECT 'DeliveryAccepted' AS type, id,
+                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source) AS data
+            FROM new_rows
+            UNION ALL
+            SELECT 'DeliverySuppressed', id,
+                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source, 'reason', reason)
+            FROM new_rows
+            WHERE state = 'suppressed'
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+    ELSE
+        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+        INTO v_types, v_ids, v_data
+        FROM (
+            SELECT n.id, delivery_fact(o.state, n.state, n.attempt_count - o.attempt_count) AS type,
+                jsonb_build_object('delivery', n.id, 'lane', n.lane, 'channel', n.channel, 'source', n.source,
+                    'attempt', n.attempt_count, 'reason', n.reason) AS data
+            FROM new_rows AS n
+            JOIN old_rows AS o USING (id)
+            WHERE n.state <> o.state
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+    END IF;
+    IF v_types IS NOT NULL THEN
+        PERFORM append_facts('postroom.delivery', v_types, v_ids, v_data);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER deliveries_insert_facts
+    AFTER INSERT ON deliveries
+    REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
+CREATE OR REPLACE TRIGGER deliveries_update_facts
+    AFTER UPDATE ON deliveries
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();

@@ -1,0 +1,138 @@
+"""The pure parts: topics, sharing, pauses."""
+
+from datetime import timedelta
+
+import pytest
+
+from postroom.errors import BadInput
+from postroom.events.model import Place
+from postroom.outbox.model import (
+    LINGER,
+    LINGERS,
+    BatchSize,
+    Look,
+    Pair,
+    Rest,
+    ScanSize,
+    Status,
+    Topic,
+    assign,
+    backoff,
+    check_topic,
+)
+from postroom.outbox.publisher import find_path
+
+SECOND = timedelta(seconds=1)
+
+
+def look(*, horizon: int = 10, newest: int = 10, has_unsettled: bool = False) -> Look:
+    place = Place(1, 1)
+    return Look(
+        status=Status.ACTIVE,
+        leader_instance="tests",
+        place=place,
+        end=place,
+        scanned=0,
+        has_unsettled=has_unsettled,
+        horizon=horizon,
+        newest=newest,
+    )
+
+
+@pytest.mark.parametrize(
+    "field,value",
+    [("name", "No Spaces"), ("types", ("",)), ("required_keys", ("a=b",)), ("any_keys", ("",)), ("exact_tags", ("a",))],
+)
+def test_a_topic_that_no_event_can_match_is_refused(field: str, value: object) -> None:
+    """The field is named."""
+    with pytest.raises(BadInput, match=field):
+        check_topic(Topic(**{"name": "good", field: value}))  # type: ignore[arg-type]
+
+
+def test_everybody_arrives_at_the_same_sharing() -> None:
+    """Who knows the same shares the same, whatever the order of what it knows."""
+    pairs = [Pair(f"topic{number}", "log") for number in range(10)]
+    instances = {11: ["log"], 22: ["log"], 33: ["log"]}
+    shared = assign(pairs, instances)
+    assert shared == assign(pairs[::-1], dict(reversed(instances.items())))
+    loads = [list(shared.values()).count(pid) for pid in instances]
+    assert (sum(loads), max(loads) - min(loads)) == (10, 1)
+
+
+def test_a_pair_goes_only_to_who_has_its_publisher() -> None:
+    """What only one can do is its; the others take more of the rest. What nobody can do is nobody's."""
+    pairs = [Pair("a", "redis"), Pair("b", "redis"), Pair("a", "log"), Pair("b", "log"), Pair("a", "nats")]
+    shared = assign(pairs, {1: ["log"], 2: ["log", "redis"]})
+    assert shared == {pairs[0]: 2, pairs[1]: 2, pairs[2]: 1, pairs[3]: 1}
+
+
+def test_most_pairs_stay_when_somebody_leaves() -> None:
+    """Each pair that was not the leaver's moves only for the balance."""
+    pairs = [Pair(f"topic{number:02}", "log") for number in range(30)]
+    before = assign(pairs, {1: ["log"], 2: ["log"], 3: ["log"]})
+    after = assign(pairs, {1: ["log"], 2: ["log"]})
+    stayed = sum(after[pair] == before[pair] for pair in pairs)
+    assert stayed >= 10
+
+
+def test_a_failed_batch_is_walked_through_one_by_one() -> None:
+    """Until as many have got out as failed together; then batches are full again."""
+    size = BatchSize(100)
+    size.failed(3)
+    assert size.now == 1
+    for _ in range(3):
+        size.succeeded(1)
+    assert size.now == 100
+
+
+def test_a_look_goes_further_where_few_events_match() -> None:
+    """And comes back where many do."""
+    scan = ScanSize()
+    scan.saw(100, 0)
+    scan.saw(400, 1)
+    assert scan.now(100) == 1600
+    scan.saw(1600, 1600)
+    assert scan.now(100) == 400
+    for _ in range(20):
+        scan.saw(100, 0)
+    assert scan.now(100) == 10_000
+
+
+def test_an_idle_leader_lingers_then_sleeps_and_polls_ever_more_rarely() -> None:
+    """Ten short looks, then one more look after falling asleep, then a second, two, four, up to a minute."""
+    rest = Rest()
+    assert [rest.found_nothing(look()) for _ in range(LINGERS)] == [LINGER] * LINGERS
+    assert (rest.found_nothing(look()), rest.is_asleep) == (timedelta(), True)
+    pauses = [rest.found_nothing(look()).total_seconds() for _ in range(8)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    rest.worked()
+    assert rest.found_nothing(look()) == LINGER
+
+
+def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> None:
+    """A transaction that is older than the sleep may commit an event without a notification."""
+    rest = Rest()
+    for _ in range(LINGERS + 1):
+        rest.found_nothing(look())
+    assert [rest.found_nothing(look(horizon=8, newest=12)) for _ in range(3)] == [SECOND] * 3
+    assert [rest.found_nothing(look(horizon=12, newest=20)) for _ in range(2)] == [SECOND * 2, SECOND * 4]
+
+
+def test_what_is_held_back_is_waited_for_awake() -> None:
+    """Its notification has been: nobody will ring again."""
+    rest = Rest()
+    pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
+    assert (pauses[0], pauses[-1], rest.is_asleep) == (LINGER, timedelta(milliseconds=250), False)
+
+
+def test_the_pause_after_errors_doubles_up_to_its_bound() -> None:
+    """With a quarter of chance in either direction."""
+    bounds = {"first": SECOND, "longest": timedelta(minutes=1)}
+    assert [backoff(errors, **bounds, jitter=0).total_seconds() for errors in (1, 2, 3, 99)] == [1, 2, 4, 60]
+    assert backoff(1, **bounds, jitter=-1) == SECOND * 0.75
+
+
+@pytest.mark.parametrize("path,found", [("a.b", 1), ("a", {"b": 1}), ("a.c", None), ("x.y", None), ("a.b.c", None)])
+def test_a_path_leads_into_data(path: str, found: object) -> None:
+    """Or to nothing."""
+    assert find_path({"a": {"b": 1}}, path) == found

@@ -1,0 +1,146 @@
+"""What people do: pause, resume, reset, skip, and topics that change."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput, NotNext, ProgressNotFound, TopicNotFound
+from postroom.events import EventStore
+from postroom.outbox import Moved, Pair, Status, Topic, service, topics
+from postroom.outbox.relay import Step
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.outbox import Recorder, append
+
+
+async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
+    rows = await pool.fetch("SELECT actor, subject, before::text, after::text FROM audit_log WHERE action = $1", action)
+    return [
+        {"actor": row["actor"], "subject": row["subject"], **{k: msgspec.json.decode(row[k] or "null") for k in ("before", "after")}}
+        for row in rows
+    ]  # fmt: skip
+
+
+async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
+    """Paused, nothing is published; resumed, it goes on where it was, and earlier errors are forgotten."""
+    pair, recorder = await make_topic(), Recorder()
+    relay = await make_relay(pair, recorder)
+    await service.pause(pool, pair, actor="cli:ada")
+    positions = await append(store, 2)
+    assert await relay.run_once() is Step.HELD
+    await service.resume(pool, pair, actor="cli:ada")
+    assert await relay.run_once() is Step.MOVED
+    assert recorder.positions == positions
+    assert [entry["after"] for entry in await audited(pool, "outbox.pause")] == [{"status": "PAUSED"}]
+    assert [entry["subject"] for entry in await audited(pool, "outbox.resume")] == ["outbox:all/recorder"]
+
+
+async def test_reset_says_whether_it_rewinds(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Back to a position publishes what follows it again; forward passes over."""
+    pair, recorder = await make_topic(), Recorder()
+    positions = await append(store, 4)
+    relay = await make_relay(pair, recorder)
+    await relay.run_once()
+    moved = await service.reset(pool, pair, position=positions[1], actor="tests")
+    assert moved == Moved(positions[3], positions[1], rewinds=True)
+    await relay.run_once()
+    assert recorder.positions == [*positions, *positions[2:]]
+    assert (await service.reset(pool, pair, position=0, actor="tests")).rewinds
+    assert not (await service.reset(pool, pair, position=positions[3], actor="tests")).rewinds
+    assert await relay.run_once() is Step.IDLE
+    assert [entry["after"]["rewinds"] for entry in await audited(pool, "outbox.reset")] == [True, True, False]
+
+
+async def test_reset_beyond_the_end_is_refused(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:
+    """Nobody means to skip events that do not exist yet."""
+    pair = await make_topic()
+    (position,) = await append(store, 1)
+    with pytest.raises(BadInput, match="position"):
+        await service.reset(pool, pair, position=position + 1, actor="tests")
+
+
+async def test_a_poison_event_can_be_skipped(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Only the next one, by its position; the publisher goes on and the audit log keeps the error."""
+    positions = await append(store, 3)
+    pair, recorder = await make_topic(), Recorder(poison=positions[1])
+    relay = await make_relay(pair, recorder)
+    while await relay.run_once() is not Step.HELD:
+        pass
+    with pytest.raises(NotNext) as refused:
+        await service.skip(pool, pair, position=positions[2], actor="tests")
+    assert refused.value.next_position == positions[1]
+    skipped = await service.skip(pool, pair, position=positions[1], actor="cli:ada")
+    assert (skipped.position, skipped.type) == (positions[1], "Deposited")
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert recorder.positions == [positions[0], positions[2]]
+    (entry,) = await audited(pool, "outbox.skip")
+    assert (entry["actor"], entry["before"]["error"], entry["after"]["position"]) == (
+        "cli:ada", "the other side says no", positions[1],
+    )  # fmt: skip
+
+
+async def test_who_does_not_exist_is_not_found(pool: Pool, make_topic: MakeTopic) -> None:
+    """A wrong name is told, not ignored."""
+    await make_topic()
+    for step in (service.pause, service.resume):
+        with pytest.raises(ProgressNotFound):
+            await step(pool, Pair("all", "nobody"), actor="tests")
+    with pytest.raises(TopicNotFound):
+        await topics.delete_topic(pool, "nothing", actor="tests")
+
+
+async def test_new_publishers_begin_now_unless_told_otherwise(
+    store: EventStore, pool: Pool, make_relay: MakeRelay
+) -> None:
+    """From now: what is committed already is history. From the beginning: everything."""
+    before = await append(store, 2)
+    await topics.save_topic(pool, Topic(name="t"), publishers=["late"], actor="tests")
+    await topics.save_topic(pool, Topic(name="t"), publishers=["early", "late"], from_now=False, actor="tests")
+    after = await append(store, 2)
+    late, early = Recorder("late"), Recorder("early")
+    await (await make_relay(Pair("t", "late"), late)).run_once()
+    await (await make_relay(Pair("t", "early"), early)).run_once()
+    assert (late.positions, early.positions) == (after, before + after)
+
+
+async def test_a_topic_that_changes_keeps_its_progress(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """What it is about from now on is what is published from now on."""
+    pair, recorder = await make_topic(types=("A",)), Recorder()
+    relay = await make_relay(pair, recorder)
+    await append(store, 1, "B")
+    (first,) = await append(store, 1, "A")
+    while await relay.run_once() is Step.MOVED:
+        pass
+    saved = await topics.save_topic(pool, Topic(name="all", types=("B",)), actor="tests")
+    assert (saved.types, saved.publishers) == (("B",), ("recorder",))
+    (second,) = await append(store, 1, "B")
+    await relay.run_once()
+    assert recorder.positions == [first, second]
+
+
+async def test_deleting_a_topic_ends_its_publishers(pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
+    """Its leader finds nothing to lead."""
+    pair = await make_topic()
+    relay = await make_relay(pair, Recorder())
+    await topics.delete_topic(pool, "all", actor="tests")
+    assert await relay.run_once() is Step.LOST
+    assert await service.list_progress(pool) == []
+
+
+async def test_the_listing_counts_what_waits(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:
+    """Lag in events is of the topic's own events, lag in seconds the age of the oldest."""
+    await make_topic(types=("A",))
+    await append(store, 3, "A")
+    await append(store, 5, "B")
+    await pool.execute("UPDATE events SET occurred_at = now() - interval '90 seconds' WHERE position = 1")
+    (line,) = await service.list_progress(pool)
+    assert (line.lag_events, line.lag_is_more, line.status) == (3, False, Status.ACTIVE)
+    assert 90 <= line.lag_seconds < 120
