@@ -6,7 +6,7 @@ from dataclasses import replace
 import asyncpg
 import pytest
 from tests.outbox.conftest import MakeRelay, MakeTopic
-from tests.support.outbox import HURRY, Recorder, append, lead, until
+from tests.support.outbox import HURRY, Recorder, append, lead, settled, until
 
 from postroom.db.pool import Pool
 from postroom.events import Event, EventSession, EventStore
@@ -79,12 +79,13 @@ async def test_nothing_is_published_beyond_an_open_transaction(
     transaction = opened.transaction()
     await transaction.start()
     older = await EventSession(opened).append(Event.of("Slow"))
-    (younger,) = await append(store, 1)
+    younger = (await store.append(Event.of("Quick"))).position
     assert await relay.run_once() is Step.IDLE
     (line,) = await service.list_progress(pool)
     assert line.stall is not None
     assert (line.lag_events, line.stall.pid) == (1, opened.get_server_pid())
     await transaction.commit()
+    await settled(pool)
     assert await relay.run_once() is Step.MOVED
     assert recorder.positions == [older.position, younger]
     assert [line.stall for line in await service.list_progress(pool)] == [None]

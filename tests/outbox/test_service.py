@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.outbox import Recorder, append
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, NotNext, ProgressNotFound, TopicNotFound
 from postroom.events import EventStore
 from postroom.outbox import Moved, Pair, Status, Topic, service, topics
 from postroom.outbox.relay import Step
-from tests.outbox.conftest import MakeRelay, MakeTopic
-from tests.support.outbox import Recorder, append
 
 
 async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:

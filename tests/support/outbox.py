@@ -50,8 +50,19 @@ async def lead(pool: Pool, pair: Pair, instance: str) -> None:
 
 
 async def append(store: EventStore, count: int, type_: str = "Deposited", **tags: object) -> list[int]:
-    """Append events one by one; their positions."""
-    return [(await store.append(Event.of(type_, {"n": n}, **tags))).position for n in range(count)]
+    """Append events one by one, and wait until no transaction holds them back; their positions."""
+    positions = [(await store.append(Event.of(type_, {"n": n}, **tags))).position for n in range(count)]
+    await settled(store._pool)
+    return positions
+
+
+async def settled(pool: Pool) -> None:
+    """Other tests share the server, and an open transaction in any database holds back followers in all."""
+
+    async def is_settled() -> bool:
+        return not await pool.fetchval("SELECT EXISTS (SELECT FROM events WHERE transaction_id >= event_horizon())")
+
+    await until(is_settled)
 
 
 async def until(is_so: Callable[[], bool | Awaitable[bool]]) -> None:

@@ -34,7 +34,7 @@ BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;
-    v_tags := ARRAY(SELECT DISTINCT 'tag ' || carried.tag FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
+    v_tags := ARRAY(SELECT DISTINCT event_tag_key(carried.tag) FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
     v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
     IF p_in_order THEN
         v_exclusive := v_tags;

@@ -24,7 +24,7 @@ BEGIN
     FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
         SELECT 'type ' || type FROM unnest(append.types) AS t(type)
         UNION ALL
-        SELECT 'tag ' || carried.tag FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
+        SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
     FOR v_query IN
         SELECT asked.query
