@@ -16,13 +16,16 @@ from typing import Protocol
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.worker import Collector, CollectorOptions, Deliver
 from postroom.db.listen import Listener
+from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.address import parse_address
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Address, Channel, Lane, Outgoing
+from postroom.delivery.service import choose_facts
 from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
+from postroom.events.service import adopt_restored_events
 from postroom.intake.source import open_sources
 from postroom.intake.worker import CommandConsumer, ConsumerOptions
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -134,6 +137,14 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
     finally:
         for transport in (*mail.values(), webhooks):
             await transport.close()
+
+
+async def settle_room(direct_url: str, settings: Settings) -> None:
+    """What follows a migration: adopt events restored from another cluster, record the facts that are asked for."""
+    async with await open_pool(direct_url, settings.schema, size=1) as pool:
+        await adopt_restored_events(pool)
+        if settings.facts is not None:
+            await choose_facts(pool, settings.facts)
 
 
 # ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────

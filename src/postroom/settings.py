@@ -4,6 +4,8 @@ A bad value stops the start with the variable's name. A test keeps the table in 
 file.
 """
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ from postroom.errors import SettingInvalid
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PORTS = range(65536)
+_WEBHOOK_KEY_BYTES = range(24, 65)
 _TRANSPORTS = ("capture", "smtp", "stub", "noop")
 
 
@@ -89,6 +92,26 @@ def _schema(value: str) -> str:
     return value
 
 
+FACTS = (
+    "DeliveryAccepted",
+    "DeliverySent",
+    "DeliveryDeferred",
+    "DeliveryFailed",
+    "DeliveryDeadLettered",
+    "DeliverySuppressed",
+    "DeliveryCancelled",
+    "DeliveryRedriven",
+)
+
+
+def _facts(value: str) -> tuple[str, ...]:
+    names = {"all": FACTS, "none": ()}.get(value, tuple(name.strip() for name in value.split(",")))
+    unknown = [name for name in names if name not in FACTS]
+    if unknown:
+        raise ValueError(f"must be all, none, or some of {', '.join(FACTS)}")
+    return names
+
+
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in choices:
@@ -147,9 +170,17 @@ def _time_of_day(value: str) -> time:
     return time.fromisoformat(value)
 
 
+def _is_webhook_secret(value: str) -> bool:
+    try:
+        key = base64.b64decode(value.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        return False
+    return value.startswith("whsec_") and len(key) in _WEBHOOK_KEY_BYTES
+
+
 def _webhook_secrets(value: str) -> tuple[str, ...]:
     secrets = tuple(part.strip() for part in value.split(","))
-    if not all(re.fullmatch(r"whsec_[A-Za-z0-9+/]{32,86}={0,2}", secret) for secret in secrets):
+    if not all(map(_is_webhook_secret, secrets)):
         raise ValueError("must be whsec_ and 24 to 64 bytes in base64; two, separated by a comma, while rotating")
     return secrets
 
@@ -211,7 +242,9 @@ class Settings:
     smtp_relay: str | None = _setting(
         "POSTROOM_SMTP_RELAY", str, None, "smtp://user:password@host:587, for the smtp transport", secret=True
     )
-    smtp_connections: int = _setting("POSTROOM_SMTP_CONNECTIONS", _positive, 20, "connections to the relay per process")
+    smtp_connections: int = _setting(
+        "POSTROOM_SMTP_CONNECTIONS", _positive, 20, "connections to the relay, per lane and process"
+    )
     worker_batch: int = _setting("POSTROOM_WORKER_BATCH", _positive, 500, "deliveries claimed at once")
     worker_chunk: int = _setting(
         "POSTROOM_WORKER_CHUNK",
@@ -285,6 +318,12 @@ class Settings:
         parse_duration,
         timedelta(seconds=5),
         "how long the collector gathers; 0 mails each token at once",
+    )
+    facts: tuple[str, ...] | None = _setting(
+        "POSTROOM_FACTS",
+        _facts,
+        None,
+        "which facts about deliveries `migrate` and `up` have recorded: all, none, or names; absent: as it is",
     )
     log_level: str = _setting(
         "POSTROOM_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "debug may show addresses"

@@ -17,14 +17,6 @@ from postroom.http.problems import STATUS
 from postroom.runtime.endpoint import Endpoint
 
 
-@pytest.fixture(autouse=True)
-def wired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows that http's tables of statuses and scopes have for this capability."""
-    monkeypatch.setattr("postroom.http.service.SCOPES", (*SCOPES, api.READ, api.WRITE, api.OPERATE))
-    monkeypatch.setitem(STATUS, GoneError, HTTPStatus.GONE)
-    monkeypatch.setitem(STATUS, LimitError, HTTPStatus.TOO_MANY_REQUESTS)
-
-
 def application(room: Room, endpoints: list[Endpoint] = api.ENDPOINTS) -> HttpApplication:
     keyed = replace(room, settings=replace(room.settings, secret_key=KEY))
     return HttpApplication(keyed, endpoints, auth=Authenticator(room.pool))

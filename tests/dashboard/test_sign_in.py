@@ -125,6 +125,17 @@ async def test_a_revoked_key_loses_its_session(room: Room) -> None:
     assert (await guest.get("/")).status == 303
 
 
+async def test_a_session_is_worth_what_its_key_is_worth_now(room: Room) -> None:
+    """A key that lost its scope, or another one under the same id, does not carry the session on."""
+    guest = await open_guest(room)
+    for change in ["scopes = '{inbox:read}'", "scopes = '{*}', created_at = now() - interval '1 day'"]:
+        assert (await guest.get("/")).status == 200
+        before = await room.pool.fetchrow("SELECT scopes, created_at FROM api_keys")
+        await room.pool.execute(f"UPDATE api_keys SET {change}")
+        assert (change, (await guest.get("/")).status) == (change, 303)
+        await room.pool.execute("UPDATE api_keys SET scopes = $1, created_at = $2", *before)
+
+
 async def test_signing_out_ends_the_session(room: Room) -> None:
     """The cookie is taken back, and a copy of it is worth nothing."""
     guest = await open_guest(room)

@@ -38,7 +38,10 @@ def refusal(root: Path, files: dict[str, str]) -> str:
     return caught.value.message
 
 
+ACCOUNT_MAIL = {"link": "https://quill.example/activate?token=abc", "code": "12345", "login": "zoë", "minutes": 15}
 BUILTIN_VARIABLES: dict[str, dict[str, Any]] = {
+    "account-activation": ACCOUNT_MAIL,
+    "account-recovery": ACCOUNT_MAIL,
     "login-code": {"code": "123 456", "minutes": 10},
     "welcome": {"name": "Zoë", "product": "Quill", "url": "https://quill.example/start?a=1&b=2"},
 }

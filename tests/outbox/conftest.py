@@ -57,7 +57,7 @@ def run_outbox(room: Room) -> RunOutbox:
     @contextlib.asynccontextmanager
     async def run(*publishers: Publisher, relay: RelayOptions = HURRY, **options: timedelta) -> AsyncIterator[Outbox]:
         stop = asyncio.Event()
-        chosen = OutboxOptions(relay=relay, tick=options.pop("tick", timedelta(milliseconds=50)), **options)  # type: ignore[arg-type]
+        chosen = OutboxOptions(relay=relay, tick=options.pop("tick", timedelta(milliseconds=50)), **options)
         outbox = Outbox(room, Publishers.of(publishers), chosen)
         task = asyncio.create_task(outbox.run(stop))
         try:

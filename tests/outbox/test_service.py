@@ -16,10 +16,8 @@ from postroom.outbox.relay import Step
 
 async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
     rows = await pool.fetch("SELECT actor, subject, before::text, after::text FROM audit_log WHERE action = $1", action)
-    return [
-        {"actor": row["actor"], "subject": row["subject"], **{k: msgspec.json.decode(row[k] or "null") for k in ("before", "after")}}
-        for row in rows
-    ]  # fmt: skip
+    decode = msgspec.json.decode
+    return [{**row, "before": decode(row["before"] or "null"), "after": decode(row["after"] or "null")} for row in rows]
 
 
 async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:

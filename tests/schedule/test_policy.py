@@ -50,6 +50,8 @@ def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
         ("POSTROOM_SCHEDULE_WEBHOOK_URL", "ftp://example.org"),
         ("POSTROOM_SCHEDULE_WEBHOOK_URL", "https://user:word@example.org/"),
         ("POSTROOM_WEBHOOK_SECRET", "hunter2"),
+        ("POSTROOM_WEBHOOK_SECRET", "whsec_" + "A" * 33),
+        ("POSTROOM_WEBHOOK_SECRET", SECRET.removeprefix("whsec_")),
         ("POSTROOM_WEBHOOK_SECRET", f"{SECRET},"),
         ("POSTROOM_WEBHOOK_ALLOW_PRIVATE", "perhaps"),
     ],

@@ -13,6 +13,7 @@ def migrate(
     as_json: AsJson = False,
 ) -> None:
     """Bring the room's schema up to this version. Safe to run from several hosts at once."""
+    from postroom.app import settle_room
     from postroom.db.migrate import Plan
     from postroom.db.migrate import migrate as apply
     from postroom.db.room import open_database
@@ -21,7 +22,10 @@ def migrate(
 
     async def migrated() -> Plan:
         async with open_database(settings) as (_, direct_url):
-            return await apply(direct_url, settings.schema, dry_run=dry_run)
+            done = await apply(direct_url, settings.schema, dry_run=dry_run)
+            if not dry_run:
+                await settle_room(direct_url, settings)
+            return done
 
     plan = run(migrated())
     names = [file.name for file in (*plan.migrations, *plan.functions)]

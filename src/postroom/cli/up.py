@@ -42,6 +42,7 @@ def up(
 
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
+    from postroom.app import settle_room
     from postroom.cli.doors import take_doors
     from postroom.cli.first_run import API_KEY_FILE, admin_key, with_secret_key
     from postroom.cli.prepare import prepare
@@ -50,6 +51,7 @@ async def start_everything(settings: Settings, life: "Life", *, workers: int) ->
     with take_doors(settings) as doors:
         settings = with_secret_key(settings, making=True)
         async with open_room(settings, migrating=True) as room:
+            await settle_room(room.direct_url, settings)
             catalog = await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
 

@@ -74,6 +74,16 @@ SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::ti
 WHERE id = :delivery_id AND state IN ('queued', 'rendered')
 RETURNING id;
 
+-- name: choose_facts :exec
+-- Record these facts about deliveries from now on, and no others.
+WITH dropped AS (
+    DELETE FROM recorded_facts
+    WHERE type <> ALL(:types::text[])
+)
+INSERT INTO recorded_facts (type)
+SELECT unnest(:types::text[])
+ON CONFLICT DO NOTHING;
+
 -- name: claim_due :many
 -- Lease what is due in one lane, oldest first, with the content an attempt needs.
 WITH due AS (
@@ -227,6 +237,7 @@ WHERE delivery_id IN (
     FROM deliveries
     JOIN delivery_payloads ON delivery_id = id
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND state <> 'dead_letter' -- a person may still bring it back, and not with an empty page
     ORDER BY finished_at
     LIMIT :batch_limit
 );

@@ -79,6 +79,11 @@ async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | No
         await record_audit(connection, actor=actor, action="delivery.cancel", subject=f"delivery:{delivery_id}")
 
 
+async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
+    """Which facts about deliveries are appended to the event store from now on."""
+    await store.choose_facts(connection, types=types)
+
+
 async def get_delivery(pool: Pool, delivery_id: int) -> Delivery:
     async with pool.acquire() as connection:
         delivery = await store.find_delivery(connection, delivery_id=delivery_id)

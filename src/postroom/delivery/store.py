@@ -74,6 +74,10 @@ async def cancel(connection: Connection, *, delivery_id: int, reason: str, now: 
     return await QUERIES["cancel"].maybe(connection, delivery_id=delivery_id, reason=reason, now=now) is not None
 
 
+async def choose_facts(connection: Connection, *, types: Sequence[str]) -> int:
+    return await QUERIES["choose_facts"].exec(connection, types=types)
+
+
 async def claim_due(
     connection: Connection,
     *,

@@ -7,6 +7,8 @@ import msgspec
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from postroom.accounts.metrics import show_stall
+from postroom.accounts.service import measure_stall
 from postroom.db.migrate import check_migrated
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
@@ -46,6 +48,7 @@ async def metrics(call: Call) -> Answer:
     """Prometheus' text; the queue is measured now, and left out if the database does not answer."""
     try:
         await _measure_queue(call.room)
+        show_stall(await measure_stall(call.room.pool))
     except Exception as error:
         if not is_connection_lost(error):
             raise

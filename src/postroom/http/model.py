@@ -12,6 +12,15 @@ SCOPES = (
     "inbox:read",
     "inbox:write",
     "templates:read",
+    "accounts:read",
+    "accounts:write",
+    "accounts:operate",
+    "users:read",
+    "users:write",
+    "events:read",
+    "events:write",
+    "outbox:read",
+    "outbox:operate",
     "keys:manage",
 )
 ALL = "*"

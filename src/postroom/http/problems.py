@@ -17,7 +17,9 @@ from postroom.errors import (
     ConflictError,
     DatabaseError,
     FieldError,
+    GoneError,
     InputError,
+    LimitError,
     NotFoundError,
     PostroomError,
     Unauthenticated,
@@ -38,6 +40,8 @@ STATUS: dict[type[PostroomError], HTTPStatus] = {
     AccessError: HTTPStatus.FORBIDDEN,
     NotFoundError: HTTPStatus.NOT_FOUND,
     ConflictError: HTTPStatus.CONFLICT,
+    GoneError: HTTPStatus.GONE,
+    LimitError: HTTPStatus.TOO_MANY_REQUESTS,
     DatabaseError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """An error answers with the status of its nearest class here."""

@@ -1,6 +1,8 @@
 -- Make this month's and the next two months' partitions of attempts. Safe to call at any time, by anybody, at once.
 CREATE OR REPLACE FUNCTION ensure_attempt_partitions(p_now timestamptz DEFAULT now()) RETURNS integer
 LANGUAGE plpgsql
+SECURITY DEFINER -- a worker that does not own the room may still make room for next month
+SET search_path FROM CURRENT
 SET TimeZone = 'UTC' -- months begin in UTC, whatever the session thinks
 AS $$
 DECLARE

@@ -3,6 +3,8 @@
 -- recorded this costs a look into that table. Facts name no person: who a delivery went to is in the ledger.
 CREATE OR REPLACE FUNCTION record_delivery_facts() RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER -- who may send need not be allowed to write events
+SET search_path FROM CURRENT
 SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
 AS $$
 DECLARE

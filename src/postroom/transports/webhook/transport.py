@@ -40,7 +40,7 @@ class _Response(aiohttp.ClientResponse):
 class WebhookTransport:
     """Posts webhooks. Any number of tasks may send at once; `max_connections` of them are served.
 
-    `inbox`, if there is one, gets what is sent to nowhere; see `inbox.CAPTURE_URL`. `tls` replaces the usual
+    `inbox`, if there is one, gets what is sent to nowhere and is closed with this; see `inbox.CAPTURE_URL`. `tls` replaces the usual
     verification, for tests and for installations with authorities of their own.
     """
 
@@ -80,11 +80,13 @@ class WebhookTransport:
             return _trouble(error, url)
 
     async def close(self) -> None:
-        """Give back connections; twice is once."""
+        """Give back connections, the inbox's too; twice is once."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+        if self._inbox is not None:
+            await self._inbox.close()
 
     async def _post_in_time(self, url: str, content: Content) -> Reply:
         if not isinstance(content, WebhookContent):

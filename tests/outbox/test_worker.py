@@ -1,0 +1,285 @@
+"""Instances: who leads, how pairs are shared, and who takes over from the dead."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.outbox.conftest import MakeTopic, RunOutbox
+from tests.support.outbox import Recorder, append, until
+
+from postroom.db.pool import Pool, connect, open_pool
+from postroom.db.room import Room
+from postroom.events import Event, EventStore
+from postroom.outbox import Pair, service
+from postroom.outbox.seat import Seat
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@contextlib.asynccontextmanager
+async def outbox_process(url: str, path: Path, *, batch: int = 20) -> AsyncIterator[asyncio.subprocess.Process]:
+    """An instance in a process of its own, ready; gone after the block, whatever happened."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.outbox_process",
+        url,
+        str(path),
+        str(batch),
+        cwd=REPOSITORY,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            assert await process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_events_reach_a_subscriber(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
+    """From an append to a publisher, woken by a notification."""
+    recorder = Recorder()
+    await make_topic()
+    async with run_outbox(recorder):
+        positions = await append(store, 10)
+        await until(lambda: recorder.positions == positions)
+
+
+async def test_a_sleeping_leader_hears_within_a_tenth_of_a_second(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Asleep it would look again only after a second: what wakes it is the notification."""
+    recorder = Recorder()
+    await make_topic()
+    async with run_outbox(recorder):
+        took: list[float] = []
+        for count in range(1, 6):
+
+            async def is_asleep() -> bool:
+                return bool(await pool.fetchval("SELECT EXISTS (SELECT FROM event_followers WHERE is_asleep)"))
+
+            await until(is_asleep)
+            started = asyncio.get_running_loop().time()
+            await store.append(Event.of("Deposited"))
+            await until(lambda count=count: len(recorder.messages) == count)  # type: ignore[misc]
+            took.append(asyncio.get_running_loop().time() - started)
+    assert sorted(took)[2] < 0.1, took
+
+
+async def test_pairs_are_shared_evenly_and_handed_over(
+    store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """A newcomer gets its half; when it leaves, everything is led again. Each pair has one leader at any time."""
+    pairs = {await make_topic(f"topic{number}") for number in range(4)}
+    first, second = Recorder(), Recorder()
+    async with run_outbox(first) as one:
+        await until(lambda: one.led == pairs)
+        async with run_outbox(second) as two:
+            await until(lambda: len(one.led) == len(two.led) == 2)
+            assert one.led | two.led == pairs
+            positions = await append(store, 5)
+            await until(lambda: len(first.messages) + len(second.messages) == 20)
+        await until(lambda: one.led == pairs)
+    assert sorted(first.positions + second.positions) == sorted(positions * 4)
+
+
+async def test_an_instance_leads_only_what_it_can_publish(make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
+    """A pair whose publisher nobody has waits; the others do not."""
+    mine = await make_topic()
+    await make_topic("other", "nobody")
+    async with run_outbox(Recorder()) as one:
+        await until(lambda: one.led == {mine})
+
+
+async def test_the_row_tells_who_leads_and_that_he_lives(
+    pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """The heartbeat is refreshed while it leads; afterwards there is no leader."""
+    await make_topic()
+    async with run_outbox(Recorder()) as one:
+        await until(lambda: bool(one.led))
+        (first,) = await service.list_progress(pool)
+        assert first.leader_instance is not None
+        assert first.leader_heartbeat is not None
+        before = first.leader_heartbeat
+
+        async def is_refreshed() -> bool:
+            (line,) = await service.list_progress(pool)
+            return line.leader_heartbeat is not None and line.leader_heartbeat > before
+
+        await until(is_refreshed)
+    (line,) = await service.list_progress(pool)
+    assert (line.leader_instance, line.leader_since, line.leader_heartbeat) == (None, None, None)
+
+
+async def test_a_cut_connection_is_survived(
+    store: EventStore, room: Room, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """When the server drops every connection, the instance sits down again and publishes on."""
+    recorder = Recorder()
+    await make_topic()
+    async with run_outbox(recorder):
+        positions = await append(store, 3)
+        await until(lambda: recorder.positions == positions)
+        admin = await connect(room.url, room.name)
+        await admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        await admin.close()
+        fresh = await open_pool(room.url, room.name, size=2)
+        positions += await append(EventStore(fresh), 3)
+        await fresh.close()
+        await until(lambda: list(dict.fromkeys(recorder.positions)) == positions)
+
+
+async def test_a_silent_holder_of_the_lock_is_ended(
+    store: EventStore, room: Room, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Its connection stands but nobody is behind it: the heartbeat is old, so the others end its session."""
+    pair = await make_topic()
+    recorder = Recorder()
+    async with Seat(room.url, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
+        assert (await dead.take(pair))[0]
+        positions = await append(store, 1)
+        async with run_outbox(recorder, silence=timedelta(seconds=1)) as one:
+            await until(lambda: recorder.positions == positions)
+            assert one.led == {pair}
+        assert dead.lost.is_set()
+
+
+async def test_a_failing_publisher_is_paused_by_its_errors_and_resumed_by_a_person(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """FAILED after some errors in a row; `resume` is heard at once."""
+    pair, recorder = await make_topic(), Recorder()
+    recorder.is_down = True
+
+    async def has_failed() -> bool:
+        (line,) = await service.list_progress(pool)
+        return line.status == "FAILED"
+
+    async with run_outbox(recorder):
+        positions = await append(store, 2)
+        await until(has_failed)
+        recorder.is_down = False
+        await service.resume(pool, pair, actor="tests")
+        await until(lambda: recorder.positions == positions)
+
+
+async def test_a_publisher_of_ten_lines(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
+    """A name, two methods: that is a publisher."""
+    told: list[str] = []
+
+    class Printer:
+        name = "printer"
+        is_local = False
+
+        async def publish(self, batch: object) -> None:
+            told.extend(f"{message.id} {message.type}" for message in batch.messages)  # type: ignore[attr-defined]
+
+        async def close(self) -> None: ...
+
+    await make_topic(publisher="printer")
+    async with run_outbox(Printer()):
+        (position,) = await append(store, 1, "Opened")
+        await until(lambda: told == [f"postroom:0:{position} Opened"])
+
+
+async def _leader_pid(pool: Pool) -> int | None:
+    (line,) = await service.list_progress(pool)
+    return None if line.leader_instance is None else int(line.leader_instance.split(":")[1])
+
+
+async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
+    """Append in transactions of different lengths until told to stop; how many events that were."""
+    count = 0
+    while not stop.is_set():
+        async with store._pool.acquire() as connection, connection.transaction():
+            for _ in range(1 + (count + writer) % 3):
+                await store.append(Event.of("Moved", {"by": writer}), connection=connection)
+                count += 1
+                await asyncio.sleep(0.001 * (writer % 4))
+    return count
+
+
+async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
+    store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Eight writers, three processes, leaders killed with SIGKILL: every event arrives, first arrivals are in order,
+    and what arrives twice has the same id.
+    """
+    await make_topic(publisher="file")
+    path, stop = tmp_path / "seen", asyncio.Event()
+    path.touch()
+    async with AsyncExitStack() as stack:
+        processes = await asyncio.gather(
+            *(stack.enter_async_context(outbox_process(database_url, path)) for _ in range(3))
+        )
+        by_pid = {process.pid: process for process in processes}
+        writers = [asyncio.create_task(_write(store, number, stop)) for number in range(8)]
+        for _ in range(2):
+            size = path.stat().st_size
+            await until(lambda size=size: path.stat().st_size > size + 2000)  # type: ignore[misc]
+            victim = await _leader_pid(pool)
+            assert victim is not None
+            by_pid[victim].kill()
+            await by_pid[victim].wait()
+        size = path.stat().st_size
+        await until(lambda: path.stat().st_size > size + 2000)
+        stop.set()
+        written = sum(await asyncio.gather(*writers))
+        expected = [row[0] for row in await pool.fetch("SELECT position FROM events ORDER BY transaction_id, position")]
+        assert len(expected) == written
+        await until(lambda: len({line.split()[1] for line in path.read_text().splitlines()}) == written)
+    seen = [line.split() for line in path.read_text().splitlines()]
+    firsts = list(dict.fromkeys(int(position) for _id, position, _pid in seen))
+    assert firsts == expected
+    assert all(message_id == f"postroom:0:{position}" for message_id, position, _pid in seen)
+    assert len({pid for _id, _position, pid in seen}) == 3
+
+
+async def test_takeover_takes_seconds(
+    store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """From the kill of the leader to the first message of the next."""
+    await make_topic(publisher="file")
+    path = tmp_path / "seen"
+    path.touch()
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(outbox_process(database_url, path))
+        other = await stack.enter_async_context(outbox_process(database_url, path))
+        await append(store, 1)
+        await until(lambda: len(path.read_text().splitlines()) == 1)
+        victim = await _leader_pid(pool)
+        await append(store, 1)
+        next(process for process in (one, other) if process.pid == victim).kill()
+        killed = asyncio.get_running_loop().time()
+        await store.append(Event.of("Last"))
+        await until(lambda: len({line.split()[0] for line in path.read_text().splitlines()}) == 3)
+        assert asyncio.get_running_loop().time() - killed < 5
+
+
+@pytest.mark.parametrize("count", [1])
+async def test_a_stopped_instance_finishes_its_batch(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox, count: int
+) -> None:
+    """Stopping between two batches leaves no message published that the progress does not know of."""
+    recorder = Recorder()
+    pair = await make_topic()
+    async with run_outbox(recorder):
+        await append(store, 50)
+        await until(lambda: len(recorder.messages) >= count)
+    (line,) = await service.list_progress(pool)
+    assert line.last_position == recorder.positions[-1]
+    assert Pair(line.topic, line.publisher) == pair
