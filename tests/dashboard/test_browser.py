@@ -96,7 +96,7 @@ async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Bro
 
 
 async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Office) -> None:
-    """No page is wider than its window, whatever it holds; everything has a name; the browser has no complaint."""
+    """No page is wider than its window, whatever it holds; everything has a name; dark if asked for."""
     await a_full_day(office.pool)
     mail = a_mail(subject=LONG, text=LONG, html=f"<p>{LONG}</p>", source=LONG[:60], tags={LONG: LONG})
     [delivery_id] = await tried(office.pool, mail, reply=replace(REFUSED, text=LONG, remote_host=LONG, tls=LONG))
@@ -110,21 +110,14 @@ async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Offi
         page.on("console", lambda message: said.append(message.text))
         for path in paths:
             await page.goto(office.url + path)
-            for width in (360, 800, 1160, 1400):
+            for width in (360, 1160, 1400):
                 await page.set_viewport_size({"width": width, "height": 800})
                 assert (path, width, await page.evaluate(COMPLAINTS)) == (path, width, [])
         assert said == []
-
-
-async def test_dark_follows_the_system(chromium: Browser, office: Office) -> None:
-    """The paper is dark for those who like it dark, and light for the others."""
-    page = await chromium.new_page(color_scheme="dark")
-    await page.goto(office.url)
-    paper = "getComputedStyle(document.body).backgroundColor"
-    dark = await page.evaluate(paper)
-    await page.emulate_media(color_scheme="light")
-    assert (dark, await page.evaluate(paper)) == ("rgb(18, 22, 29)", "rgb(246, 247, 249)")
-    await page.close()
+        paper = "getComputedStyle(document.body).backgroundColor"
+        dark = await page.evaluate(paper)
+        await page.emulate_media(color_scheme="light")
+        assert (dark, await page.evaluate(paper)) == ("rgb(18, 22, 29)", "rgb(246, 247, 249)")
 
 
 async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:

@@ -42,6 +42,7 @@ ACCOUNT_MAIL = {"link": "https://quill.example/activate?token=abc", "code": "123
 BUILTIN_VARIABLES: dict[str, dict[str, Any]] = {
     "account-activation": ACCOUNT_MAIL,
     "account-recovery": ACCOUNT_MAIL,
+    "birthday": {"first_name": "Zoë", "last_name": "Quick"},
     "login-code": {"code": "123 456", "minutes": 10},
     "welcome": {"name": "Zoë", "product": "Quill", "url": "https://quill.example/start?a=1&b=2"},
 }

@@ -14,6 +14,7 @@ from postroom.schedule import service
 from postroom.schedule.model import Policy
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports import Content, Envelope, Transport
+from postroom.transports.capture import CaptureTransport
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
@@ -78,10 +79,20 @@ async def test_the_waits_are_one_two_and_four_seconds(pool: Pool) -> None:
             assert not hint or wait >= timedelta(seconds=seconds)
 
 
-async def drain(pool: Pool, clock: Moving) -> None:
+async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
+    """Where mail is captured, a greeting with nowhere to go is captured too, and counts as delivered."""
+    clock, policy = Moving(), Policy(captures=True)
+    user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+    await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
+    await drain(pool, clock, inbox=CaptureTransport(pool))
+    assert await statuses(pool, user.id) == [("2026", "COMPLETED"), ("2027", "PENDING")]
+    assert b"it's your birthday" in await pool.fetchval("SELECT raw FROM inbox_messages")
+
+
+async def drain(pool: Pool, clock: Moving, *, inbox: Transport | None = None) -> None:
     """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
     composer = WebhookComposer()
-    transport = WebhookTransport(allow_private=True)
+    transport = WebhookTransport(allow_private=True, inbox=inbox)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
         return composer.compose(outgoing, now=clock.now)

@@ -1,5 +1,6 @@
 """People and due events in tests."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID
 from postroom.db.pool import Pool
 from postroom.schedule import service
 from postroom.schedule.model import Person, Policy, User
+from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 HOOK = "https://hooks.example.org/greet"
 POSTING = Policy(webhook_url=HOOK)
@@ -16,6 +18,9 @@ POSTING = Policy(webhook_url=HOOK)
 
 def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+NINE = utc("2026-11-15T09:00")
 
 
 def person(**fields: Any) -> Person:
@@ -50,3 +55,12 @@ async def statuses(pool: Pool, user_id: UUID) -> list[tuple[str, str]]:
         user_id,
     )
     return [(str(row["year"]), row["status"]) for row in rows]
+
+
+def scheduler(pool: Pool, at: str = "2026-11-15T09:00", policy: Policy = POSTING) -> Scheduler:
+    return Scheduler(pool, SchedulerOptions(policy=policy), clock=lambda: utc(at))
+
+
+async def counted(pool: Pool) -> Counter[str]:
+    rows = await pool.fetch("SELECT idempotency_key AS key FROM deliveries")
+    return Counter(row["key"] for row in rows)

@@ -29,6 +29,8 @@ from postroom.db.queries import Connection
 from postroom.events.model import SequencedEvent
 
 EPOCH_SHIFT = 48
+SOURCE = "outbox"
+"""Of deliveries that publishers make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,12 @@ class Message:
     @property
     def data(self) -> Any:
         return self.event.data
+
+    @property
+    def is_echo(self) -> bool:
+        """True for a fact about a delivery that the outbox itself made: to make another of it would never end."""
+        is_about_delivery = any(tag.startswith("postroom.delivery=") for tag in self.tags)
+        return is_about_delivery and isinstance(self.data, Mapping) and self.data.get("source") == SOURCE
 
     @property
     def json(self) -> bytes:

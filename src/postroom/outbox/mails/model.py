@@ -9,9 +9,8 @@ from typing import Any
 from postroom.delivery.address import parse_address
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
-from postroom.outbox.publisher import Message, find_path
+from postroom.outbox.publisher import SOURCE, Message, find_path
 
-SOURCE = "outbox"
 _PATH = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,9}")
 
 

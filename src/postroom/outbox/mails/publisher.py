@@ -27,7 +27,7 @@ class MailPublisher:
                 mail_for(rule, message)
                 for message in batch.messages
                 for rule in rules
-                if rule.event_type == message.type
+                if rule.event_type == message.type and not message.is_echo
             ]
             await accept_batch(connection, mails, idempotency_ttl=REMEMBERED)
         except (BadInput, ValueError) as error:

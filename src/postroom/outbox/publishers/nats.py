@@ -9,6 +9,7 @@ the client refuses, being too large, none is sent.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import nats
@@ -22,7 +23,7 @@ from postroom.outbox.publisher import Batch, Message
 
 PREFIX = "postroom.events"
 STREAM = "postroom_events"
-PATIENCE_S = 10
+PATIENCE = timedelta(seconds=10)
 
 _log = structlog.get_logger()
 
@@ -33,9 +34,12 @@ class NatsPublisher:
     name = "nats"
     is_local = False
 
-    def __init__(self, url: str, *, prefix: str = PREFIX, stream: str = STREAM, replicas: int = 1) -> None:
+    def __init__(
+        self, url: str, *, prefix: str = PREFIX, stream: str = STREAM, replicas: int = 1, patience: timedelta = PATIENCE
+    ) -> None:
         self._servers = [part.strip() for part in url.split(",")]
         self._prefix, self._stream, self._replicas = prefix, stream, replicas
+        self._patience_s = patience.total_seconds()
         self._connection: Any = None
         self._jetstream: Any = None
         self._opening = asyncio.Lock()
@@ -50,7 +54,7 @@ class NatsPublisher:
                 sent.append(await self._send(jetstream, subject, batch.topic, message))  # noqa: PERF401 - some may go
         except (nats.errors.Error, OSError, TimeoutError) as error:
             problem = error
-        acknowledged, refusal = await _acknowledged(sent)
+        acknowledged, refusal = await self._acknowledged(sent)
         problem = refusal or problem
         if problem is not None:
             self._jetstream = None  # the stream may be gone: look again next time
@@ -66,6 +70,20 @@ class NatsPublisher:
         headers = {"Nats-Msg-Id": f"{topic}:{message.id}"}
         future: asyncio.Future[Any] = await jetstream.publish_async(subject, message.json, headers=headers)
         return future
+
+    async def _acknowledged(self, sent: "Sequence[asyncio.Future[Any]]") -> tuple[int, Exception | None]:
+        """How many at the beginning are stored, and what went wrong with the next."""
+        if sent:
+            await asyncio.wait(sent, timeout=self._patience_s)
+        for index, future in enumerate(sent):
+            if not future.done():
+                for late in sent[index:]:
+                    late.cancel()
+                return index, TimeoutError(f"no acknowledgement within {self._patience_s:g} s")
+            error = future.exception()
+            if error is not None:
+                return index, error if isinstance(error, Exception) else None
+        return len(sent), None
 
     async def _opened(self, subject: str) -> Any:
         async with self._opening:
@@ -96,21 +114,6 @@ class NatsPublisher:
                 num_replicas=self._replicas,
             )
             await jetstream.add_stream(config)
-
-
-async def _acknowledged(sent: "Sequence[asyncio.Future[Any]]") -> tuple[int, Exception | None]:
-    """How many at the beginning are stored, and what went wrong with the next."""
-    if sent:
-        await asyncio.wait(sent, timeout=PATIENCE_S)
-    for index, future in enumerate(sent):
-        if not future.done():
-            for late in sent[index:]:
-                late.cancel()
-            return index, TimeoutError(f"no acknowledgement within {PATIENCE_S} s")
-        error = future.exception()
-        if error is not None:
-            return index, error if isinstance(error, Exception) else None
-    return len(sent), None
 
 
 async def _note(error: Exception) -> None:

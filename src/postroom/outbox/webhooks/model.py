@@ -9,10 +9,9 @@ from enum import StrEnum
 import msgspec
 
 from postroom.delivery.model import Address, Channel, DeliveryRequest
-from postroom.outbox.publisher import Message
+from postroom.outbox.publisher import SOURCE, Message
 from postroom.runtime.secrets import Sealed
 
-SOURCE = "outbox"
 LADDER = "webhook"
 PURPOSE = "webhook endpoint secret"
 ENDPOINT_HEADER = "Postroom-Endpoint"

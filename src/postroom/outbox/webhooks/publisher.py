@@ -20,7 +20,12 @@ class WebhookPublisher:
     async def publish(self, batch: Batch) -> None:
         connection = batch.transaction
         endpoints = await store.list_topic_endpoints(connection, topic=batch.topic)
-        requests = [request_for(endpoint, batch.topic, message) for message in batch.messages for endpoint in endpoints]
+        requests = [
+            request_for(endpoint, batch.topic, message)
+            for message in batch.messages
+            if not message.is_echo
+            for endpoint in endpoints
+        ]
         try:
             for first in range(0, len(requests), STEP):
                 await accept_batch(connection, requests[first : first + STEP])

@@ -12,9 +12,10 @@ from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
 from postroom.errors import BadInput, DeliveryNotFound, EndpointNotFound
 from postroom.events.audit import record_audit
 from postroom.outbox.model import Pair
+from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import PURPOSE, SOURCE, Endpoint, EndpointStatus, new_secret
+from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointStatus, new_secret
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox

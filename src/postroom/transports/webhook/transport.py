@@ -40,8 +40,8 @@ class _Response(aiohttp.ClientResponse):
 class WebhookTransport:
     """Posts webhooks. Any number of tasks may send at once; `max_connections` of them are served.
 
-    `inbox`, if there is one, gets what is sent to nowhere and is closed with this; see `inbox.CAPTURE_URL`. `tls` replaces the usual
-    verification, for tests and for installations with authorities of their own.
+    `inbox`, if there is one, gets what is sent to nowhere (`inbox.CAPTURE_URL`) and is closed with this. `tls` replaces
+    the usual verification, for tests and for installations with authorities of their own.
     """
 
     name = "webhook"
