@@ -216,9 +216,7 @@ async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
 async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Eight writers, three processes, leaders killed with SIGKILL: every event arrives, first arrivals are in order,
-    and what arrives twice has the same id.
-    """
+    """Eight writers, three processes, two SIGKILLs: all arrive, first arrivals in order, repetitions by the same id."""
     await make_topic(publisher="file")
     path, stop = tmp_path / "seen", asyncio.Event()
     path.touch()
