@@ -1,4 +1,4 @@
-"""A real PostgreSQL for every test: one server per run, one template database, a clone per test."""
+"""A real PostgreSQL for every test: one server per process of the run, one template database, a clone per test."""
 
 import fcntl
 import os
@@ -67,9 +67,12 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One directory for the whole run; pytest-xdist's workers share its parent."""
-    base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+    """A directory, and so a server, for each process of the run.
+
+    An open transaction anywhere in a cluster holds back everybody who follows tables there, and tests of followers must
+    not depend on their neighbours.
+    """
+    directory = tmp_path_factory.getbasetemp() / "postgres"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 

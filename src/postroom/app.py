@@ -32,6 +32,7 @@ from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer
 from postroom.mail.dkim import Signer
 from postroom.mail.worker import Renderer
+from postroom.outbox.run import run_outbox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
 from postroom.schedule.worker import Scheduler, SchedulerOptions
@@ -129,8 +130,10 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
         inbox=CaptureTransport(room.pool) if settings.transport == "capture" else None,
     )
 
+    leaves = settings.transport in ("smtp", "capture")  # stub and noop stand in for every way out
+
     def route(channel: Channel, lane: Lane) -> Transport:
-        return webhooks if channel is Channel.WEBHOOK else mail[lane]
+        return webhooks if channel is Channel.WEBHOOK and leaves else mail[lane]
 
     try:
         yield route
@@ -174,12 +177,26 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
             await run_loops(others, main=worker, stop=stop)
 
 
+class OutboxLoop:
+    """The outbox as a loop among others."""
+
+    def __init__(self, room: Room) -> None:
+        self._room, self._stop = room, asyncio.Event()
+
+    async def run(self) -> None:
+        await run_outbox(self._room, stop=self._stop)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
 async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
     """Everything that makes work for the worker, or cleans up after it."""
     settings = room.settings
     consuming = ConsumerOptions(idempotency_ttl=settings.idempotency_ttl)
     loops: list[Loop] = [
         Maintenance(room.pool, _maintenance_options(settings)),
+        OutboxLoop(room),
         Scheduler(room.pool, SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)),
         *(CommandConsumer(room.pool, source, options=consuming) for source in open_sources(settings)),
     ]

@@ -1,7 +1,6 @@
 """Accounts over HTTP: statuses, shapes, and what strangers cannot learn."""
 
 from dataclasses import replace
-from http import HTTPStatus
 
 import pytest
 from tests.support.accounts import KEY, account, sign_up, signed, token, wrong
@@ -9,11 +8,8 @@ from tests.support.http import Browser, open_browser
 
 from postroom.accounts import api
 from postroom.db.room import Room
-from postroom.errors import GoneError, LimitError
 from postroom.http import HttpApplication
 from postroom.http.auth import Authenticator
-from postroom.http.model import SCOPES
-from postroom.http.problems import STATUS
 from postroom.runtime.endpoint import Endpoint
 
 

@@ -69,7 +69,7 @@ async def test_listing_and_refusing(pool: Pool, database_url: str) -> None:
     code, output, _ = await run(database_url, "accounts", "list", "--status", "active", "--json")
     assert (code, [item["login"] for item in msgspec.json.decode(output)["items"]]) == (0, ["bob"])
     code, _, errors = await run(database_url, "accounts", "create", "ADA@example.org", "other")
-    assert (code, errors) == (1, "postroom: This address already has an account.\n")
+    assert (code, errors) == (1, "postroom: The address already has an account.\n")
     code, _, errors = await run(database_url, "accounts", "show", "99")
     assert (code, errors) == (1, "postroom: There is no such account.\n")
 

@@ -21,7 +21,7 @@ from postroom.http import build_app
 from postroom.http.service import create_key
 from postroom.transports.base import Reply
 from postroom.transports.capture.model import Captured
-from postroom.transports.capture.store import insert_inbox_messages
+from postroom.transports.capture.store import columns_of, insert_inbox_messages
 
 SECRET = bytes(range(32))
 
@@ -136,7 +136,7 @@ async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = 
     """A message in the inbox; returns its id."""
     message = Captured(7, "post@example.org", [to], subject, raw)
     async with pool.acquire() as connection:
-        [message_id] = await insert_inbox_messages(connection, messages=[message])
+        [message_id] = await insert_inbox_messages(connection, **columns_of([message]))
     return message_id
 
 

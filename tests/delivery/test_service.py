@@ -192,11 +192,9 @@ async def test_a_redrive_goes_on_until_all_are_back(pool: Pool, monkeypatch: pyt
 
 
 async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
-    """After retention has taken the content a redrive leaves the letter alone, and a retry is refused."""
+    """Should the content be gone, a redrive leaves the letter alone, and a retry is refused."""
     [delivery] = await given_up(pool)
-    async with pool.acquire() as connection:
-        await connection.execute("UPDATE deliveries SET finished_at = finished_at - interval '8 days'")
-    assert await Maintenance(pool).clean_up() == 1
+    await pool.execute("DELETE FROM delivery_payloads")
     assert await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True) == 0
     assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 0
     with pytest.raises(WrongState):
@@ -204,6 +202,14 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
     with pytest.raises(WrongState):
         await service.resend(pool, delivery, actor=ADA)
     assert await state_of(pool, delivery) is State.DEAD_LETTER
+
+
+async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> None:
+    """Retention of bodies spares dead letters: somebody may still bring them back."""
+    await given_up(pool)
+    await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '8 days'")
+    assert await Maintenance(pool).clean_up() == 0
+    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 1
 
 
 async def test_dead_letters_are_paged_newest_first(pool: Pool) -> None:

@@ -118,8 +118,18 @@ def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> N
     assert [rest.found_nothing(look(horizon=12, newest=20)) for _ in range(2)] == [SECOND * 2, SECOND * 4]
 
 
+def test_what_is_held_back_is_looked_for_even_asleep() -> None:
+    """Its notification has been, and who holds it back need not ring."""
+    rest = Rest()
+    for _ in range(LINGERS + 8):
+        rest.found_nothing(look())
+    assert rest.is_asleep
+    pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
+    assert (pauses[0], max(pauses)) == (LINGER, timedelta(milliseconds=250))
+
+
 def test_what_is_held_back_is_waited_for_awake() -> None:
-    """Its notification has been: nobody will ring again."""
+    """A leader that is awake does not fall asleep over it."""
     rest = Rest()
     pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
     assert (pauses[0], pauses[-1], rest.is_asleep) == (LINGER, timedelta(milliseconds=250), False)

@@ -1,11 +1,12 @@
 """One leader, one pair: what is published, in which order, how often, and what stops it."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import asyncpg
 import pytest
-from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.outbox.conftest import MakeRelay, MakeTopic, RunOutbox
 from tests.support.outbox import HURRY, Recorder, append, lead, settled, until
 
 from postroom.db.pool import Pool
@@ -245,3 +246,41 @@ async def test_a_sleeping_leader_is_woken(
     relay.stop()
     await running
     assert await pool.fetchval(asleep) == 0
+
+
+async def test_a_swallowed_database_error_is_a_failure(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A local publisher that hides an error has a transaction that cannot commit: nothing moves, and it is told."""
+    await append(store, 1)
+
+    class Hiding(Recorder):
+        is_local = True
+
+        async def publish(self, batch: Batch) -> None:
+            with contextlib.suppress(asyncpg.PostgresError):
+                await batch.transaction.execute("SELECT 1 / 0")
+
+    relay = await make_relay(await make_topic(), Hiding())
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert (line.last_position, line.error_count) == (0, 1)
+    assert "InFailedSQLTransactionError" in (line.last_error or "")
+
+
+async def test_a_restored_room_is_published_on(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Events of a cluster that had counted further are followed in the next epoch, old ones first."""
+    recorder = Recorder()
+    await make_topic()
+    old = await append(store, 2)
+    for table in ("events", "event_tags"):
+        await pool.execute(f"UPDATE {table} SET transaction_id = '1000000000'")
+    async with run_outbox(recorder):
+        new = (await EventStore(pool).append(Event.of("Fresh"))).position
+        await until(lambda: len(recorder.messages) == 3)
+    assert [message.id for message in recorder.messages] == [
+        *(f"postroom:0:{position}" for position in old),
+        f"postroom:1:{new}",
+    ]

@@ -50,8 +50,7 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     "name, index",
     [
-        ("claim_due", "deliveries_due_idx"),
-        ("lock_unrendered", "deliveries_unrendered_idx"),
+        ("claim_due", "deliveries_pkey"),
         ("list_claim_recipients", "deliveries_claim_idx"),
         ("recover_claims", "deliveries_claim_idx"),
         ("expire_waiting", "deliveries_expiry_idx"),
@@ -67,7 +66,28 @@ async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: s
     assert not [node for node in plan if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "deliveries"]
 
 
-async def test_a_claim_reads_in_index_order(full: Session) -> None:
-    """Claiming sorts nothing but its own batch: the cost is that of the batch, not of the queue."""
+@pytest.mark.parametrize(
+    "call, index",
+    [
+        ("lock_due_deliveries('bulk', 100, now())", "deliveries_due_idx"),
+        ("lock_unrendered_deliveries(100)", "deliveries_unrendered_idx"),
+    ],
+)
+async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, index: str) -> None:
+    """A batch is read from its index in order: as many entries as it has rows, however many wait."""
+    count = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = $1"
+    await full.execute("SELECT pg_stat_force_next_flush()")
+    before = await full.fetchval(count, index)
+    for _ in range(6):
+        await full.fetch(f"SELECT * FROM {call}")
+    await full.execute("SELECT pg_stat_force_next_flush()")
+    assert await full.fetchval(count, index) - before == 600
+    assert (
+        await full.fetchval("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'deliveries'") <= 2
+    )  # the filling
+
+
+async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
+    """The cost is that of the batch, not of the queue."""
     sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]
     assert [node["Sort Key"] for node in sorts] == [["claimed.claim_ordinal"]]

@@ -19,7 +19,7 @@ import typer
 
 from postroom.cli.output import report
 
-RUN, MAIL, PEOPLE, CARE = "Run", "Mail", "People", "Look after"
+RUN, MAIL, PEOPLE, FACTS, CARE = "Run", "Mail", "People", "Facts", "Look after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,16 @@ GROUPS = (
     Entry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
     Entry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
     Entry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
+    Entry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
+    Entry(
+        "outbox", "postroom.outbox.cli:outbox", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."
+    ),
+    Entry(
+        "webhooks",
+        "postroom.outbox.webhooks.cli:webhooks",
+        FACTS,
+        "Endpoints that get events: register, rotate, replay.",
+    ),
     Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
 )
 

@@ -86,20 +86,9 @@ ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many
 -- Lease what is due in one lane, oldest first, with the content an attempt needs.
-WITH due AS (
-    SELECT id
-    FROM deliveries
-    WHERE lane = :lane::text::delivery_lane
-        AND next_attempt_at <= coalesce(:now::timestamptz, now())
-        AND next_attempt_at IS NOT NULL
-        AND (state = 'rendered' OR template_id IS NULL)
-    ORDER BY next_attempt_at, id
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-),
-numbered AS (
-    SELECT id, row_number() OVER () AS ordinal
-    FROM due
+WITH due AS MATERIALIZED (
+    SELECT id, ordinal
+    FROM lock_due_deliveries(:lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()))
 ),
 claim AS (
     INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)
@@ -111,10 +100,10 @@ claim AS (
 ),
 claimed AS (
     UPDATE deliveries AS d
-    SET state = 'sending', claim_id = claim.id, claim_ordinal = numbered.ordinal, next_attempt_at = NULL,
+    SET state = 'sending', claim_id = claim.id, claim_ordinal = due.ordinal, next_attempt_at = NULL,
         attempt_count = attempt_count + 1
-    FROM numbered, claim
-    WHERE d.id = numbered.id
+    FROM due, claim
+    WHERE d.id = due.id
     RETURNING d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.retry_since, d.expires_at, d.traceparent
 )
@@ -354,16 +343,8 @@ ORDER BY r.kind, r.position; -- of the enum, not of the text beside it: to, cc, 
 
 -- name: lock_unrendered :many
 -- Hold a batch that waits for its template; the lanes that wait for nobody come first.
-WITH waiting AS (
-    SELECT id, lane, template_id, locale
-    FROM deliveries
-    WHERE state = 'queued' AND template_id IS NOT NULL
-    ORDER BY lane, id
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-)
 SELECT id, lane::text, template_id, locale, variables::text
-FROM waiting
+FROM lock_unrendered_deliveries(:batch_limit)
 LEFT JOIN delivery_payloads ON delivery_id = id;
 
 -- name: mark_dead_letters_notified :one

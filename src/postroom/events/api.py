@@ -166,7 +166,7 @@ async def list_events(call: Call) -> Answer:
         events = found.events[: asked.limit]
         more = encode_cursor(*events[-1].place) if len(found.events) > asked.limit else None
         return Answer(EventPage(items=[_shape(event) for event in events], next_cursor=more, cursor=str(found.cursor)))
-    after = Cursor.parse(asked.cursor) if asked.cursor else None
+    after = _cursor("cursor", asked.cursor)
     found = await store.read(query, after=after, limit=asked.limit)
     cursor = str(found.cursor)
     is_cut = found.cursor.page is not None
@@ -201,7 +201,14 @@ def _query(items: list[ItemShape]) -> Query:
 def _condition(given: ConditionShape | None) -> AppendCondition | None:
     if given is None:
         return None
-    return AppendCondition(_query(given.query), Cursor.parse(given.after) if given.after else None)
+    return AppendCondition(_query(given.query), _cursor("condition.after", given.after))
+
+
+def _cursor(field: str, text: str | None) -> Cursor | None:
+    try:
+        return Cursor.parse(text) if text else None
+    except BadInput as error:
+        raise BadInput.of(field, error.errors[0].message) from error
 
 
 def _shape(event: SequencedEvent) -> EventShape:

@@ -22,6 +22,7 @@ from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.events import api as events_api
 from postroom.http import api as key_api
 from postroom.http import health
 from postroom.http.auth import Authenticator
@@ -32,6 +33,8 @@ from postroom.http.routing import UNMATCHED, Route, Routes
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
+from postroom.outbox import api as outbox_api
+from postroom.outbox.webhooks import api as webhooks_api
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
@@ -137,6 +140,9 @@ def build_app(
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
+        *events_api.ENDPOINTS,
+        *outbox_api.ENDPOINTS,
+        *webhooks_api.ENDPOINTS,
         *mail_api.endpoints(catalog),
         *inbox_api.ENDPOINTS,
         *key_api.endpoints(auth),

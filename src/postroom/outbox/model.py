@@ -230,25 +230,28 @@ class Rest:
     """How long a leader with nothing to do waits, and when it asks to be woken instead.
 
     First it looks again and again, because work comes in bursts. What is committed but held back by an open transaction
-    is waited for awake: its notification has been. Asleep, it polls more and more rarely, but not before everybody
-    who may have appended without knowing that it sleeps has ended.
+    is looked for every quarter of a second, asleep or not: its notification has been. Asleep, it polls more and more
+    rarely, but not before everybody who may have appended without knowing that it sleeps has ended.
     """
 
     poll: timedelta = timedelta(seconds=1)
     longest: timedelta = timedelta(minutes=1)
     is_asleep: bool = False
     _empty: int = 0
+    _held: int = 0
     _newest: int | None = None
     _pause: timedelta = field(default_factory=timedelta)
 
     def worked(self) -> None:
-        self._empty, self.is_asleep, self._newest, self._pause = 0, False, None, timedelta()
+        self._empty, self._held, self.is_asleep, self._newest, self._pause = 0, 0, False, None, timedelta()
 
     def found_nothing(self, look: Look) -> timedelta:
         """How long to wait now. If it returns zero, the leader has just fallen asleep: it must look once more."""
+        if look.has_unsettled:
+            self._held = min(self._held + 1, 8)
+            return min(LINGER * (1 << (self._held - 1)), UNSETTLED_REST)
+        self._held = 0
         self._empty += 1
-        if look.has_unsettled and not self.is_asleep:
-            return min(LINGER * (1 << min(max(0, self._empty - LINGERS), 8)), UNSETTLED_REST)
         if self._empty <= LINGERS and not self.is_asleep:
             return LINGER
         if not self.is_asleep:

@@ -36,6 +36,10 @@ FROM (
         AND l.pid <> pg_backend_pid()
 ) AS holder;
 
+-- name: check_transaction :one
+-- Fails in a transaction that has failed already, whose COMMIT would be a silent rollback.
+SELECT true AS is_sound;
+
 -- name: delete_topic :maybe
 -- Forget a topic, and how far its publishers were.
 DELETE FROM outbox_topics WHERE name = :name RETURNING name;

@@ -181,13 +181,16 @@ class Relay:
         try:
             async with asyncio.timeout(self._options.publish_timeout.total_seconds()):
                 await self._publisher.publish(batch)
+                if batch.connection is not None:
+                    # A publisher that swallowed an error of the database has left a transaction that cannot commit.
+                    await store.check_transaction(batch.connection)
         except PublishFailed:
             raise
         except TimeoutError as error:
             raise PublishFailed(f"no answer within {self._options.publish_timeout.total_seconds():g} s") from error
         except Exception as error:
             # Our own database is away: nobody's fault but its. Anything else is the publisher's.
-            if self._publisher.is_local and isinstance(error, FLICKER):
+            if self._publisher.is_local and isinstance(error, FLICKER) and not isinstance(error, ValueError):
                 raise
             raise PublishFailed(f"{type(error).__name__}: {error}") from error
 

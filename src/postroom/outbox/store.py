@@ -34,6 +34,10 @@ async def break_stale_leads(connection: Connection, *, silence: timedelta) -> li
     return [row["pid"] for row in rows if row["is_ended"]]
 
 
+async def check_transaction(connection: Connection) -> None:
+    await QUERIES["check_transaction"].one(connection)
+
+
 async def delete_topic(connection: Connection, *, name: str) -> bool:
     return await QUERIES["delete_topic"].maybe(connection, name=name) is not None
 

@@ -17,6 +17,7 @@ import structlog
 from postroom.db.room import Room
 from postroom.delivery.completer import FLICKER
 from postroom.errors import DatabaseUnreachable
+from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service
 from postroom.outbox.model import Pair
 from postroom.outbox.publisher import Publishers
@@ -80,6 +81,7 @@ class Outbox:
     async def _sit(self, stop: asyncio.Event) -> None:
         room, names = self._room, self._publishers.names
         async with Seat(room.direct_url, room.name, publishers=names, on_wake=self._wake) as seat:
+            await adopt_restored_events(room.pool)  # in a room that came with a dump nothing would ever settle
             try:
                 while not stop.is_set() and not seat.lost.is_set():
                     async with asyncio.timeout(self._options.silence.total_seconds() / 2):
@@ -153,7 +155,12 @@ class Outbox:
         if monotonic() - self._observed_at < self._options.observe.total_seconds():
             return
         self._observed_at = monotonic()
-        lines = await service.list_progress(self._room.pool)
+        try:
+            async with asyncio.timeout(2):  # a busy pool must not cost us the seat
+                lines = await service.list_progress(self._room.pool)
+        except (*FLICKER, TimeoutError) as error:
+            _log.info("outbox_unobserved", error=type(error).__name__)
+            return
         stall = next((line.stall for line in lines if line.stall is not None), None)
         metrics.show_progress(lines, self._leads, stall)
 

@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION read_events_backwards(
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
+SET jit = off -- a plan that avoids something counts as dear, and would be compiled
 SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
 SET enable_bitmapscan = off
 AS $$

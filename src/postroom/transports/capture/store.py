@@ -1,6 +1,7 @@
 """One function per statement of `queries.sql`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 
@@ -30,18 +31,22 @@ async def find_inbox_message(connection: Connection, *, message_id: int) -> Inbo
     return InboxMessage(_entry(row), row["raw"]) if row else None
 
 
-async def insert_inbox_messages(connection: Connection, *, messages: Sequence[Captured]) -> list[int]:
+async def insert_inbox_messages(connection: Connection, **columns: Sequence[Any]) -> list[int]:
+    """Keep messages given as columns; see `columns_of`."""
+    return [row["id"] for row in await QUERIES["insert_inbox_messages"].many(connection, **columns)]
+
+
+def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
+    """Messages as one list per column; recipients are flat and point to their message by ordinal."""
     flat = [(ordinal, to.lower()) for ordinal, message in enumerate(messages, 1) for to in message.recipients]
-    rows = await QUERIES["insert_inbox_messages"].many(
-        connection,
-        delivery_id=[message.delivery_id for message in messages],
-        mail_from=[message.mail_from for message in messages],
-        subject=[message.subject for message in messages],
-        raw=[message.raw for message in messages],
-        recipient_ordinal=[ordinal for ordinal, _address in flat],
-        recipient_address=[address for _ordinal, address in flat],
-    )
-    return [row["id"] for row in rows]
+    return {
+        "delivery_id": [message.delivery_id for message in messages],
+        "mail_from": [message.mail_from for message in messages],
+        "subject": [message.subject for message in messages],
+        "raw": [message.raw for message in messages],
+        "recipient_ordinal": [ordinal for ordinal, _address in flat],
+        "recipient_address": [address for _ordinal, address in flat],
+    }
 
 
 async def list_inbox(

@@ -87,7 +87,7 @@ class CaptureTransport:
 
     async def _store(self, messages: Sequence[Captured]) -> list[int]:
         async with self._pool.acquire() as connection:
-            return await store.insert_inbox_messages(connection, messages=messages)
+            return await store.insert_inbox_messages(connection, **store.columns_of(messages))
 
 
 def _answer(address: str) -> RecipientReply:

@@ -1,0 +1,21 @@
+-- Lock what waits for its template, the lanes that wait for nobody first; see lock_due_deliveries for why it is a function.
+CREATE OR REPLACE FUNCTION lock_unrendered_deliveries(p_limit integer)
+RETURNS TABLE (id bigint, lane delivery_lane, template_id text, locale text)
+LANGUAGE plpgsql
+ROWS 100
+SET jit = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT d.id, d.lane, d.template_id, d.locale
+    FROM deliveries AS d
+    WHERE d.state = 'queued' AND d.template_id IS NOT NULL
+    ORDER BY d.lane, d.id
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED;
+END
+$$;

@@ -1,0 +1,128 @@
+"""Events over HTTP."""
+
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from tests.support.http import Browser, open_browser
+
+from postroom.db.room import Room
+from postroom.events import Event, EventStore
+from postroom.events.api import ENDPOINTS
+from postroom.http import HttpApplication
+from postroom.http.auth import Authenticator
+
+OPENED = {"type": "WalletOpened", "tags": ["wallet=1", "owner=Smith, John"], "data": {"balance": 5}}
+
+
+@pytest.fixture
+async def browser(room: Room) -> Browser:
+    return await open_browser(room, app=HttpApplication(room, ENDPOINTS, auth=Authenticator(room.pool)))
+
+
+async def test_events_are_appended_and_read(browser: Browser) -> None:
+    """201 with the last position; what was appended is read as it was."""
+    events = [OPENED, {"type": "Deposited", "tags": ["wallet=1"], "correlation_id": "c"}]
+    answer = await browser.post("/v1/events", json={"events": events, "occurred_at": "2030-01-31T09:00:00+01:00"})
+    assert (answer.status, answer.json) == (201, {"position": 2, "events_count": 2, "cursor": None})
+    first, second = (await browser.get("/v1/events")).json["items"]
+    assert first == {
+        **OPENED,
+        "position": 1,
+        "occurred_at": "2030-01-31T08:00:00Z",
+        "correlation_id": None,
+        "causation_id": None,
+    }
+    assert (second["data"], second["correlation_id"]) == ({}, "c")
+
+
+async def test_a_query_is_by_type_and_tag(browser: Browser) -> None:
+    """Both must hold; a whole query in JSON is an OR of such."""
+    for wallet in (1, 2):
+        for kind in ("A", "B"):
+            await browser.post("/v1/events", json={"events": [{"type": kind, "tags": [f"wallet={wallet}"]}]})
+
+    async def found(target: str) -> list[int]:
+        return [item["position"] for item in (await browser.get(f"/v1/events?{target}")).json["items"]]
+
+    assert await found("type=A") == [1, 3]
+    assert await found("type=B&tag=wallet%3D2") == [4]
+    items = [{"types": ["A"], "tags": ["wallet=1"]}, {"types": ["B"], "tags": ["wallet=2"]}]
+    assert await found(f"query={quote(msgspec.json.encode(items))}") == [1, 4]
+
+
+async def test_pages_have_no_gaps(browser: Browser) -> None:
+    """Forwards and backwards, to the last page, which has no next."""
+    await browser.post("/v1/events", json={"events": [{"type": "A"}] * 5})
+    for direction, expected in (("false", [1, 2, 3, 4, 5]), ("true", [5, 4, 3, 2, 1])):
+        seen: list[int] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            more = f"&cursor={quote(cursor)}" if cursor else ""
+            page = (await browser.get(f"/v1/events?limit=2&backwards={direction}{more}")).json
+            seen += [item["position"] for item in page["items"]]
+            cursor = page["next_cursor"]
+        assert seen == expected
+
+
+async def test_a_condition_that_fails_is_409_and_says_what_matched(browser: Browser) -> None:
+    """The cursor of a read is safe as `after`; the problem names the event in the way."""
+    wallet = [{"tags": ["wallet=1"]}]
+    seen = (await browser.get("/v1/events?tag=wallet%3D1")).json["cursor"]
+    body = {"events": [OPENED], "condition": {"query": wallet, "after": seen}}
+    won = await browser.post("/v1/events", json=body)
+    lost = await browser.post("/v1/events", json=body)
+    assert (won.status, lost.status, lost.headers["content-type"]) == (201, 409, "application/problem+json")
+    assert lost.json["code"] == "append_condition_failed"
+    assert lost.json["matched"] == {"position": 1, "type": "WalletOpened", "tags": OPENED["tags"]}
+    after = {"events": [OPENED], "condition": {"query": wallet, "after": won.json["cursor"]}}
+    assert (await browser.post("/v1/events", json=after)).status == 201
+
+
+async def test_a_duplicate_is_409_and_judged_first(browser: Browser) -> None:
+    """Who repeats a request hears of his own event, not of a conflict."""
+    body = {
+        "events": [{"type": "Transferred", "tags": ["transfer=7"]}],
+        "idempotency": [{"tags": ["transfer=7"]}],
+        "condition": {"query": [{"types": ["Transferred"]}]},
+    }
+    assert (await browser.post("/v1/events", json=body)).status == 201
+    again = await browser.post("/v1/events", json=body)
+    assert (again.status, again.json["code"], again.json["matched"]["position"]) == (409, "duplicate_append", 1)
+
+
+async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> None:
+    """Its cursor reads nothing until something is appended."""
+    await browser.post("/v1/events", json={"events": [OPENED]})
+    head = (await browser.get("/v1/events/head")).json
+    assert head["position"] == 1
+    assert (await browser.get(f"/v1/events?cursor={quote(head['cursor'])}")).json["items"] == []
+    await EventStore(room.pool).append(Event.of("X"))
+    assert len((await browser.get(f"/v1/events?cursor={quote(head['cursor'])}")).json["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    "body,field",
+    [
+        ({"events": []}, "events"),
+        ({"events": [{"type": ""}]}, "events[0].type"),
+        ({"events": [{"type": "A", "tags": ["nonsense"]}]}, "events[0].tags[0]"),
+        ({"events": [{"type": "A", "data": "\0"}]}, "events[0].data"),
+        ({"events": [{"type": "A"}], "condition": {"query": []}}, "condition.query"),
+        ({"events": [{"type": "A"}], "condition": {"query": [{}], "after": "x"}}, "condition.after"),
+        ({"events": [{"type": "A"}], "extra": 1}, "extra"),
+    ],
+)
+async def test_bad_input_is_400_and_named(browser: Browser, body: object, field: str) -> None:
+    """Nothing is stored."""
+    answer = await browser.post("/v1/events", json=body)
+    assert (answer.status, answer.fields) == (400, [field])
+    assert (await browser.get("/v1/events")).json["items"] == []
+
+
+@pytest.mark.parametrize(
+    "target", ["cursor=x", "cursor=x&backwards=true", "query=x", "query=[]", "query=[{}]&type=A", "limit=0"]
+)
+async def test_a_bad_query_is_400(browser: Browser, target: str) -> None:
+    """A cursor that is none, a query that is none, both kinds of query at once."""
+    assert (await browser.get(f"/v1/events?{target}")).status == 400

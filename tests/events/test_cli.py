@@ -1,0 +1,84 @@
+"""Events at the command line."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from postroom.db.pool import open_pool
+from postroom.errors import AppendConditionFailed, DuplicateAppend
+from postroom.events import Event, EventStore
+from postroom.events.cli import events
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command in the test's room."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+
+    def command(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(events, arguments, input=stdin)
+
+    yield command
+    structlog.reset_defaults()  # a command logs to its own standard error, which is gone now
+
+
+def items(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, object]] = json.loads(result.output)["items"]
+    return found
+
+
+def test_append_and_read(run: Run) -> None:
+    """The position is printed; reading filters by type and tag, newest first if asked."""
+    assert run("append", "Opened", "--tag", "wallet=1", "--data", '{"a": 1}').output == "1\n"
+    assert run("append", "Closed", "--tag", "wallet=1", "--data", "-", stdin="[2]").output == "2\n"
+    assert [item["data"] for item in items(run("read", "--tag", "wallet=1", "--json"))] == [{"a": 1}, [2]]
+    assert [item["position"] for item in items(run("read", "--type", "Closed", "--json"))] == [2]
+    assert [item["position"] for item in items(run("read", "--backwards", "--json"))] == [2, 1]
+    page = run("read", "--limit", "1").output
+    assert "Opened" in page
+    assert "Closed" in run("read", "--after", page.rpartition("--after ")[2].strip()).output
+
+
+def test_conditions(run: Run) -> None:
+    """Only after what was read; only once."""
+    cursor = json.loads(run("read", "--tag", "wallet=1", "--json").output)["cursor"]
+    assert run("append", "Opened", "--tag", "wallet=1", "--after", cursor).exit_code == 0
+    assert isinstance(run("append", "Opened", "--tag", "wallet=1", "--after", cursor).exception, AppendConditionFailed)
+    assert run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exit_code == 0
+    assert isinstance(run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exception, DuplicateAppend)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("append", "A", "--data", "{"),
+        ("append", "A", "--tag", "x"),
+        ("append", "A", "--after", "1:1:///"),
+        ("read", "--tag", "x"),
+    ],
+)
+def test_wrong_usage_ends_with_2(run: Run, arguments: tuple[str, ...]) -> None:
+    """And nothing is stored."""
+    assert run(*arguments).exit_code == 2
+
+
+def test_tail_prints_each_event_once(run: Run, database_url: str) -> None:
+    """From the start, in order, until it has as many as asked for."""
+
+    async def fill() -> None:
+        pool = await open_pool(database_url, "postroom", size=1)
+        for number in range(3):
+            await EventStore(pool).append(Event.of("Moved", {"n": number}))
+        await pool.close()
+
+    asyncio.run(fill())
+    result = run("tail", "--from-start", "--count", "3", "--json")
+    assert [json.loads(line)["data"]["n"] for line in result.output.splitlines()] == [0, 1, 2]
+    assert "Moved" in run("tail", "--from-start", "--count", "1").output

@@ -1,0 +1,157 @@
+"""The outbox and webhooks over HTTP."""
+
+from dataclasses import replace
+
+import pytest
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.http import Browser, open_browser
+from tests.support.outbox import Recorder, append
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.events import EventStore
+from postroom.http import HttpApplication
+from postroom.http.auth import Authenticator
+from postroom.http.openapi import describe
+from postroom.outbox.api import ENDPOINTS
+from postroom.outbox.relay import Step
+from postroom.outbox.webhooks.api import ENDPOINTS as WEBHOOK_ENDPOINTS
+from postroom.outbox.webhooks.publisher import WebhookPublisher
+
+BOTH = [*ENDPOINTS, *WEBHOOK_ENDPOINTS]
+
+
+@pytest.fixture
+async def browser(room: Room) -> Browser:
+    keyed = replace(room, settings=replace(room.settings, secret_key=bytes(32)))
+    return await open_browser(room, app=HttpApplication(keyed, BOTH, auth=Authenticator(room.pool)))
+
+
+async def test_topics_are_made_changed_listed_and_forgotten(browser: Browser) -> None:
+    """The whole life of a topic."""
+    body = {"name": "money", "types": ["Paid"], "exact_tags": ["currency=EUR"], "publishers": ["log", "webhook"]}
+    made = await browser.post("/v1/outbox/topics", json=body)
+    assert (made.status, made.json["types"], made.json["publishers"]) == (201, ["Paid"], ["log", "webhook"])
+    changed = await browser.ask("PUT", "/v1/outbox/topics/money", json={"required_keys": ["wallet"]})
+    assert (changed.status, changed.json["types"], changed.json["required_keys"]) == (200, [], ["wallet"])
+    assert [topic["name"] for topic in (await browser.get("/v1/outbox/topics")).json["items"]] == ["money"]
+    assert (await browser.get("/v1/outbox/topics/money")).json == changed.json
+    assert (await browser.ask("DELETE", "/v1/outbox/money/log")).status == 200
+    assert (await browser.ask("DELETE", "/v1/outbox/topics/money")).status == 200
+    assert (await browser.get("/v1/outbox/topics/money")).json["code"] == "topic_not_found"
+
+
+async def test_a_publisher_is_paused_resumed_and_reset(
+    browser: Browser, store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Each answer says what is so now."""
+    pair = await make_topic()
+    positions = await append(store, 3)
+    await (await make_relay(pair, Recorder())).run_once()
+    assert (await browser.post("/v1/outbox/all/recorder/pause")).json["status"] == "PAUSED"
+    assert (await browser.post("/v1/outbox/all/recorder/resume")).json["status"] == "ACTIVE"
+    reset = await browser.post("/v1/outbox/all/recorder/reset", json={"position": positions[0]})
+    assert reset.json == {"from_position": positions[2], "to_position": positions[0], "rewinds": True}
+    (line,) = (await browser.get("/v1/outbox")).json["items"]
+    assert (line["lag_events"], line["last_position"], line["stall"]) == (2, positions[0], None)
+
+
+async def test_skipping_is_for_the_next_event_only(browser: Browser, store: EventStore, make_topic: MakeTopic) -> None:
+    """409 for another, and it names the next."""
+    await make_topic()
+    first, second = await append(store, 2)
+    refused = await browser.post("/v1/outbox/all/recorder/skip", json={"position": second})
+    assert (refused.status, refused.json["code"]) == (409, "not_next")
+    assert str(first) in refused.json["detail"]
+    skipped = await browser.post("/v1/outbox/all/recorder/skip", json={"position": first})
+    assert skipped.json == {"position": first, "type": "Deposited"}
+
+
+@pytest.mark.parametrize(
+    "step,body", [("pause", None), ("resume", None), ("reset", {"position": 0}), ("skip", {"position": 1})]
+)
+async def test_an_unknown_publisher_is_404(browser: Browser, step: str, body: object) -> None:
+    """It is told, not made."""
+    options = {} if body is None else {"json": body}
+    assert (await browser.post(f"/v1/outbox/no/body/{step}", **options)).json["code"] == "progress_not_found"
+
+
+async def test_rules_are_made_listed_and_forgotten(browser: Browser, make_topic: MakeTopic) -> None:
+    """A rule lets `intake` follow its topic; the same rule twice is refused."""
+    await make_topic("money")
+    body = {"topic": "money", "event_type": "Paid", "template": "welcome", "recipient_path": "payer.email"}
+    made = await browser.post("/v1/outbox/rules", json=body)
+    assert (made.status, made.json["lane"]) == (201, "transactional")
+    assert (await browser.post("/v1/outbox/rules", json=body)).status == 400
+    assert (await browser.post("/v1/outbox/rules", json={**body, "recipient_path": "a b"})).fields == ["recipient_path"]
+    assert (await browser.post("/v1/outbox/rules", json={**body, "topic": "none"})).status == 404
+    assert [rule["id"] for rule in (await browser.get("/v1/outbox/rules")).json["items"]] == [made.json["id"]]
+    publishers = [line["publisher"] for line in (await browser.get("/v1/outbox")).json["items"]]
+    assert publishers == ["intake", "recorder"]
+    assert (await browser.ask("DELETE", f"/v1/outbox/rules/{made.json['id']}")).status == 200
+    assert (await browser.ask("DELETE", f"/v1/outbox/rules/{made.json['id']}")).json["code"] == "rule_not_found"
+
+
+async def test_a_webhook_s_secret_is_shown_once(browser: Browser, make_topic: MakeTopic) -> None:
+    """In the answer that makes it, and in that of a rotation, which makes another."""
+    await make_topic("money")
+    made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
+    assert (made.status, made.headers["cache-control"]) == (201, "no-store")
+    assert made.json["secret"].startswith("whsec_")
+    shown = await browser.get(f"/v1/webhooks/{made.json['id']}")
+    listed = await browser.get("/v1/webhooks")
+    assert b"secret" not in shown.body + listed.body
+    rotated = await browser.post(f"/v1/webhooks/{made.json['id']}/rotate", json={"overlap_s": 60})
+    assert rotated.json["secret"] != made.json["secret"]
+    assert rotated.json["previous_until"] is not None
+
+
+async def test_a_webhook_is_changed_disabled_and_forgotten(browser: Browser, make_topic: MakeTopic) -> None:
+    """What is left out stays."""
+    await make_topic("money")
+    await make_topic("other")
+    made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
+    path = f"/v1/webhooks/{made.json['id']}"
+    changed = await browser.ask("PATCH", path, json={"topics": ["other"], "enabled": False})
+    assert changed.json["url"] == "https://example.org/h"
+    assert [changed.json[key] for key in ("topics", "status", "disabled_reason")] == [["other"], "disabled", "operator"]
+    assert (await browser.ask("PATCH", path, json={"enabled": True})).json["status"] == "enabled"
+    assert (await browser.ask("DELETE", path)).status == 200
+    assert (await browser.get(path)).json["code"] == "endpoint_not_found"
+
+
+async def test_a_webhook_s_deliveries_are_listed_and_replayed(
+    browser: Browser, store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """One that has not ended cannot be posted again yet."""
+    pair = await make_topic("money", "webhook")
+    made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
+    path = f"/v1/webhooks/{made.json['id']}"
+    await append(store, 1)
+    relay = await make_relay(pair, WebhookPublisher())
+    while await relay.run_once() is Step.MOVED:
+        pass
+    (posted,) = (await browser.get(f"{path}/deliveries")).json["items"]
+    early = await browser.post(f"{path}/replay", json={"delivery_id": posted["id"]})
+    assert (posted["status"], early.status) == ("queued", 409)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'cancelled', finished_at = now(), reason = 'x', next_attempt_at = NULL"
+    )
+    again = await browser.post(f"{path}/replay", json={"delivery_id": posted["id"]})
+    assert (again.status, again.json["delivery_id"] > posted["id"]) == (202, True)
+    assert (await browser.post(f"{path}/replay", json={"delivery_id": 99})).status == 404
+
+
+async def test_scopes_are_kept_apart(room: Room) -> None:
+    """Who may look may not operate."""
+    app = HttpApplication(room, BOTH, auth=Authenticator(room.pool))
+    reader = await open_browser(room, "deliveries:read", name="reader", app=app)
+    assert (await reader.get("/v1/outbox")).status == 403
+    assert (await reader.get("/v1/webhooks")).status == 403
+
+
+def test_the_document_can_be_written() -> None:
+    """Every shape has its own name."""
+    paths = describe(BOTH)["paths"]
+    assert "/v1/outbox/{topic}/{publisher}/skip" in paths
+    assert {"get", "patch", "delete"} == set(paths["/v1/webhooks/{endpoint_id}"])

@@ -1,0 +1,113 @@
+"""Read models on the same follower: exactly once, rebuilt from zero, waited for."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from tests.outbox.conftest import RunOutbox
+from tests.support.outbox import append, until
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import ProgressNotFound
+from postroom.events import Event, EventStore, SequencedEvent
+from postroom.outbox import View, Views, service
+
+
+async def add(connection: Connection, events: Sequence[SequencedEvent]) -> None:
+    for event in events:
+        await connection.execute(
+            "INSERT INTO balances VALUES ($1, $2) ON CONFLICT (wallet) DO UPDATE SET balance = balances.balance + $2",
+            event.values("wallet")[0],
+            event.data["n"],
+        )
+
+
+async def empty(connection: Connection) -> None:
+    await connection.execute("DELETE FROM balances")
+
+
+@pytest.fixture
+async def view(pool: Pool) -> View:
+    await pool.execute("CREATE TABLE balances (wallet text PRIMARY KEY, balance bigint NOT NULL)")
+    view = View("balances", add, empty, types=("Deposited",), required_keys=("wallet",))
+    await Views(pool).install(view)
+    return view
+
+
+async def balance(pool: Pool) -> int | None:
+    found: int | None = await pool.fetchval("SELECT balance FROM balances WHERE wallet = '1'")
+    return found
+
+
+async def test_a_view_holds_what_was_before_and_what_comes(
+    pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
+) -> None:
+    """From the first event on; and one can wait until one's own event is in it."""
+    await append(store, 4, wallet=1)
+    async with run_outbox(view):
+        await Views(pool).catch_up(view)
+        assert await balance(pool) == 0 + 1 + 2 + 3
+        appended = await store.append(Event.of("Deposited", {"n": 10}, wallet=1))
+        await Views(pool).wait_for(view, appended.place)
+        assert await balance(pool) == 16
+
+
+async def test_waiting_for_an_event_that_is_not_the_view_s_ends_too(
+    pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
+) -> None:
+    """What does not concern the view is held as soon as it is passed."""
+    async with run_outbox(view):
+        appended = await store.append(Event.of("Noise"))
+        await Views(pool).wait_for(view, appended.place)
+
+
+async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:
+    """Emptied and filled again, while its leader runs; the result is the same."""
+    await append(store, 5, wallet=1)
+    views = Views(pool)
+    async with run_outbox(view):
+        await views.catch_up(view)
+        await pool.execute("UPDATE balances SET balance = -1")
+        await views.rebuild(view, actor="tests")
+        await views.catch_up(view)
+        assert await balance(pool) == 10
+
+
+async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> None:
+    """Without anybody to keep the view, waiting times out instead of lasting for ever."""
+    appended = await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
+    with pytest.raises(TimeoutError):
+        await Views(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
+
+
+async def test_a_view_that_was_never_installed_is_not_found(pool: Pool) -> None:
+    """There is nothing to rebuild."""
+    with pytest.raises(ProgressNotFound):
+        await Views(pool).rebuild(View("other", add, empty), actor="tests")
+
+
+async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
+    pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
+) -> None:
+    """The database's complaint is a failure like any other; what was written before it in the batch is rolled back."""
+    await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
+    await store.append(Event.of("Deposited", {"n": "many"}, wallet=1))
+
+    async def has_failed() -> bool:
+        lines = await service.list_progress(pool)
+        return lines[0].status == "FAILED"
+
+    async with run_outbox(view):
+        await until(has_failed)
+    (line,) = await service.list_progress(pool)
+    assert (await balance(pool), line.failed_position) == (1, 2)
+    assert "DataError" in (line.last_error or "")
+
+
+async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> None:
+    """A process installs its views at every start; one that is about other events now says so."""
+    views = Views(pool)
+    await views.install(view)
+    await views.install(View("balances", add, empty, types=("Withdrawn",)))
+    assert await pool.fetchval("SELECT types FROM outbox_topics") == ["Withdrawn"]

@@ -1,0 +1,253 @@
+"""Webhooks from an event to a receiver: signed by the endpoint's secret, known by a stable id, disabled by 410."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.outbox import settled
+from tests.support.webhook_server import Receiver, Request, receiving
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import State
+from postroom.delivery.service import get_delivery
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.errors import (
+    BadInput,
+    ConfigurationError,
+    DeliveryNotFound,
+    EndpointNotFound,
+    SettingInvalid,
+    TopicNotFound,
+)
+from postroom.events import Event, EventStore
+from postroom.outbox import Pair
+from postroom.outbox.relay import Step
+from postroom.outbox.webhooks import service
+from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
+from postroom.outbox.webhooks.publisher import WebhookPublisher
+from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.runtime.secrets import Sealed, SecretBox
+from postroom.transports.webhook.compose import WebhookComposer
+from postroom.transports.webhook.transport import WebhookTransport
+
+BOX = SecretBox([bytes(range(32))])
+
+
+@dataclass(slots=True)
+class Scene:
+    """A receiver, its endpoint, and the way of an event to it."""
+
+    pool: Pool
+    store: EventStore
+    receiver: Receiver
+    endpoint: Endpoint
+    secret: str
+    transport: EndpointTransport
+    make_relay: MakeRelay
+
+    async def happen(self, *types: str) -> None:
+        """Append, publish, deliver."""
+        for type_ in types:
+            await self.store.append(Event.of(type_, {"amount": 5}, wallet=1))
+        await settled(self.pool)
+        relay = await self.make_relay(Pair("money", "webhook"), WebhookPublisher())
+        while await relay.run_once() is Step.MOVED:
+            pass
+        await self.deliver()
+
+    async def deliver(self) -> None:
+        composer = WebhookComposer()
+        worker = Worker(
+            self.pool,
+            compose=lambda outgoing: composer.compose(outgoing, now=datetime.now(UTC)),
+            route=lambda _channel, _lane: self.transport,
+            options=WorkerOptions(until_empty=True),
+        )
+        await worker.run()
+
+
+@pytest.fixture
+async def scene(pool: Pool, store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay) -> AsyncIterator[Scene]:
+    await make_topic("money", "webhook", types=("Paid", "Refunded"))
+    async with receiving(Receiver()) as receiver:
+        endpoint, secret = await service.register(pool, BOX, url=receiver.url, topics=["money"], actor="tests")
+        transport = EndpointTransport(WebhookTransport(allow_private=True), pool, BOX)
+        yield Scene(pool, store, receiver, endpoint, secret, transport, make_relay)
+        await transport.close()
+
+
+def signatures(request: Request) -> list[str]:
+    return request.headers["webhook-signature"].split(" ")
+
+
+def expected_signature(secret: str, request: Request) -> str:
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+async def test_an_event_is_posted_signed_and_shaped(scene: Scene) -> None:
+    """Standard Webhooks: type, timestamp and data; the id is the message's; our own headers do not leave."""
+    await scene.happen("Paid", "Ignored")
+    (request,) = scene.receiver.requests
+    body = msgspec.json.decode(request.body)
+    assert (set(body), body["type"], body["data"]) == ({"type", "timestamp", "data"}, "Paid", {"amount": 5})
+    assert datetime.fromisoformat(body["timestamp"]).tzinfo is not None
+    assert request.headers["webhook-id"] == "postroom:0:1"
+    assert signatures(request) == [expected_signature(scene.secret, request)]
+    assert not [name for name in request.headers if name.lower().startswith("postroom-")]
+
+
+async def test_events_and_endpoints_multiply(scene: Scene) -> None:
+    """A delivery for each event and endpoint, each signed with its endpoint's own secret."""
+    _other, secret = await service.register(
+        scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], actor="tests"
+    )
+    await scene.happen("Paid", "Refunded")
+    two = [request for request in scene.receiver.requests if request.path.endswith("/two")]
+    assert (len(scene.receiver.requests), len(two)) == (4, 2)
+    assert all(signatures(request) == [expected_signature(secret, request)] for request in two)
+
+
+async def test_both_secrets_sign_during_a_rotation(scene: Scene) -> None:
+    """Until the old one ends, a receiver may verify by either; then by the new one only."""
+    _endpoint, fresh = await service.rotate(scene.pool, BOX, scene.endpoint.id, actor="tests")
+    await scene.happen("Paid")
+    (request,) = scene.receiver.requests
+    assert signatures(request) == [expected_signature(secret, request) for secret in (fresh, scene.secret)]
+    await scene.pool.execute("UPDATE webhook_endpoints SET previous_until = now() - interval '1 s'")
+    scene.transport._known.clear()
+    await scene.happen("Paid")
+    last = scene.receiver.requests[-1]
+    assert signatures(last) == [expected_signature(fresh, last)]
+
+
+async def test_410_disables_the_endpoint(scene: Scene) -> None:
+    """It asks to be left alone: no new deliveries, the waiting are refused, and a person can enable it again."""
+    scene.receiver.status = 410
+    await scene.happen("Paid")
+    endpoint = await service.get_endpoint(scene.pool, scene.endpoint.id)
+    assert (endpoint.status, endpoint.disabled_reason) == (EndpointStatus.DISABLED, "gone")
+    await scene.happen("Paid")
+    assert len(scene.receiver.requests) == 1
+    scene.receiver.status = 200
+    await service.set_status(scene.pool, endpoint.id, EndpointStatus.ENABLED, actor="tests")
+    await scene.happen("Paid")
+    assert len(scene.receiver.requests) == 2
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_what_waits_for_a_closed_endpoint_is_refused(scene: Scene, is_deleted: bool) -> None:  # noqa: FBT001 - a case
+    """Disabled or deleted after the delivery was made: nothing is posted, and the ledger says why."""
+    await scene.store.append(Event.of("Paid"))
+    await settled(scene.pool)
+    await (await scene.make_relay(Pair("money", "webhook"), WebhookPublisher())).run_once()
+    if is_deleted:
+        await service.delete(scene.pool, scene.endpoint.id, actor="tests")
+    else:
+        await service.set_status(
+            scene.pool, scene.endpoint.id, EndpointStatus.DISABLED, reason="operator", actor="tests"
+        )
+    await scene.deliver()
+    delivery = await get_delivery(scene.pool, 1)
+    assert (delivery.state, scene.receiver.requests) == (State.FAILED, [])
+    assert ("deleted" if is_deleted else "disabled") in (delivery.detail or "")
+
+
+async def test_a_replay_has_the_same_id(scene: Scene) -> None:
+    """Posted again as a new delivery; the receiver can tell that it knows it."""
+    await scene.happen("Paid")
+    (first,), _cursor = await service.list_deliveries(scene.pool, scene.endpoint.id)
+    again = await service.replay(scene.pool, scene.endpoint.id, first.id, actor="tests")
+    await scene.deliver()
+    ids = [request.headers["webhook-id"] for request in scene.receiver.requests]
+    assert (again != first.id, ids) == (True, ["postroom:0:1"] * 2)
+
+
+async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
+    """An endpoint's deliveries are its own."""
+    await scene.happen("Paid")
+    other, _secret = await service.register(
+        scene.pool, BOX, url="https://example.org/", topics=["money"], actor="tests"
+    )
+    with pytest.raises(DeliveryNotFound):
+        await service.replay(scene.pool, other.id, 1, actor="tests")
+    with pytest.raises(EndpointNotFound):
+        await service.replay(scene.pool, 99, 1, actor="tests")
+
+
+async def test_other_webhooks_pass_through(scene: Scene) -> None:
+    """A webhook that names no endpoint is posted as it was composed."""
+    composer = WebhookComposer([scene.secret])
+    await scene.pool.execute("SELECT 1")
+
+    class Posting:
+        id = 7
+        created_at = datetime(2030, 1, 1, tzinfo=UTC)
+        lane = "transactional"
+        recipients = (type("To", (), {"address": scene.receiver.url})(),)
+        text = "{}"
+        headers: dict[str, str] = {}  # noqa: RUF012 - a stand-in
+
+    await scene.transport.send(*composer.compose(Posting(), now=datetime.now(UTC)))
+    (request,) = scene.receiver.requests
+    assert request.headers["webhook-id"].startswith("msg_")
+
+
+async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
+    """Neither the row nor the audit log nor a delivery holds it; another key cannot open it."""
+    await scene.happen("Paid")
+    for table in ("webhook_endpoints", "audit_log", "delivery_payloads", "deliveries"):
+        rows = [str(row) for row in await scene.pool.fetch(f"SELECT t::text FROM {table} AS t")]
+        key = scene.secret.removeprefix("whsec_")
+        assert not any(key in row or base64.b64decode(key).hex() in row for row in rows)
+    assert scene.secret not in repr(scene.endpoint)
+    with pytest.raises(ConfigurationError):
+        SecretBox([bytes(32)]).open(scene.endpoint.secret, purpose="webhook endpoint secret")
+
+
+async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> None:
+    """A URL that is none, no topic, a topic that is not there, no key to seal with."""
+    await make_topic("money", "log")
+    with pytest.raises(BadInput, match="url"):
+        await service.register(pool, BOX, url="ftp://example.org", topics=["money"], actor="tests")
+    with pytest.raises(BadInput, match="topics"):
+        await service.register(pool, BOX, url="https://example.org", topics=[], actor="tests")
+    with pytest.raises(TopicNotFound):
+        await service.register(pool, BOX, url="https://example.org", topics=["none"], actor="tests")
+    with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):
+        await service.register(
+            pool, SecretBox.from_key(None), url="https://example.org", topics=["money"], actor="tests"
+        )
+
+
+async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(scene: Scene) -> None:
+    """For a secret that leaked."""
+    _endpoint, fresh = await service.rotate(scene.pool, BOX, scene.endpoint.id, overlap=timedelta(), actor="tests")
+    await scene.happen("Paid")
+    (request,) = scene.receiver.requests
+    assert signatures(request) == [expected_signature(fresh, request)]
+
+
+def test_a_sealed_secret_cannot_be_changed_or_misused() -> None:
+    """One bit, or another purpose, and it does not open."""
+    sealed = BOX.seal(b"quiet", purpose="one")
+    assert BOX.open(sealed, purpose="one") == b"quiet"
+    assert BOX.seal(b"quiet", purpose="one").data != sealed.data
+    bent = Sealed(sealed.key_id, sealed.data[:-1] + bytes([sealed.data[-1] ^ 1]))
+    for wrong, purpose in ((sealed, "two"), (bent, "one")):
+        with pytest.raises(ConfigurationError):
+            BOX.open(wrong, purpose=purpose)
+
+
+def test_an_old_key_still_opens() -> None:
+    """After a change of the installation's key both are given; the first seals."""
+    old, both = SecretBox([b"old" * 11]), SecretBox([b"new" * 11, b"old" * 11])
+    assert both.open(old.seal(b"quiet", purpose="x"), purpose="x") == b"quiet"
+    assert both.seal(b"quiet", purpose="x").key_id != old.seal(b"quiet", purpose="x").key_id
