@@ -7,7 +7,8 @@
 
     unconditional   one event, no condition; at 1, 4 and 16 clients
     conditional     one event if none with its tag exists
-    contended       everybody reads the same tag and appends if nothing came since, again until it holds
+    contended       everybody reads the same tag and appends if nothing came since, again until it holds; we pause
+                    between two tries as `decide` does, the peers try again at once
     batch           500 events in one append, in events a second; beside one bare INSERT of the same rows
     read            100 events by tag
 
@@ -29,7 +30,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 CLIENTS = (1, 4, 16)
 WALLET_EVENTS = 100
@@ -94,14 +95,15 @@ class Postroom:
         return 1
 
     async def contended(self, tag: str) -> int:
-        from postroom.errors import AppendConditionFailed
+        from postroom.events.retry import retried
 
         query = self._query(tag)
-        seen = (await self._store.read(query, limit=1, backwards=True)).cursor
-        try:
+
+        async def once() -> None:
+            seen = (await self._store.read(query, limit=1, backwards=True)).cursor
             await self._writer.append(self._event(tag), self._events.AppendCondition(query, seen))
-        except AppendConditionFailed:
-            return 0
+
+        await retried(once, attempts=100)
         return 1
 
     async def batch(self, tags: list[str]) -> int:
@@ -181,8 +183,8 @@ class EventSourcing:
         environment = {
             "PERSISTENCE_MODULE": "eventsourcing.dcb.postgres_tt",
             "POSTGRES_DBNAME": parts.path.lstrip("/"),
-            "POSTGRES_HOST": parts.hostname or "",
-            "POSTGRES_PORT": str(parts.port or 5432),
+            "POSTGRES_HOST": parts.hostname or parse_qs(parts.query).get("host", [""])[0],
+            "POSTGRES_PORT": str(parts.port or parse_qs(parts.query).get("port", ["5432"])[0]),
             "POSTGRES_USER": parts.username or "postgres",
             "POSTGRES_PASSWORD": parts.password or "",
             "POSTGRES_POOL_SIZE": "16",

@@ -99,6 +99,8 @@ CREATE TYPE token_action AS ENUM (
 CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
     AS $$
 #variable_conflict use_column
@@ -278,6 +280,7 @@ CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_c
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
@@ -291,7 +294,7 @@ BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;
-    v_tags := ARRAY(SELECT DISTINCT 'tag ' || carried.tag FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
+    v_tags := ARRAY(SELECT DISTINCT event_tag_key(carried.tag) FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
     v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
     IF p_in_order THEN
         v_exclusive := v_tags;
@@ -328,6 +331,7 @@ CREATE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
@@ -344,7 +348,7 @@ BEGIN
     FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
         SELECT 'type ' || type FROM unnest(append.types) AS t(type)
         UNION ALL
-        SELECT 'tag ' || carried.tag FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
+        SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
     FOR v_query IN
         SELECT asked.query
@@ -393,11 +397,40 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION append_facts(p_tag_key text, p_types text[], p_ids bigint[], p_data jsonb[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+DECLARE
+    v_transaction_id xid8;
+    v_horizon        xid8;
+BEGIN
+    IF has_restored_events() THEN
+        PERFORM adopt_restored_events();
+    END IF;
+    PERFORM lock_events(
+        ARRAY['*', event_tag_key(p_tag_key || '=')] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type)), '{}');
+    v_transaction_id := event_transaction_id();
+    v_horizon := event_horizon(); -- before positions are drawn
+    WITH appended AS (
+        INSERT INTO events (type, tags, data, transaction_id, horizon)
+        SELECT type, ARRAY[p_tag_key || '=' || id], data, v_transaction_id, v_horizon
+        FROM unnest(p_types, p_ids, p_data) AS fact(type, id, data)
+        RETURNING position, type, tags
+    )
+    INSERT INTO event_tags (tag, transaction_id, position, type)
+    SELECT tags[1], v_transaction_id, position, type
+    FROM appended;
+    PERFORM wake_event_followers();
+END
+$$;
+
 CREATE FUNCTION append_locked_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb, p_idempotency jsonb, p_occurred_at timestamp with time zone, p_correlation_ids text[], p_causation_ids text[]) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
     v_transaction_id xid8;
+    v_horizon        xid8;
     v_matched        jsonb;
     v_cursor         text;
     v_written        record;
@@ -419,9 +452,10 @@ BEGIN
     END IF;
 
     v_transaction_id := event_transaction_id();
+    v_horizon := event_horizon(); -- before positions are drawn
     WITH appended AS (
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-        SELECT given.type, given.tags::text[], given.data, v_transaction_id, event_horizon(),
+        SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
             coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
         FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
             AS given(type, tags, data, correlation_id, causation_id, place)
@@ -620,9 +654,26 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION delivery_fact(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT CASE p_new
+        WHEN 'sent' THEN 'DeliverySent'
+        WHEN 'failed' THEN 'DeliveryFailed'
+        WHEN 'dead_letter' THEN 'DeliveryDeadLettered'
+        WHEN 'cancelled' THEN 'DeliveryCancelled'
+        WHEN 'suppressed' THEN 'DeliverySuppressed'
+        ELSE CASE
+            WHEN p_old = 'sending' AND p_new <> 'sending' AND p_attempts_taken_back = 0 THEN 'DeliveryDeferred'
+            WHEN p_old = 'dead_letter' THEN 'DeliveryRedriven'
+        END
+    END
+$$;
+
 CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint)
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     AS $$
 #variable_conflict use_column
@@ -690,7 +741,8 @@ END
 $$;
 
 CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
     SET "TimeZone" TO 'UTC'
     AS $$
 DECLARE
@@ -770,7 +822,7 @@ BEGIN
         SELECT types, tags FROM event_query_items(p_query)
     LOOP
         v_keys := v_keys || CASE
-            WHEN cardinality(v_item.tags) > 0 THEN ARRAY['tag ' || rarest_tag(v_item.tags)]
+            WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]
             WHEN cardinality(v_item.types) > 0 THEN (SELECT array_agg('type ' || type) FROM unnest(v_item.types) AS t(type))
             ELSE '{*}'
         END;
@@ -802,6 +854,12 @@ BEGIN
     RETURN format('%s:%s:%s', pg_snapshot_xmin(v_snapshot)::text::bigint + v_offset,
         pg_snapshot_xmax(v_snapshot)::text::bigint + v_offset, v_open)::pg_snapshot;
 END
+$$;
+
+CREATE FUNCTION event_tag_key(p_tag text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT 'tag ' || CASE WHEN p_tag LIKE 'postroom.%' THEN split_part(p_tag, '=', 1) ELSE p_tag END
 $$;
 
 CREATE FUNCTION event_transaction_id() RETURNS xid8
@@ -838,6 +896,70 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_scan_limit bigint) RETURNS TABLE(status text, leader_instance text, last_transaction_id xid8, last_position bigint, end_transaction_id xid8, end_position bigint, scanned bigint, has_unsettled boolean, horizon xid8, newest xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_progress outbox_topic_progress;
+    v_topic    outbox_topics;
+    v_horizon  xid8 := event_horizon();
+    v_newest   xid8 := (SELECT ((epoch::bigint << 48) + pg_snapshot_xmax(pg_current_snapshot())::text::bigint)::text::xid8
+        FROM event_clock);
+BEGIN
+    SELECT * INTO v_progress FROM outbox_topic_progress WHERE topic = p_topic AND publisher = p_publisher;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_topic FROM outbox_topics WHERE name = p_topic;
+    RETURN QUERY
+    WITH scanned AS MATERIALIZED (
+        SELECT e.transaction_id, e.position, outbox_topic_matches(v_topic, e.type, e.tags) AS is_matched
+        FROM events AS e
+        WHERE (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
+            AND e.transaction_id < v_horizon
+            AND v_progress.status = 'ACTIVE'
+        ORDER BY e.transaction_id, e.position
+        LIMIT p_scan_limit
+    ),
+    matched AS MATERIALIZED (
+        SELECT s.transaction_id, s.position
+        FROM scanned AS s
+        WHERE s.is_matched
+        ORDER BY s.transaction_id, s.position
+        LIMIT p_limit
+    ),
+    reached AS (
+        (SELECT m.transaction_id, m.position FROM matched AS m WHERE (SELECT count(*) FROM matched) = p_limit
+            ORDER BY m.transaction_id DESC, m.position DESC LIMIT 1)
+        UNION ALL
+        (SELECT s.transaction_id, s.position FROM scanned AS s WHERE (SELECT count(*) FROM matched) < p_limit
+            ORDER BY s.transaction_id DESC, s.position DESC LIMIT 1)
+    )
+    SELECT v_progress.status, v_progress.leader_instance, v_progress.last_transaction_id, v_progress.last_position,
+        coalesce(reached.transaction_id, v_progress.last_transaction_id),
+        coalesce(reached.position, v_progress.last_position),
+        (SELECT count(*) FROM scanned),
+        EXISTS (
+            SELECT FROM events AS e
+            WHERE e.transaction_id >= v_horizon
+                AND (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
+        ),
+        v_horizon, v_newest,
+        e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+    FROM (VALUES (true)) AS always(is_one)
+        LEFT JOIN reached ON always.is_one
+        LEFT JOIN matched ON always.is_one
+        LEFT JOIN events AS e ON e.position = matched.position
+    ORDER BY matched.transaction_id, matched.position;
+END
+$$;
+
 CREATE FUNCTION has_restored_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -854,6 +976,31 @@ $$;
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
+
+CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS TABLE(id bigint, ordinal bigint)
+    LANGUAGE plpgsql ROWS 100
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT due.id, row_number() OVER ()
+    FROM (
+        SELECT d.id
+        FROM deliveries AS d
+        WHERE d.lane = p_lane
+            AND d.next_attempt_at <= p_now
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at, d.id
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ) AS due;
+END
+$$;
 
 CREATE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
     LANGUAGE plpgsql
@@ -885,12 +1032,31 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id bigint, lane delivery_lane, template_id text, locale text)
+    LANGUAGE plpgsql ROWS 100
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT d.id, d.lane, d.template_id, d.locale
+    FROM deliveries AS d
+    WHERE d.state = 'queued' AND d.template_id IS NOT NULL
+    ORDER BY d.lane, d.id
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED;
+END
+$$;
+
 CREATE FUNCTION match_events(p_types text[], p_tags text[], p_seen event_cursor, p_from_transaction_id xid8, p_from_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint)
     LANGUAGE plpgsql STABLE
     AS $$
 #variable_conflict use_column
 DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags) END;
+    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_from_transaction_id, 5120) END;
 BEGIN
     IF v_tag IS NOT NULL THEN
         RETURN QUERY
@@ -937,7 +1103,7 @@ CREATE FUNCTION match_events_backwards(p_types text[], p_tags text[], p_seen eve
     AS $$
 #variable_conflict use_column
 DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags) END;
+    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_longest => 5120) END;
 BEGIN
     IF v_tag IS NOT NULL THEN
         RETURN QUERY
@@ -978,6 +1144,24 @@ BEGIN
     END IF;
 END
 $$;
+
+CREATE FUNCTION outbox_lock_key(VARIADIC p_parts text[]) RETURNS bigint
+    LANGUAGE sql STABLE
+    RETURN hashtextextended(((("current_schema"())::text || ' outbox '::text) || array_to_string(p_parts, ' '::text)), (0)::bigint);
+
+CREATE TABLE outbox_topics (
+    name text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    types text[] DEFAULT '{}'::text[] NOT NULL,
+    required_keys text[] DEFAULT '{}'::text[] NOT NULL,
+    any_keys text[] DEFAULT '{}'::text[] NOT NULL,
+    exact_tags text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT outbox_topics_name_form CHECK ((name ~ '^[a-z0-9][a-z0-9_.-]{0,99}$'::text))
+);
+
+CREATE FUNCTION outbox_topic_matches(p_topic outbox_topics, p_type text, p_tags text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN ((((p_topic).types = '{}'::text[]) OR (p_type = ANY ((p_topic).types))) AND (p_tags @> (p_topic).exact_tags) AND (((p_topic).required_keys = '{}'::text[]) OR (ARRAY(SELECT split_part(carried.tag, '='::text, 1) AS split_part FROM unnest(outbox_topic_matches.p_tags) carried(tag)) @> (p_topic).required_keys)) AND (((p_topic).any_keys = '{}'::text[]) OR (ARRAY(SELECT split_part(carried.tag, '='::text, 1) AS split_part FROM unnest(outbox_topic_matches.p_tags) carried(tag)) && (p_topic).any_keys)));
 
 CREATE FUNCTION parse_address(p_field text, p_value text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE
@@ -1023,19 +1207,29 @@ EXCEPTION
 END
 $_$;
 
-CREATE FUNCTION rarest_tag(p_tags text[]) RETURNS text
+CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $$
+DECLARE
+    v_length integer := 20;
+    v_rarest record;
 BEGIN
     IF cardinality(p_tags) = 1 THEN
         RETURN p_tags[1];
     END IF;
-    RETURN (
-        SELECT given.tag
-        FROM unnest(p_tags) AS given(tag)
-        ORDER BY (SELECT count(*) FROM (SELECT FROM event_tags WHERE event_tags.tag = given.tag LIMIT 100) AS glance), given.tag
-        LIMIT 1
-    );
+    LOOP
+        SELECT given.tag, glance.found
+        INTO v_rarest
+        FROM unnest(p_tags) AS given(tag), LATERAL (
+            SELECT count(*) AS found
+            FROM (SELECT FROM event_tags AS e WHERE e.tag = given.tag AND e.transaction_id >= p_from LIMIT v_length) AS some_events
+        ) AS glance
+        ORDER BY glance.found, given.tag
+        LIMIT 1;
+        EXIT WHEN v_rarest.found < v_length OR v_length >= p_longest;
+        v_length := v_length * 16;
+    END LOOP;
+    RETURN v_rarest.tag;
 END
 $$;
 
@@ -1043,6 +1237,7 @@ CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_li
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $_$
@@ -1087,6 +1282,7 @@ CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     AS $$
@@ -1115,6 +1311,54 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION record_delivery_facts() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_nestloop TO 'off'
+    AS $$
+DECLARE
+    v_types text[];
+    v_ids   bigint[];
+    v_data  jsonb[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM recorded_facts) THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+        INTO v_types, v_ids, v_data
+        FROM (
+            SELECT 'DeliveryAccepted' AS type, id,
+                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source) AS data
+            FROM new_rows
+            UNION ALL
+            SELECT 'DeliverySuppressed', id,
+                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source, 'reason', reason)
+            FROM new_rows
+            WHERE state = 'suppressed'
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+    ELSE
+        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+        INTO v_types, v_ids, v_data
+        FROM (
+            SELECT n.id, delivery_fact(o.state, n.state, n.attempt_count - o.attempt_count) AS type,
+                jsonb_build_object('delivery', n.id, 'lane', n.lane, 'channel', n.channel, 'source', n.source,
+                    'attempt', n.attempt_count, 'reason', n.reason) AS data
+            FROM new_rows AS n
+            JOIN old_rows AS o USING (id)
+            WHERE n.state <> o.state
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+    END IF;
+    IF v_types IS NOT NULL THEN
+        PERFORM append_facts('postroom.delivery', v_types, v_ids, v_data);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1128,18 +1372,19 @@ CREATE FUNCTION refuse_stale_snapshot() RETURNS void
     AS $$
 DECLARE
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
-    v_own      CONSTANT xid8 := pg_current_xact_id_if_assigned();
-    v_id       xid8 := pg_snapshot_xmin(v_snapshot);
-    v_is_stale boolean := false;
+    v_own      CONSTANT xid8 := coalesce(pg_current_xact_id_if_assigned(), '0');
+    v_id       xid8 := pg_snapshot_xmax(v_snapshot);
+    v_is_stale boolean;
 BEGIN
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         RETURN;
     END IF;
+    SELECT coalesce(bool_or(pg_xact_status(open.id) = 'committed'), false)
+    INTO v_is_stale
+    FROM pg_snapshot_xip(v_snapshot) AS open(id);
     BEGIN
         WHILE NOT v_is_stale LOOP
-            v_is_stale := pg_xact_status(v_id) = 'committed'
-                AND NOT pg_visible_in_snapshot(v_id, v_snapshot)
-                AND v_id IS DISTINCT FROM v_own;
+            v_is_stale := pg_xact_status(v_id) = 'committed' AND v_id <> v_own;
             v_id := (v_id::text::bigint + 1)::text::xid8;
         END LOOP;
     EXCEPTION
@@ -1707,6 +1952,53 @@ CREATE TABLE migrations (
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE outbox_mail_rules (
+    id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    topic text NOT NULL,
+    event_type text NOT NULL,
+    template text NOT NULL,
+    recipient_path text NOT NULL,
+    locale_path text,
+    lane text DEFAULT 'transactional'::text NOT NULL,
+    CONSTRAINT outbox_mail_rules_lane CHECK ((lane = ANY (ARRAY['auth'::text, 'transactional'::text, 'bulk'::text])))
+);
+
+ALTER TABLE outbox_mail_rules ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME outbox_mail_rules_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE outbox_topic_progress (
+    topic text NOT NULL,
+    publisher text NOT NULL,
+    status text DEFAULT 'ACTIVE'::text NOT NULL,
+    last_position bigint DEFAULT 0 NOT NULL,
+    last_transaction_id xid8 DEFAULT '0'::xid8 NOT NULL,
+    last_published_at timestamp with time zone,
+    error_count integer DEFAULT 0 NOT NULL,
+    failed_position bigint,
+    leader_instance text,
+    leader_since timestamp with time zone,
+    leader_heartbeat timestamp with time zone,
+    follower_id bigint,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_error text,
+    CONSTRAINT outbox_topic_progress_leader CHECK ((((leader_instance IS NULL) = (leader_since IS NULL)) AND ((leader_instance IS NULL) = (leader_heartbeat IS NULL)))),
+    CONSTRAINT outbox_topic_progress_publisher_form CHECK ((publisher ~ '^[a-z0-9][a-z0-9_.:-]{0,99}$'::text)),
+    CONSTRAINT outbox_topic_progress_status CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text, 'FAILED'::text])))
+)
+WITH (fillfactor='50');
+
+CREATE TABLE recorded_facts (
+    type text NOT NULL,
+    CONSTRAINT recorded_facts_known CHECK ((type = ANY (ARRAY['DeliveryAccepted'::text, 'DeliverySent'::text, 'DeliveryDeferred'::text, 'DeliveryFailed'::text, 'DeliveryDeadLettered'::text, 'DeliverySuppressed'::text, 'DeliveryCancelled'::text, 'DeliveryRedriven'::text])))
+);
+
 CREATE TABLE schedule_state (
     is_only boolean DEFAULT true NOT NULL,
     recorded_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -1807,6 +2099,36 @@ CREATE TABLE users (
     CONSTRAINT users_last_name_said CHECK (((last_name ~ '\S'::text) AND (length(last_name) <= 100)))
 );
 
+CREATE TABLE webhook_endpoints (
+    id bigint NOT NULL,
+    status text DEFAULT 'enabled'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    disabled_at timestamp with time zone,
+    previous_until timestamp with time zone,
+    disabled_reason text,
+    url text NOT NULL,
+    topics text[] NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    secret_key_id text NOT NULL,
+    secret bytea NOT NULL,
+    previous_key_id text,
+    previous_secret bytea,
+    CONSTRAINT webhook_endpoints_disabled CHECK (((status = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhook_endpoints_previous CHECK ((((previous_secret IS NULL) = (previous_until IS NULL)) AND ((previous_secret IS NULL) = (previous_key_id IS NULL)))),
+    CONSTRAINT webhook_endpoints_status CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text]))),
+    CONSTRAINT webhook_endpoints_topics CHECK ((cardinality(topics) > 0))
+);
+
+ALTER TABLE webhook_endpoints ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME webhook_endpoints_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE workers (
     id bigint NOT NULL,
     pid integer NOT NULL,
@@ -1900,6 +2222,18 @@ ALTER TABLE ONLY malformed_commands
 ALTER TABLE ONLY migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY outbox_mail_rules
+    ADD CONSTRAINT outbox_mail_rules_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY outbox_topic_progress
+    ADD CONSTRAINT outbox_topic_progress_pkey PRIMARY KEY (topic, publisher);
+
+ALTER TABLE ONLY outbox_topics
+    ADD CONSTRAINT outbox_topics_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY recorded_facts
+    ADD CONSTRAINT recorded_facts_pkey PRIMARY KEY (type);
+
 ALTER TABLE ONLY schedule_state
     ADD CONSTRAINT schedule_state_pkey PRIMARY KEY (is_only);
 
@@ -1923,6 +2257,9 @@ ALTER TABLE ONLY user_occasions
 
 ALTER TABLE ONLY users
     ADD CONSTRAINT users_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY webhook_endpoints
+    ADD CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY workers
     ADD CONSTRAINT workers_pkey PRIMARY KEY (id);
@@ -1971,6 +2308,8 @@ CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands USING btr
 
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands USING btree (recorded_at);
 
+CREATE UNIQUE INDEX outbox_mail_rules_rule_idx ON outbox_mail_rules USING btree (topic, event_type, template, recipient_path);
+
 CREATE INDEX scheduled_events_delivery_idx ON scheduled_events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
 
 CREATE INDEX scheduled_events_due_idx ON scheduled_events USING btree (target_timestamp_utc) WHERE (status = 'PENDING'::scheduled_event_status);
@@ -2012,6 +2351,10 @@ CREATE TRIGGER deliveries_guard BEFORE UPDATE OF state ON deliveries FOR EACH RO
             ELSE true
         END)) EXECUTE FUNCTION deliveries_guard();
 
+CREATE TRIGGER deliveries_insert_facts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
+CREATE TRIGGER deliveries_update_facts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
 CREATE TRIGGER scheduled_events_guard BEFORE UPDATE ON scheduled_events FOR EACH ROW EXECUTE FUNCTION scheduled_events_guard();
 
 CREATE TRIGGER settle_scheduled_event AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((new.source = 'schedule'::text) AND (new.finished_at IS NOT NULL) AND (old.state <> new.state))) EXECUTE FUNCTION settle_scheduled_event();
@@ -2035,6 +2378,12 @@ ALTER TABLE ONLY delivery_payloads
 
 ALTER TABLE ONLY delivery_recipients
     ADD CONSTRAINT delivery_recipients_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES deliveries(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY outbox_mail_rules
+    ADD CONSTRAINT outbox_mail_rules_topic_fkey FOREIGN KEY (topic) REFERENCES outbox_topics(name) ON DELETE CASCADE;
+
+ALTER TABLE ONLY outbox_topic_progress
+    ADD CONSTRAINT outbox_topic_progress_topic_fkey FOREIGN KEY (topic) REFERENCES outbox_topics(name) ON DELETE CASCADE;
 
 ALTER TABLE ONLY scheduled_events
     ADD CONSTRAINT scheduled_events_occasion_id_fkey FOREIGN KEY (occasion_id) REFERENCES user_occasions(id) ON DELETE CASCADE;
