@@ -25,6 +25,7 @@
     │   ├── LoginTaken
     │   ├── NotNext                 the publisher would not get that event next
     │   ├── NotProvisioned          the account does not wait for activation
+    │   ├── SecretKeyMissing        without POSTROOM_SECRET_KEY no secret can be stored
     │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
     ├── GoneError                   it was good once
@@ -259,6 +260,12 @@ class NotProvisioned(ConflictError):
     """The account does not wait for activation."""
 
     code = "not_provisioned"
+
+
+class SecretKeyMissing(ConflictError):
+    """No secret can be stored here: POSTROOM_SECRET_KEY is not set."""
+
+    code = "secret_key_missing"
 
 
 class VersionConflict(ConflictError):

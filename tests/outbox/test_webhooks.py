@@ -22,7 +22,7 @@ from postroom.errors import (
     ConfigurationError,
     DeliveryNotFound,
     EndpointNotFound,
-    SettingInvalid,
+    SecretKeyMissing,
     TopicNotFound,
 )
 from postroom.events import Event, EventStore
@@ -221,7 +221,7 @@ async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> N
         await service.register(pool, BOX, url="https://example.org", topics=[], actor="tests")
     with pytest.raises(TopicNotFound):
         await service.register(pool, BOX, url="https://example.org", topics=["none"], actor="tests")
-    with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):
+    with pytest.raises(SecretKeyMissing):
         await service.register(
             pool, SecretBox.from_key(None), url="https://example.org", topics=["money"], actor="tests"
         )

@@ -66,8 +66,17 @@ class _LaneState:
     """What one lane's loop is at: its running attempts, and whether it has asked for notifications."""
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    one_ended: asyncio.Event = field(default_factory=asyncio.Event)
     empty_looks: int = 0
     asleep: bool = False
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        self.tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self.one_ended.set()
 
 
 class Worker:
@@ -98,8 +107,9 @@ class Worker:
     def stop(self) -> None:
         """Ask the worker to finish what it has begun and return from `run`."""
         self._stopping.set()
-        for lane in self._options.lanes:
+        for lane, state in self._lanes.items():
             self._waker.ring(lane)
+            state.one_ended.set()
 
     async def run(self) -> None:
         """Work until stopped; with `until_empty`, until nothing is due."""
@@ -173,23 +183,16 @@ class Worker:
                 break
             started += len(chunk)
             for outgoing in chunk:
-                task = asyncio.create_task(self._attempt(outgoing))
-                self._lanes[lane].tasks.add(task)
-                task.add_done_callback(self._lanes[lane].tasks.discard)
+                self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)))
         if started < len(claimed):
             await self._completer.give_back(claimed[0].claim_id, [outgoing.id for outgoing in claimed[started:]])
 
     async def _make_room(self, lane: Lane) -> None:
         """Wait until there are few enough attempts in flight, or the worker is to stop."""
-        tasks = self._lanes[lane].tasks
-        if len(tasks) <= self._options.chunk:
-            return
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            while len(tasks) > self._options.chunk and not stopping.done():
-                await asyncio.wait({*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
+        state = self._lanes[lane]
+        while len(state.tasks) > self._options.chunk and not self._stopping.is_set():
+            state.one_ended.clear()  # one bell for all: waiting on each task anew costs more than the attempts
+            await state.one_ended.wait()
 
     async def _start(self, chunk: list[Outgoing], through: int) -> bool:
         """Commit that this chunk is about to go to the wire. False: the claim was lost, or nobody knows."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from postroom.errors import ConfigurationError, SettingInvalid
+from postroom.errors import ConfigurationError, SecretKeyMissing
 
 _NONCE = 12
 _LABEL = b"postroom:seal:v1"
@@ -40,8 +40,9 @@ class SecretBox:
         return cls([] if secret_key is None else [secret_key])
 
     def seal(self, secret: bytes, *, purpose: str) -> Sealed:
+        """Raises `SecretKeyMissing`."""
         if not self._keys:
-            raise SettingInvalid("POSTROOM_SECRET_KEY", "is required to store secrets")
+            raise SecretKeyMissing
         key_id, key = next(iter(self._keys.items()))
         nonce = secrets.token_bytes(_NONCE)
         return Sealed(key_id, nonce + key.encrypt(nonce, secret, purpose.encode()))

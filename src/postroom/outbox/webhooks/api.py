@@ -212,7 +212,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "POST", "/v1/webhooks", register_webhook, "Register an endpoint and show its secret once.", body=NewWebhook,
-        answers={201: WebhookWithSecret}, problems=(404,),
+        answers={201: WebhookWithSecret}, problems=(404, 409),
     ),
     _endpoint("GET", _ONE, get_webhook, "Show an endpoint.", answers={200: WebhookShape}),
     _endpoint(
@@ -222,7 +222,7 @@ ENDPOINTS = [
     _endpoint("DELETE", _ONE, delete_webhook, "Forget an endpoint.", answers={200: Forgotten}),
     _endpoint(
         "POST", f"{_ONE}/rotate", rotate_webhook, "A new secret, shown once; the old one signs too for a while.",
-        body=RotateBody, answers={200: WebhookWithSecret},
+        body=RotateBody, answers={200: WebhookWithSecret}, problems=(409,),
     ),
     _endpoint(
         "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "What was posted to it.", query=WebhookQuery,
