@@ -33,6 +33,8 @@ from postroom.mail.compose import Composer
 from postroom.mail.dkim import Signer
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
+from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
 from postroom.schedule.worker import Scheduler, SchedulerOptions
@@ -124,11 +126,12 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
     """A transport per lane, so that a one-time code never waits for a connection that bulk mail holds."""
     settings = room.settings
     mail = {lane: make_transport(room, settings.smtp_connections) for lane in Lane}
-    webhooks = WebhookTransport(
+    posting = WebhookTransport(
         timeout=settings.webhook_timeout,
         allow_private=settings.webhook_allow_private,
         inbox=CaptureTransport(room.pool) if settings.transport == "capture" else None,
     )
+    webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key))
 
     leaves = settings.transport in ("smtp", "capture")  # stub and noop stand in for every way out
 

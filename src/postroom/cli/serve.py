@@ -26,8 +26,8 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> None:
     from postroom.app import load_catalog
     from postroom.cli.doors import keep_doors, take_doors
-    from postroom.cli.first_run import with_secret_key
     from postroom.db.room import open_room
+    from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
         async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:

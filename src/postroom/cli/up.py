@@ -44,9 +44,10 @@ def up(
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
     from postroom.app import settle_room
     from postroom.cli.doors import take_doors
-    from postroom.cli.first_run import API_KEY_FILE, admin_key, with_secret_key
+    from postroom.cli.first_run import API_KEY_FILE, admin_key
     from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
+    from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
         settings = with_secret_key(settings, making=True)

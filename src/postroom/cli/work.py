@@ -43,8 +43,8 @@ def work(
 async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migrating: bool) -> None:
     """Be the worker."""
     from postroom.app import load_catalog, run_worker
-    from postroom.cli.first_run import with_secret_key
     from postroom.db.room import open_room
+    from postroom.runtime.secret_key import with_secret_key
 
     async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
         catalog = load_catalog(settings)

@@ -1,7 +1,8 @@
 """From bytes off the network to checked values. Everything that arrives here is hostile.
 
 Whatever is wrong becomes `BadInput` with the field's path as the caller wrote it: `to[1]`, `attachments[0].content`,
-`limit`. Types are strict: `"1"` is not a number in a body, an unknown field is refused, a query parameter stands once.
+`limit`. Types are strict: `"1"` is not a number in a body, an unknown field is refused, a query parameter stands once
+unless it is a list.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from msgspec.inspect import IntType, Metadata, StructType, UnionType, type_info
+from msgspec.inspect import IntType, ListType, Metadata, StructType, UnionType, type_info
 
 from postroom.errors import BadInput
 
@@ -48,6 +49,9 @@ def decode_query(raw: bytes, kind: Any) -> Any:
         name, _, text = (_unquote(part) for part in pair.partition(b"="))
         if kind is None:
             raise BadInput.of(name[:_LONGEST_PATH], "is not a parameter of this request")
+        if name in _lists(kind):
+            values.setdefault(name, []).append(text)
+            continue
         if name in values:
             raise BadInput.of(name[:_LONGEST_PATH], "is given twice")
         is_number = name in _numbers(kind) and _WHOLE_NUMBER.fullmatch(text)
@@ -72,6 +76,20 @@ def _unquote(part: bytes) -> str:
         return unquote_to_bytes(part.replace(b"+", b" ")).decode()
     except UnicodeDecodeError:
         raise BadInput.of("query", "is not UTF-8") from None
+
+
+@cache
+def _lists(kind: Any) -> frozenset[str]:
+    """The query parameters that may be repeated."""
+    info = type_info(kind)
+    assert isinstance(info, StructType)
+    return frozenset(field.encode_name for field in info.fields if _is_list(field.type))
+
+
+def _is_list(kind: Any) -> bool:
+    if isinstance(kind, Metadata):
+        return _is_list(kind.type)
+    return isinstance(kind, ListType) or (isinstance(kind, UnionType) and any(map(_is_list, kind.types)))
 
 
 @cache

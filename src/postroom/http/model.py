@@ -21,6 +21,7 @@ SCOPES = (
     "events:write",
     "outbox:read",
     "outbox:operate",
+    "webhooks:manage",
     "keys:manage",
 )
 ALL = "*"

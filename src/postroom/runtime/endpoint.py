@@ -5,6 +5,8 @@ input, encodes output, and writes the OpenAPI document from the same list. A han
 `Call` to an answer: parse → one service call → render.
 """
 
+import atexit
+import gc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +15,11 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.db.room import Room
+
+# msgspec 0.22 frees the types of nested Structs twice when the interpreter collects its last garbage, and a process
+# that has done everything right ends by a signal. What is frozen is left to the operating system.
+atexit.register(gc.freeze)
+
 
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$", max_length=1000)]
 """A string the database can hold, for fields of queries and bodies."""

@@ -53,8 +53,9 @@ def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
 
     from postroom.db.room import open_room
     from postroom.runtime.log import configure_logging
+    from postroom.runtime.secret_key import with_secret_key
 
-    settings = read_settings()
+    settings = with_secret_key(read_settings(), making=False)
     configure_logging(settings.log_level, settings.log_format)
 
     async def opened() -> Result:
