@@ -13,7 +13,7 @@ from bench.workers import PATIENCE_S, REPOSITORY, Command, environment_for, star
 ENTRY = "from postroom.cli import main; main()"
 MADE_UP_SECRET = "00" * 32
 START_PATIENCE_S = 30
-API_KEY_COMMAND = ("keys", "create", "bench", "--scope", "send")
+API_KEY_COMMAND = ("keys", "create", "bench", "--scope", "deliveries:write")
 
 
 def postroom(url: str, templates: Path, *arguments: str, **settings: str) -> Command:

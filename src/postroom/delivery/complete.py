@@ -151,8 +151,9 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "remote_host": [r.reply.remote_host if r.reply else None for r in results],
         "tls": [r.reply.tls if r.reply else None for r in results],
         "reply_text": [_storable(r.reply.text) if r.reply else None for r in results],
+        "is_plain": [is_plain(r) for r in results],
     }
-    told = [(r.outgoing.id, recipient) for r in results for recipient in r.recipients]
+    told = [(r.outgoing.id, recipient) for r in results if not is_plain(r) for recipient in r.recipients]
     columns |= {
         "recipient_delivery_id": [delivery_id for delivery_id, _ in told],
         "recipient_kind": [recipient.kind.value for _, recipient in told],
@@ -163,6 +164,21 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "recipient_detail": [_storable(recipient.detail) for _, recipient in told],
     }
     return columns
+
+
+def is_plain(result: Result) -> bool:
+    """True if everybody was served and in the words of the whole reply: nothing is to be said about each."""
+    reply = result.reply
+    return (
+        result.state == "sent"
+        and reply is not None
+        and all(
+            recipient.outcome is RecipientOutcome.DELIVERED
+            and recipient.code == reply.code
+            and recipient.enhanced == reply.enhanced
+            for recipient in result.recipients
+        )
+    )
 
 
 def _storable(text: str | None) -> str | None:

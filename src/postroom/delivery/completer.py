@@ -95,12 +95,15 @@ class Completer:
         columns = complete_columns(list(newest.values()))
         written = await self._insist(lambda connection: store.complete(connection, now=self._clock(), **columns))
         self._signal("completed")
+        counted: Counter[tuple[str, str, str]] = Counter()
         for result in batch:
             if result.outgoing.id in written and newest[result.outgoing.id] is result:
-                ATTEMPTS.labels(result.outgoing.lane, result.transport or "none", result.outcome).inc()
+                counted[result.outgoing.lane.value, result.transport or "none", result.outcome] += 1
             else:
                 CLAIMS_LOST.inc()
                 _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
+        for labels, count in counted.items():
+            ATTEMPTS.labels(*labels).inc(count)
         await self._close(Counter(result.outgoing.claim_id for result in batch))
 
     async def _close(self, settled: dict[ClaimId, int] | Counter[ClaimId]) -> None:

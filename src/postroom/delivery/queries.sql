@@ -128,11 +128,12 @@ WITH input AS MATERIALIZED (
     FROM unnest(
         :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
         :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
-        :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[], :reply_text::text[]
+        :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[],
+        :reply_text::text[], :is_plain::boolean[]
     ) AS i(
         delivery_id, claim_id, outcome, state, retry_in,
         reason, detail, dead_letter_reason, elapsed, transport,
-        stage, code, enhanced_code, remote_host, tls, reply_text
+        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain
     )
 ),
 done AS (
@@ -162,6 +163,12 @@ attempted AS (
     SELECT id, attempt_count, outcome::attempt_outcome, lane, code, claim_id, coalesce(:now::timestamptz, now()) - elapsed,
         coalesce(:now::timestamptz, now()), next_attempt_at, transport, stage, enhanced_code, remote_host, tls, reply_text
     FROM done
+),
+served AS ( -- the usual case: taken for everybody, in the same words
+    UPDATE delivery_recipients AS r
+    SET outcome = 'delivered', code = done.code, enhanced_code = done.enhanced_code
+    FROM done
+    WHERE done.is_plain AND r.delivery_id = done.id AND r.outcome = 'pending' AND r.kind <> 'reply_to'
 ),
 told AS (
     UPDATE delivery_recipients AS r
