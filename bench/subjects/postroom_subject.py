@@ -58,6 +58,17 @@ def by_body(number: int, recipient: str = "", lane: Lane = Lane.TRANSACTIONAL) -
     )
 
 
+def ready(number: int) -> DeliveryRequest:
+    """A short mail that needs no template, as small as a job of the peers."""
+    return DeliveryRequest(
+        to=(Address(letters.recipient(number)),),
+        subject=f"Letter {number}",
+        text=f"Dear Reader {number}, your order 2026-{number:08d} is on its way.",
+        source="bench",
+        idempotency_key=f"key-{number}",
+    )
+
+
 class PostroomSubject:
     name = "postroom"
 
@@ -132,9 +143,17 @@ class PostroomSubject:
         await self._accept_many(count, bodies=False)
         await self._connections[0].execute(SQL["settle"])
 
+    async def _fill_ready(self, count: int) -> None:
+        """Content that is ready to leave: what the peers' jobs, which render nothing, are to be compared with."""
+        numbers = self._numbers.take(count)
+        for first in range(0, len(numbers), load.BATCH):
+            requests = [ready(number) for number in numbers[first : first + load.BATCH]]
+            await service.accept_batch(self._connections[0], requests)
+        await self._connections[0].execute(SQL["settle"])
+
     async def _drain(self, count: int) -> Readings:
         await self._connections[0].execute(SQL["clear"])
-        effort = await drain([self._workers("main", "--until-empty")], self._fill, count)
+        effort = await drain([self._workers("main", "--until-empty")], self._fill_ready, count)
         await self._check_sent(count)
         return {"drain": count / effort.seconds, "drain-memory": effort.peak_megabytes}
 
