@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from postroom.client import Client
     from postroom.delivery.model import Attachment
     from postroom.delivery.send import send
+    from postroom.events.service import EventStore
 
-__all__ = ["Attachment", "Client", "send"]
+__all__ = ["Attachment", "Client", "EventStore", "send"]
 
-_HOMES = {"Attachment": "postroom.delivery.model", "Client": "postroom.client", "send": "postroom.delivery.send"}
+_HOMES = {
+    "Attachment": "postroom.delivery.model",
+    "Client": "postroom.client",
+    "EventStore": "postroom.events.service",
+    "send": "postroom.delivery.send",
+}
 
 
 def __getattr__(name: str) -> Any:
