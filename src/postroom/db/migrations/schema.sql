@@ -1326,7 +1326,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF TG_OP = 'INSERT' THEN
-        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+        SELECT array_agg(type), array_agg(id), array_agg(data)
         INTO v_types, v_ids, v_data
         FROM (
             SELECT 'DeliveryAccepted' AS type, id,
@@ -1339,8 +1339,10 @@ BEGIN
             WHERE state = 'suppressed'
         ) AS fact
         WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
-    ELSE
-        SELECT array_agg(type ORDER BY id), array_agg(id ORDER BY id), array_agg(data ORDER BY id)
+    ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
+        OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
+    THEN -- not merely a claim or a rendering, which are the busiest statements of all and no facts
+        SELECT array_agg(type), array_agg(id), array_agg(data)
         INTO v_types, v_ids, v_data
         FROM (
             SELECT n.id, delivery_fact(o.state, n.state, n.attempt_count - o.attempt_count) AS type,
