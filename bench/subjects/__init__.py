@@ -4,6 +4,7 @@
 """
 
 from bench.harness import Subject
+from bench.subjects import postfix
 from bench.subjects.django_post_office import DjangoPostOffice
 from bench.subjects.pgqueuer_subject import PgQueuer
 from bench.subjects.postgresql import BarePostgres
@@ -19,4 +20,5 @@ def all_subjects() -> list[Subject]:
         PgQueuer(batch_size=500),
         Procrastinate(),
         DjangoPostOffice(),
+        *([postfix.Postfix()] if postfix.is_available() else []),
     ]

@@ -110,7 +110,7 @@ def test_up_does_not_offer_the_key_of_another_room(settings: dict[str, str]) -> 
     data = Path(settings["POSTROOM_DATA_DIR"])
     (data / "api-key").write_text("pr_" + "x" * 43 + "\n")
     with running("up", settings=settings) as up:
-        assert "$POSTROOM_API_KEY" in _curl_of(_until_ready(up))
+        assert "$KEY" in _curl_of(_until_ready(up))
 
 
 @pytest.fixture

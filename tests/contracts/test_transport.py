@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,24 +25,41 @@ from tests.support.smtp_server import (
 )
 from tests.support.webhook_server import Receiver, webhook_to
 
-from postroom.transports import Reply, Stage, Transport
+from postroom.db.pool import Pool
+from postroom.transports import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import Timeouts
 from postroom.transports.stub import StubTransport
 
-Opening = Callable[[], AbstractAsyncContextManager[Transport]]
+Opening = Callable[[Pool], AbstractAsyncContextManager[Transport]]
 
 
-def plain(make: Callable[[], Transport]) -> Opening:
-    """A transport that needs nothing around it."""
+def plain(make: Callable[[Pool], Transport]) -> Opening:
+    """A transport that needs nothing around it but, perhaps, a database."""
 
     @contextlib.asynccontextmanager
-    async def opening() -> AsyncIterator[Transport]:
-        transport = make()
+    async def opening(pool: Pool) -> AsyncIterator[Transport]:
+        transport = make(pool)
         yield transport
         await transport.close()
 
     return opening
+
+
+class CaptureFor(CaptureTransport):
+    """The inbox, with everything addressed to one of its magic recipients."""
+
+    def __init__(self, pool: Pool, recipient: str) -> None:
+        super().__init__(pool)
+        self._recipient = recipient
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        return await super().send(replace(envelope, recipients=(self._recipient,)), content)
+
+
+def capture(recipient: str) -> Opening:
+    return plain(lambda pool: CaptureFor(pool, recipient))
 
 
 def smtp(step: str = "", said: Said = "") -> Opening:
@@ -49,7 +67,7 @@ def smtp(step: str = "", said: Said = "") -> Opening:
     impatient = Timeouts(greeting=0.05, command=0.05, data=0.05, final=0.05)
 
     @contextlib.asynccontextmanager
-    async def opening() -> AsyncIterator[Transport]:
+    async def opening(_pool: Pool) -> AsyncIterator[Transport]:
         script = Script(says={step: said} if step else {})
         timeouts = impatient if said is SILENT else None
         async with (
@@ -64,10 +82,16 @@ def smtp(step: str = "", said: Said = "") -> Opening:
 def webhook(**answer: Any) -> Opening:
     """Webhooks to a receiver that answers as told."""
     patience = timedelta(seconds=0.1 if answer.get("silent") else 5)
-    return lambda: webhook_to(Receiver(**answer), patience=patience)
+    return lambda _pool: webhook_to(Receiver(**answer), patience=patience)
 
 
-TRANSPORTS = {"smtp": smtp(), "stub": plain(StubTransport), "noop": plain(NoopTransport), "webhook": webhook()}
+TRANSPORTS = {
+    "capture": plain(CaptureTransport),
+    "noop": plain(lambda _pool: NoopTransport()),
+    "smtp": smtp(),
+    "stub": plain(lambda _pool: StubTransport()),
+    "webhook": webhook(),
+}
 
 TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "smtp refuses the connection": (smtp("connect", "554 no"), Stage.CONNECT, 554),
@@ -81,6 +105,10 @@ TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "smtp refuses in the end": (smtp(".", "451 no"), Stage.FINAL, 451),
     "smtp drops in the end": (smtp(".", DROP), Stage.FINAL, None),
     "smtp is silent in the end": (smtp(".", SILENT), Stage.FINAL, None),
+    "capture refuses the recipient": (capture("bounce@example.org"), Stage.RECIPIENT, 550),
+    "capture defers": (capture("defer@example.org"), Stage.RECIPIENT, 451),
+    "capture drops the connection": (capture("drop@example.org"), Stage.CONTENT, None),
+    "capture never answers": (capture("ambiguous@example.org"), Stage.FINAL, None),
     "webhook is refused": (webhook(status=404), Stage.FINAL, 550),
     "webhook is deferred": (webhook(status=503), Stage.FINAL, 450),
     "webhook is redirected": (webhook(status=307), Stage.FINAL, 550),
@@ -93,16 +121,16 @@ every_trouble = pytest.mark.parametrize("opening, stage, code", TROUBLES.values(
 
 
 @every_transport
-async def test_it_has_a_name(opening: Opening) -> None:
+async def test_it_has_a_name(opening: Opening, pool: Pool) -> None:
     """Attempts record which way out was taken."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         assert transport.name.isidentifier()
 
 
 @every_transport
-async def test_a_good_message_ends_at_the_last_stage(opening: Opening) -> None:
+async def test_a_good_message_ends_at_the_last_stage(opening: Opening, pool: Pool) -> None:
     """Taken with a 2xx, or suppressed and then without a code."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         reply = await transport.send(envelope(), Letter())
     assert reply.stage is Stage.FINAL
     assert reply.code is None if reply.suppress else reply.code == 250
@@ -110,41 +138,45 @@ async def test_a_good_message_ends_at_the_last_stage(opening: Opening) -> None:
 
 
 @every_transport
-async def test_many_tasks_may_send_at_once(opening: Opening) -> None:
+async def test_many_tasks_may_send_at_once(opening: Opening, pool: Pool) -> None:
     """A hundred sends at the same time give a hundred replies."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         replies = await asyncio.gather(*(transport.send(envelope(f"{n}@example.org"), Letter()) for n in range(100)))
     assert len(replies) == 100
     assert all(isinstance(reply, Reply) and reply.stage is Stage.FINAL for reply in replies)
 
 
 @every_transport
-async def test_closing_twice_is_closing_once(opening: Opening) -> None:
+async def test_closing_twice_is_closing_once(opening: Opening, pool: Pool) -> None:
     """close() may be called again, and without a message ever sent."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         await transport.close()
         await transport.close()
 
 
 @every_transport
-async def test_closing_after_use_is_clean(opening: Opening) -> None:
+async def test_closing_after_use_is_clean(opening: Opening, pool: Pool) -> None:
     """close() after messages, twice at the same time, leaves nothing open."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
         await asyncio.gather(transport.close(), transport.close())
 
 
 @every_trouble
-async def test_what_the_other_side_does_is_a_reply(opening: Opening, stage: Stage, code: int | None) -> None:
+async def test_what_the_other_side_does_is_a_reply(
+    opening: Opening, stage: Stage, code: int | None, pool: Pool
+) -> None:
     """Nothing is raised; the reply says how far it got, and a code only if there was one."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         reply = await transport.send(envelope(), Letter())
     assert (reply.stage, reply.code, reply.suppress) == (stage, code, False)
 
 
 @every_trouble
-async def test_trouble_is_reported_to_each_of_many(opening: Opening, stage: Stage, code: int | None) -> None:
+async def test_trouble_is_reported_to_each_of_many(
+    opening: Opening, stage: Stage, code: int | None, pool: Pool
+) -> None:
     """When everybody meets the same trouble, everybody gets an answer and nobody waits for ever."""
-    async with opening() as transport:
+    async with opening(pool) as transport:
         replies = await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(12)))
     assert {(reply.stage, reply.code) for reply in replies} == {(stage, code)}

@@ -124,8 +124,8 @@ def banner(room: "Room", doors: "Doors", *, key_file: Path | None, made: str | N
 def curl_line(url: str, key_file: Path | None) -> str:
     """A command to paste. The key is read from its file, so that it does not end up in a shell's history."""
     if key_file is None:
-        bearer = '"Authorization: Bearer $POSTROOM_API_KEY"'
-        note = "  # a key: `postroom keys create me --scope '*'`"
+        bearer = '"Authorization: Bearer $KEY"'
+        note = "  # KEY=… from `postroom keys create me --scope '*'`"
     else:
         bearer, note = f'"Authorization: Bearer $(cat {shlex.quote(str(key_file))})"', ""
     return f"curl -sS {url}/v1/deliveries -H {bearer} -H 'Content-Type: application/json' -d '{_EXAMPLE}'{note}"

@@ -52,9 +52,8 @@ class CaptureTransport:
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         """Answer each recipient; capture the message for those who take it."""
-        answers = {address: _answer(address) for address in envelope.recipients}
-        taken = [address for address in answers if role_of(address) not in _REFUSALS]
-        replies = tuple(answers.values())
+        taken = [address for address in dict.fromkeys(envelope.recipients) if role_of(address) not in _REFUSALS]
+        replies = tuple(_refusal(address) for address in dict.fromkeys(envelope.recipients) if address not in taken)
         if not taken:
             last = replies[-1]
             return Reply(Stage.RECIPIENT, last.code, last.enhanced, last.text, remote_host=_HOST, recipients=replies)
@@ -90,6 +89,5 @@ class CaptureTransport:
             return await store.insert_inbox_messages(connection, **store.columns_of(messages))
 
 
-def _answer(address: str) -> RecipientReply:
-    code, enhanced, text = _REFUSALS.get(role_of(address), (250, "2.1.5", "ok"))
-    return RecipientReply(address, code, enhanced, text)
+def _refusal(address: str) -> RecipientReply:
+    return RecipientReply(address, *_REFUSALS[role_of(address)])
