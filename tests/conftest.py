@@ -80,7 +80,9 @@ def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 async def server(server_directory: Path) -> AsyncIterator[TestServer]:
     """The run's PostgreSQL, without fsync: a crash of the machine is not what these tests are about."""
-    options = ServerOptions(fsync=False, major=postgres_major(), extra=(("max_connections", "300"),))
+    # An autovacuum worker would keep DROP DATABASE from ending sessions: it belongs to the superuser.
+    extra = (("max_connections", "300"), ("autovacuum", "off"))
+    options = ServerOptions(fsync=False, major=postgres_major(), extra=extra)
     async with EmbeddedServer(server_directory / "data", options) as embedded:
         with _exclusive(server_directory / "template.lock"):
             await _make_template(embedded, "template_room")
