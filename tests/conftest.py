@@ -65,6 +65,12 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
         await connection.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def empty_data_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep tests away from the data directory of whoever runs Postroom in this checkout."""
+    os.environ["POSTROOM_DATA_DIR"] = str(tmp_path_factory.getbasetemp() / "nobody")
+
+
 @pytest.fixture(scope="session")
 def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory, and so a server, for each process of the run.

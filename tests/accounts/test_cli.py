@@ -1,12 +1,12 @@
 """Accounts and tokens at the command line, in a process as a person starts it."""
 
 import asyncio
-import os
 import signal
 import sys
 from pathlib import Path
 
 import msgspec
+from tests.support import command_line
 from tests.support.accounts import KEY, mailed_keys, sign_up
 
 from postroom.db.pool import Pool
@@ -27,8 +27,7 @@ except Exception as error:
 
 
 async def start(url: str, *arguments: str, **settings: str) -> asyncio.subprocess.Process:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
-    environment = inherited | {"PYTHONPATH": str(ROOT / "src"), "POSTROOM_DATABASE_URL": url} | settings
+    environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, **settings)
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",

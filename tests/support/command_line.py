@@ -16,8 +16,8 @@ PATIENCE_S = 60
 def environment(**settings: str) -> dict[str, str]:
     """Ours without any POSTROOM_ variable of whoever runs the tests, and with these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
-    ephemeral = {"POSTROOM_SMTP_ADDR": "127.0.0.1:0"}
-    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **ephemeral, **settings}
+    ours = {"POSTROOM_SMTP_ADDR": "127.0.0.1:0", "POSTROOM_DATA_DIR": os.environ["POSTROOM_DATA_DIR"]}
+    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **ours, **settings}
 
 
 def postroom(
