@@ -39,6 +39,12 @@ async def fill(room: Room) -> list[DeliveryId]:
 async def recover_and_finish(room: Room, server: Server) -> None:
     """An hour later the leases have run out: take over, and let a second worker finish."""
     later = Hands(NOON + timedelta(days=365))
+    async with asyncio.timeout(10), room.pool.acquire() as connection:  # a statement outlives the client that sent it
+        while await connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' "
+            "AND pid <> pg_backend_pid()"
+        ):
+            pass
     await Maintenance(room.pool, clock=later).recover()
     options = WorkerOptions(lease=timedelta(hours=1), until_empty=True)
     async with transport_to(server) as transport:

@@ -55,7 +55,7 @@ class NatsSource:
             await self._open()
         try:
             messages = await self._subscription.fetch(self._options.batch, timeout=self._options.block.total_seconds())
-        except nats.errors.TimeoutError:
+        except (nats.errors.TimeoutError, TimeoutError):
             return []
         except Exception:
             self._subscription = None  # the stream or its consumer may be gone: look again next time
