@@ -17,7 +17,23 @@ from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
 
-CAPABILITIES = ("events", "feedback", "delivery", "mail", "transports", "accounts", "schedule", "outbox", "http")
+CAPABILITIES = (
+    "events",
+    "stats",
+    "tracking",
+    "feedback",
+    "transports",
+    "senders",
+    "delivery",
+    "mail",
+    "accounts",
+    "schedule",
+    "intake",
+    "campaigns",
+    "outbox",
+    "archive",
+    "http",
+)
 """The packages that own stored functions, lowest layer first."""
 
 _QUERIES = load("postroom.db")

@@ -190,6 +190,9 @@ class Outgoing:
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
     problem: str | None = None  # why what is stored cannot be sent
+    campaign_id: int | None = None  # the campaign whose content this is, made personal by `variables`
+    variables: Mapping[str, Any] = field(default_factory=dict)  # of campaign mail; others were rendered before
+    sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,11 +105,12 @@ claimed AS (
     FROM due, claim
     WHERE d.id = due.id
     RETURNING d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
-        d.created_at, d.retry_since, d.expires_at, d.traceparent
+        d.created_at, d.retry_since, d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     retry_since, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
-    from_email, from_name, subject, text_body, html_body, headers::text, attachments::text
+    from_email, from_name, subject, text_body, html_body, headers::text, attachments::text,
+    campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 ORDER BY claim_ordinal;

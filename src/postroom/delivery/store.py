@@ -393,11 +393,13 @@ def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
     """A claimed row and its recipients as the value an attempt works on."""
     headers: Mapping[str, str] = {}
     attachments: tuple[Attachment, ...] = ()
+    variables: Mapping[str, Any] = {}
     problem = None
     try:
         headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
+        variables = _json(row["variables"])
     except msgspec.MsgspecError as error:  # written by hand: one such row must not stop its neighbours
-        problem = f"headers or attachments cannot be read: {error}"
+        problem = f"headers, attachments or variables cannot be read: {error}"
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
@@ -419,4 +421,7 @@ def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
         headers=headers,
         attachments=attachments,
         problem=problem,
+        campaign_id=row["campaign_id"],
+        variables=variables,
+        sender_account_id=row["sender_account_id"],
     )

@@ -12,7 +12,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -38,6 +38,9 @@ _log = structlog.get_logger()
 
 Compose = Callable[[Outgoing], tuple[Envelope, Content]]
 """From a claimed delivery to what goes over the wire; ValueError says why it cannot be."""
+
+Prepare = Callable[[Sequence[Outgoing]], Awaitable[None]]
+"""Fetches, once per claim, what composing and routing these will need; both are too hot to ask the database."""
 
 Route = Callable[[Channel, Lane], Transport]
 """Which way out a channel and lane take."""
@@ -88,12 +91,13 @@ class Worker:
         *,
         compose: Compose,
         route: Route,
+        prepare: Prepare | None = None,
         options: WorkerOptions | None = None,
         waker: Waker | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
-        self._pool, self._compose, self._route = pool, compose, route
+        self._pool, self._compose, self._route, self._prepare = pool, compose, route, prepare
         self._options = options or WorkerOptions()
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
@@ -172,7 +176,10 @@ class Worker:
             await self._wake_up(lane, connection)
         self._completer.expect(claim_id, len(rows))
         self._signal("claimed")
-        return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+        claimed = [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+        if self._prepare is not None:
+            await self._prepare(claimed)
+        return claimed
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
         """Start a claim chunk by chunk, as fast as earlier attempts make room."""
@@ -340,4 +347,4 @@ def _chunks(claimed: list[Outgoing], size: int) -> Iterator[list[Outgoing]]:
         yield claimed[start : start + size]
 
 
-__all__ = ["ClaimId", "Compose", "Route", "Worker", "WorkerOptions"]
+__all__ = ["ClaimId", "Compose", "Prepare", "Route", "Worker", "WorkerOptions"]

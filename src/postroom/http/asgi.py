@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -99,9 +99,12 @@ class HttpApplication:
         if endpoint.idempotent:
             check_idempotency_key(headers)
         query = decode_query(scope["query_string"], endpoint.query)
-        raw = await self._read(headers, receive)
+        raw = b"" if endpoint.stream else await self._read(headers, receive)
         body = None if endpoint.body is None else decode_body(raw, endpoint.body)
-        call = Call(self._room, f"key:{name}", name, values, query, body, headers)
+        chunks = _chunks(receive) if endpoint.stream else None
+        call = Call(
+            self._room, f"key:{name}", name, values, query, body, headers, scope["method"], _target(scope), raw, chunks
+        )
         with span(f"{endpoint.method} {endpoint.path}", traceparent=headers.get("traceparent")):
             return await endpoint.handler(call)
 
@@ -122,6 +125,24 @@ class HttpApplication:
             limit = f"The request is larger than {self._max_body // MEGABYTE} MB."
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit, field="body")
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
+    """The body piece by piece, as fast as the handler takes it."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
+        if piece := message.get("body", b""):
+            yield piece
+        more = message.get("more_body", False)
+
+
+def _target(scope: Scope) -> str:
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")
 
 
 def build_app(
@@ -154,8 +175,11 @@ def build_app(
 
 
 def _check_media_types(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    given = headers.get("content-type", "")
+    if endpoint.accepts and given.partition(";")[0].strip().lower() not in endpoint.accepts:
+        detail = f"The body must be {' or '.join(endpoint.accepts)}."
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
     if endpoint.body is not None:
-        given = headers.get("content-type", "")
         if given != "application/json" and not _JSON.fullmatch(given):
             detail = "The body must be application/json in UTF-8."
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")

@@ -108,6 +108,9 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
             "required": True,
             "content": {"application/json": {"schema": schema_of[endpoint.body]}},
         }
+    elif endpoint.accepts:
+        content = {media_type: {"schema": {"type": "string"}} for media_type in endpoint.accepts}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
@@ -142,7 +145,7 @@ def _problem_statuses(endpoint: Endpoint) -> list[int]:
     statuses = {400, 406, 413, 503, *endpoint.problems}
     if endpoint.scope is not None:
         statuses |= {401, 403}
-    if endpoint.body is not None:
+    if endpoint.body is not None or endpoint.accepts:
         statuses.add(415)
     if _PARAMETER.search(endpoint.path):
         statuses.add(404)

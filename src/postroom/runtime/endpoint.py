@@ -7,7 +7,7 @@ input, encodes output, and writes the OpenAPI document from the same list. A han
 
 import atexit
 import gc
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
@@ -45,6 +45,10 @@ class Call:
     query: Any  # an instance of Endpoint.query, or None
     body: Any  # an instance of Endpoint.body, or None
     headers: Mapping[str, str]  # names in lower case
+    method: str = "GET"
+    target: str = "/"  # the path and query as they were sent
+    raw: bytes = b""  # the body as it came; empty if it is streamed
+    chunks: AsyncIterator[bytes] | None = None  # the body of an endpoint that streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,5 @@ class Endpoint:
     media_type: str = "application/json"  # of the successful answer
     problems: Sequence[int] = ()  # error statuses beyond those every endpoint of its kind can answer
     idempotent: bool = False  # takes an Idempotency-Key header
+    accepts: Sequence[str] = ()  # media types of a body that is not JSON, and is left as it is
+    stream: bool = False  # the body may be of any size: the handler reads it from `Call.chunks`
