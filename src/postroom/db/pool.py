@@ -42,10 +42,19 @@ async def open_pool(url: str, room: str, *, size: int = 20, pooled: bool = False
             min_size=1,
             max_size=size,
             max_inactive_connection_lifetime=300,
+            reset=_leave_as_is,
             **_options(url, room, pooled=pooled),
         )
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise _unreachable(url, error) from error
+
+
+async def _leave_as_is(_connection: Session) -> None:
+    """What a statement of ours leaves behind in its session: nothing. An open transaction is rolled back before this.
+
+    Asking the server to reset everything after each use would be a second round trip for every statement; LISTEN,
+    session locks and settings live on connections of their own, made by `connect`.
+    """
 
 
 async def connect(url: str, room: str) -> Session:

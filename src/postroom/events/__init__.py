@@ -13,6 +13,7 @@ AUDIT    `audit_log` is append-only, refused by trigger otherwise, and stands or
 """
 
 from postroom.events.commands import Command, CommandResult
+from postroom.events.decider import Decider
 from postroom.events.model import (
     AppendCondition,
     Appended,
@@ -41,6 +42,7 @@ __all__ = [
     "Command",
     "CommandResult",
     "Cursor",
+    "Decider",
     "Event",
     "EventSession",
     "EventStore",

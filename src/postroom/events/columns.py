@@ -13,8 +13,10 @@ _encode = msgspec.json.Encoder().encode
 
 def array_literal(tags: Iterable[str]) -> str:
     """An array literal that means exactly these strings, whatever is in them."""
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in tags)
-    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
+    plain = "\0".join(tags)  # no tag holds this one: see check_events
+    if "\\" in plain or '"' in plain:
+        plain = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + plain.replace("\0", '","') + '"}' if plain else "{}"
 
 
 def append_columns(append: Append) -> dict[str, Any]:
@@ -26,9 +28,13 @@ def append_columns(append: Append) -> dict[str, Any]:
         "condition": append.condition.json if append.condition else None,
         "idempotency": append.idempotency.json if append.idempotency else None,
         "occurred_at": append.occurred_at,
-        "correlation_ids": [event.correlation_id for event in append.events],
-        "causation_ids": [event.causation_id for event in append.events],
+        "correlation_ids": _unless_all_none([event.correlation_id for event in append.events]),
+        "causation_ids": _unless_all_none([event.causation_id for event in append.events]),
     }
+
+
+def _unless_all_none(values: list[str | None]) -> list[str | None] | None:
+    return values if any(values) else None
 
 
 def append_json(append: Append) -> msgspec.Raw:
@@ -63,6 +69,6 @@ def _json(index: int, event: Event) -> str:
         text = _encode(event.data).decode()
     except (TypeError, ValueError) as error:
         raise BadInput.of(f"events[{index}].data", f"is not JSON: {error}") from error
-    if "\\u0000" in text.replace("\\\\", ""):
+    if "\\u0000" in text and "\\u0000" in text.replace("\\\\", ""):
         raise BadInput.of(f"events[{index}].data", "must not contain the character U+0000")
     return text

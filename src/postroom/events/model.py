@@ -251,10 +251,20 @@ def check_events(events: Sequence[Event]) -> None:
     errors = [
         FieldError(f"events[{index}].{name}", problem)
         for index, event in enumerate(events)
+        if not _is_plain(event)
         for name, problem in _problems(event)
     ]
     if errors:
         raise BadInput(errors)
+
+
+_PLAIN_TYPE = re.compile(r"\w{1,64}", re.ASCII)
+_PLAIN_TAG = re.compile(r"[ -<>-~]{1,128}=[ -~]{0,512}")
+
+
+def _is_plain(event: Event) -> bool:
+    """True for what almost every event is, found out at a quarter of the price."""
+    return _PLAIN_TYPE.fullmatch(event.type) is not None and all(map(_PLAIN_TAG.fullmatch, event.tags))
 
 
 def _problems(event: Event) -> Iterable[tuple[str, str]]:

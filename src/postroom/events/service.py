@@ -17,14 +17,19 @@ from postroom.db.queries import Connection
 from postroom.events import store
 from postroom.events.commands import Command, CommandResult, execute_once
 from postroom.events.commands import CommandHandler as Handler
+from postroom.events.decider import Decider
 from postroom.events.model import AppendCondition, Appended, Cursor, Event, Head, Place, Query, Reading, SequencedEvent
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.session import EventSession, Handlers
+from postroom.events.turns import Turns
+from postroom.events.writer import CombiningWriter
 
 State = TypeVar("State")
 Decision = Callable[[State], "Event | object | Sequence[Event | object] | None"]
 
 BATCH = 500
+FEW = 16
+"""Appends of at most so many events share a commit with others of this process that wait at the same moment."""
 
 
 class EventStore:
@@ -34,6 +39,7 @@ class EventStore:
         """`room` names the schema for calls on connections that are not the pool's."""
         self._pool, self._room = pool, room
         self._is_adopted = False
+        self._turns, self._writer = Turns(), CombiningWriter(pool)
 
     def on(self, connection: Connection) -> EventSession:
         """The store on your own connection, in your own transaction."""
@@ -50,9 +56,13 @@ class EventStore:
     ) -> Appended:
         """Append all of these events or none; committed on return, or with the caller's transaction.
 
-        Raises `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell
-        which event matched.
+        Small appends of one process that wait at the same moment share a commit; each is judged by itself. Raises
+        `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell which
+        event matched.
         """
+        if connection is None and not (isinstance(events, Sequence) and len(events) > FEW):
+            await self._adopt()
+            return await self._writer.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
         async with self._session(connection) as session:
             return await session.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
 
@@ -69,18 +79,22 @@ class EventStore:
         """Read, decide, append; again if overtaken, at most `attempts` times, with a random pause between.
 
         `decision` is pure: it may be asked more than once. None or nothing means there is nothing to append. What it
-        raises goes to the caller.
+        raises goes to the caller. Those who decide by the same query in this process take turns.
         """
 
         async def once() -> Appended | None:
-            async with self._session() as session:
-                state, seen = await session.project(initial, handlers, query)
+            async with self._turns.take(query.json):
+                state, seen = await self.project(initial, handlers, query)
                 decided = decision(state)
                 if decided is None or (isinstance(decided, Sequence) and not decided):
                     return None
-                return await session.append(decided, AppendCondition(query, seen), idempotency=idempotency)
+                return await self.append(decided, AppendCondition(query, seen), idempotency=idempotency)
 
         return await retried(once, attempts=attempts)
+
+    def decider(self, query: Query, initial: State, handlers: Handlers[State]) -> Decider[State]:
+        """A decision by this query that is made often: it keeps its state and reads only what is new."""
+        return Decider(self, query, initial, handlers)
 
     async def execute(self, command: Command, handler: Handler, *, attempts: int = ATTEMPTS) -> CommandResult:
         """Run a command's handler once, ever: the same id again gets the first result.
@@ -136,11 +150,14 @@ class EventStore:
         if connection is not None:
             yield self.on(connection)
             return
+        await self._adopt()
         async with self._pool.acquire() as ours:
-            if not self._is_adopted:
-                await store.adopt_restored_events(ours, force=False)
-                self._is_adopted = True
             yield EventSession(ours)
+
+    async def _adopt(self) -> None:
+        if not self._is_adopted:
+            await adopt_restored_events(self._pool)
+            self._is_adopted = True
 
 
 async def adopt_restored_events(pool: Pool, *, force: bool = False) -> bool:

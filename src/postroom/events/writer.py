@@ -2,13 +2,18 @@
 
 A commit costs a write to disk, and that is most of what an append costs. `CombiningWriter` gathers the appends that
 wait at the same moment and commits them together; each is still judged by itself, in order, and refused or accepted
-alone. Use it where many tasks of one process append at once; a lone append is as fast without it.
+alone. A lone append waits for nobody.
+
+If another transaction holds a lock that one of them needs, they do not wait for it together: after a moment each goes
+by itself, and those that follow do not stand behind them.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
+import asyncpg
 import msgspec
 
 from postroom.db.faults import translated
@@ -22,13 +27,16 @@ from postroom.runtime.combiner import Combiner
 
 LARGEST = 200
 
+Answer: TypeAlias = Mapping[str, Any]
+
 
 class CombiningWriter:
     """One per process and room."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._combiner: Combiner[msgspec.Raw, Mapping[str, Any]] = Combiner(self._flush, largest=LARGEST, weigh=len)
+        self._combiner: Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]
+        self._combiner = Combiner(self._flush, largest=LARGEST, weigh=len)
 
     async def append(
         self,
@@ -40,16 +48,23 @@ class CombiningWriter:
     ) -> Appended:
         """As `EventStore.append`: committed on return, and the same errors."""
         append = Append(as_events(events), condition, idempotency, occurred_at)
-        return appended(await self._combiner.submit(append_json(append)))
+        answer = await self._combiner.submit(append_json(append))
+        return appended(await answer if isinstance(answer, asyncio.Task) else answer)
 
     async def drain(self) -> None:
         """Wait until everything that joined is committed."""
         await self._combiner.drain()
 
-    async def _flush(self, appends: Sequence[msgspec.Raw]) -> list[Mapping[str, Any]]:
-        return await retried(lambda: self._commit(appends))
+    async def _flush(self, appends: Sequence[msgspec.Raw]) -> "Sequence[Answer | asyncio.Task[Answer]]":
+        try:
+            return await retried(lambda: self._commit(appends))
+        except asyncpg.LockNotAvailableError:
+            return [asyncio.create_task(self._alone(append)) for append in appends]
 
-    async def _commit(self, appends: Sequence[msgspec.Raw]) -> list[Mapping[str, Any]]:
+    async def _alone(self, append: msgspec.Raw) -> Answer:
+        return (await retried(lambda: self._commit([append])))[0]
+
+    async def _commit(self, appends: Sequence[msgspec.Raw]) -> list[Answer]:
         # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
         with translated():
             async with self._pool.acquire() as connection:

@@ -27,6 +27,7 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_shared    text[];
+    v_literals  text[];
     v_tags      text[];
     v_exclusive text[] := '{}';
     v_answer    jsonb;
@@ -35,10 +36,18 @@ BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;
-    v_tags := ARRAY(SELECT DISTINCT event_tag_key(carried.tag) FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
+    v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
+    IF cardinality(v_literals) > 128 THEN
+        v_tags := '{}';
+        v_exclusive := '{*}'; -- as lock_events would after looking at each of so many tags
+    ELSE
+        v_tags := ARRAY(
+            SELECT DISTINCT event_tag_key(carried.tag)
+            FROM unnest(v_literals) AS l(literal), unnest(l.literal::text[]) AS carried(tag));
+    END IF;
     v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
     IF p_in_order THEN
-        v_exclusive := v_tags;
+        v_exclusive := v_exclusive || v_tags;
     ELSE
         v_shared := v_shared || v_tags;
     END IF;

@@ -1,6 +1,7 @@
 -- Many appends that have nothing to do with each other, in one transaction: one commit for all of them. Each succeeds or is
 -- refused by itself, in the order given, and sees those before it. The locks of all are taken before the first is
--- judged, so that two who do this cannot wait for each other in a circle.
+-- judged, so that two who do this cannot wait for each other in a circle. Several together wait only a moment for locks
+-- (55P03 after that): one that must wait for somebody's long transaction is not to hold up the others.
 --
 -- An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
 -- "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs, in order.
@@ -17,6 +18,7 @@ DECLARE
     v_exclusive text[] := '{}';
     v_append    record;
     v_query     jsonb;
+    v_patience  CONSTANT text := current_setting('lock_timeout');
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -35,7 +37,11 @@ BEGIN
     LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
+    IF jsonb_array_length(p_appends) > 1 THEN
+        PERFORM set_config('lock_timeout', '50ms', true);
+    END IF;
     PERFORM lock_events(v_shared, v_exclusive);
+    PERFORM set_config('lock_timeout', v_patience, true);
     PERFORM refuse_stale_snapshot();
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents

@@ -1,0 +1,55 @@
+"""A decision that is made again and again: its state is kept, and only what is new is read.
+
+    wallet = store.decider(Query.of(tags={"wallet": 1}), 0, {Deposited: lambda total, e: total + e.amount})
+    await wallet.decide(lambda total: Withdrawn(wallet=1, amount=5) if total >= 5 else None)
+
+The state belongs to this process and costs what it weighs. Another process may append at any time: then the append is
+refused, the news is read, and the decision is made again. Decisions of one decider take turns.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from postroom.events.model import AppendCondition, Appended, Cursor, Query
+from postroom.events.retry import ATTEMPTS, retried
+from postroom.events.session import Handlers
+
+if TYPE_CHECKING:
+    from postroom.events.service import Decision, EventStore
+
+State = TypeVar("State")
+
+
+class Decider(Generic[State]):
+    """What is known so far about one query, and how to decide by it."""
+
+    def __init__(self, store: "EventStore", query: Query, initial: State, handlers: Handlers[State]) -> None:
+        self._store, self._query, self._handlers = store, query, handlers
+        self._state = initial
+        self._seen: Cursor | None = None
+        self._turn = asyncio.Lock()
+
+    async def decide(
+        self, decision: "Decision[State]", *, idempotency: Query | None = None, attempts: int = ATTEMPTS
+    ) -> Appended | None:
+        """As `EventStore.decide`."""
+
+        async def once() -> Appended | None:
+            decided = decision(await self._learn())
+            if decided is None or (isinstance(decided, Sequence) and not decided):
+                return None
+            condition = AppendCondition(self._query, self._seen)
+            return await self._store.append(decided, condition, idempotency=idempotency)
+
+        async with self._turn:
+            return await retried(once, attempts=attempts)
+
+    async def state(self) -> State:
+        """What follows from everything that was appended until now."""
+        async with self._turn:
+            return await self._learn()
+
+    async def _learn(self) -> State:
+        self._state, self._seen = await self._store.project(self._state, self._handlers, self._query, after=self._seen)
+        return self._state
