@@ -1,119 +1,63 @@
 """The event store beside its peers: appends, appends with a condition, appends that fight, reads.
 
-    python -m bench.events                       100,000 events loaded, 2 seconds for each figure
-    python -m bench.events --load 1000000        a million
-    python -m bench.events --quick               does it run?
-    python -m bench.events --peers <python>      beside eventsourcing and umadb, as far as that interpreter has them
+    ./dev bench events                        100,000 events loaded, three rounds, beside eventsourcing and umadb
+    ./dev bench events --load 1000000         a million
+    ./dev bench events --growth               what a conditional append costs at 10,000 and at 1,000,000 events
+    ./dev bench events --quick                does it run?
 
     unconditional   one event, no condition; at 1, 4 and 16 clients
     conditional     one event if none with its tag exists
-    contended       everybody reads the same tag and appends if nothing came since, again until it holds; we pause
-                    between two tries as `decide` does, the peers try again at once
-    batch           500 events in one append, in events a second; beside one bare INSERT of the same rows
+    contended       everybody decides by what was last appended under one tag, and appends if nothing came since; ours
+                    are one `Decider`'s decisions, the peers try again at once
+    batch           500 events in one append, in events a second; beside a bare INSERT of the same rows into tables of
+                    the same definition (`same rows`), and into one table with a primary key alone (`one table`)
     read            100 events by tag
 
-Peers run in an interpreter of their own, this same file with `--as`; their clients are threads, ours are tasks.
+Rounds are interleaved: each figure is taken from every store in turn, and the medians are shown with their ratio to
+each peer. Peers run in an interpreter of their own (bench/event_peers.py); their clients are threads, ours are tasks.
 """
 
 import argparse
 import asyncio
-import importlib
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
+
+from bench.event_peers import BATCH, DATA, LOAD_STEP, WALLET_EVENTS
+from bench.server import Arena, running_server
+from bench.statements import read_statements
+from postroom.db.room import Room, open_room
+from postroom.events import AppendCondition, Event, EventStore, Query
+from postroom.settings import Settings
 
 CLIENTS = (1, 4, 16)
-WALLET_EVENTS = 100
-LOAD_STEP = 1000
-BATCH = 500
-DATA = {"amount": 5, "currency": "EUR", "note": "for the window of the post room"}
 UMADB_PORT = 50_871
-
-Figures = dict[str, float]
-
-
-class Store(Protocol):
-    """What is measured. Each call is one operation of one client; async, or called from a thread."""
-
-    def plain(self, tag: str) -> Any: ...
-    def conditional(self, tag: str) -> Any: ...
-    def contended(self, tag: str) -> Any: ...
-    def batch(self, tags: list[str]) -> Any: ...
-    def read(self, tag: str) -> Any: ...
+FIGURES = (
+    *((name, clients) for name in ("unconditional", "conditional", "contended") for clients in CLIENTS),
+    ("batch", 1),
+    *(("read", clients) for clients in CLIENTS[:2]),
+)
+SQL = read_statements(Path(__file__).with_suffix(".sql"))
 
 
-def measures(store: Store, wallets: int) -> dict[str, Callable[[], Any]]:
-    """Every operation by its name; tags of new wallets do not repeat."""
-    return {
-        "unconditional": lambda: store.plain(f"wallet={random.randrange(wallets)}"),
-        "conditional": lambda: store.conditional(f"unique={random.getrandbits(64)}"),
-        "contended": lambda: store.contended("wallet=hot"),
-        "read": lambda: store.read(f"wallet={random.randrange(wallets)}"),
-    }
+class Subject(Protocol):
+    """A store that loads and measures on demand."""
+
+    async def load(self, events: int) -> None: ...
+    async def measure(self, figure: str, clients: int, seconds: float) -> float | None: ...
 
 
-def figures_wanted() -> list[tuple[str, int]]:
-    return [
-        *((name, clients) for name in ("unconditional", "conditional", "contended") for clients in CLIENTS),
-        *(("read", clients) for clients in CLIENTS[:2]),
-    ]
-
-
-# ── Postroom ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Postroom:
-    """The store itself, or the combining writer in front of it."""
-
-    def __init__(self, pool: Any, *, combining: bool) -> None:
-        events = importlib.import_module("postroom.events")
-        self._events, self._store = events, events.EventStore(pool)
-        self._writer = events.CombiningWriter(pool) if combining else self._store
-
-    def _event(self, tag: str) -> Any:
-        return self._events.Event("Deposited", DATA, (tag,))
-
-    def _query(self, tag: str) -> Any:
-        return self._events.Query.of(tags=[tag])
-
-    async def plain(self, tag: str) -> int:
-        await self._writer.append(self._event(tag))
-        return 1
-
-    async def conditional(self, tag: str) -> int:
-        await self._writer.append(self._event(tag), self._events.AppendCondition(self._query(tag)))
-        return 1
-
-    async def contended(self, tag: str) -> int:
-        from postroom.events.retry import retried
-
-        query = self._query(tag)
-
-        async def once() -> None:
-            seen = (await self._store.read(query, limit=1, backwards=True)).cursor
-            await self._writer.append(self._event(tag), self._events.AppendCondition(query, seen))
-
-        await retried(once, attempts=100)
-        return 1
-
-    async def batch(self, tags: list[str]) -> int:
-        await self._store.append([self._event(tag) for tag in tags])
-        return len(tags)
-
-    async def read(self, tag: str) -> int:
-        found = await self._store.read(self._query(tag), limit=WALLET_EVENTS)
-        assert found.events
-        return 1
+# ── Postroom and the bare table ─────────────────────────────────────────────────────────────────────────────────────
 
 
 async def rate(operation: Callable[[], Awaitable[int]], clients: int, seconds: float) -> float:
@@ -129,233 +73,215 @@ async def rate(operation: Callable[[], Awaitable[int]], clients: int, seconds: f
     return sum(await asyncio.gather(*(client() for _ in range(clients)))) / seconds
 
 
-async def bare_rate(pool: Any, sql: str, seconds: float) -> float:
-    types, data = ["Deposited"] * BATCH, [json.dumps(DATA)] * BATCH
+class Postroom:
+    """The store as an application uses it."""
 
-    async def insert() -> int:
-        await pool.execute(sql, types, [f"wallet={random.randrange(1000)}" for _ in range(BATCH)], data)
+    def __init__(self, room: Room) -> None:
+        self._pool, self._store, self._wallets = room.pool, EventStore(room.pool), 1
+        self._hot = self._store.decider(
+            Query.of(tags=["wallet=hot"]), 0, {"Deposited": lambda count, _event: count + 1}
+        )
+        self._loaded = 0
+
+    async def load(self, events: int) -> None:
+        for first in range(self._loaded, events, LOAD_STEP):
+            await self._store.append([_event(f"wallet={n // WALLET_EVENTS}") for n in range(first, first + LOAD_STEP)])
+        self._loaded, self._wallets = events, events // WALLET_EVENTS
+        await self._pool.execute(SQL["tidy"])
+
+    async def measure(self, figure: str, clients: int, seconds: float) -> float:
+        return await rate(getattr(self, f"_{figure}"), clients, seconds)
+
+    def _some_wallet(self) -> str:
+        return f"wallet={random.randrange(self._wallets)}"
+
+    async def _unconditional(self) -> int:
+        await self._store.append(_event(self._some_wallet()))
+        return 1
+
+    async def _conditional(self) -> int:
+        tag = f"unique={random.getrandbits(64)}"
+        await self._store.append(_event(tag), AppendCondition(Query.of(tags=[tag])))
+        return 1
+
+    async def _common(self) -> int:
+        """Conditional on a tag that very many events carry: nothing of it since we looked."""
+        query = Query.of(tags=["kind=common"])
+        seen = (await self._store.head()).cursor
+        await self._store.append(_event(f"unique={random.getrandbits(64)}"), AppendCondition(query, seen))
+        return 1
+
+    async def _contended(self) -> int:
+        await self._hot.decide(lambda _count: _event("wallet=hot"), attempts=100)
+        return 1
+
+    async def _batch(self) -> int:
+        await self._store.append([_event(self._some_wallet()) for _ in range(BATCH)])
         return BATCH
 
-    return await rate(insert, 1, seconds)
-
-
-async def measure_postroom(options: argparse.Namespace, peers: dict[str, Figures]) -> dict[str, Figures]:
-    from bench.server import running_server
-    from bench.statements import read_statements
-    from postroom.db.room import open_room
-    from postroom.settings import Settings
-
-    sql = read_statements(Path(__file__).with_suffix(".sql"))
-    found: dict[str, Figures] = {}
-    async with running_server() as arena:
-        settings = Settings(database_url=await arena.create_database("events"), pool_size=20)
-        async with open_room(settings, migrating=True) as room:
-            store = Postroom(room.pool, combining=False)
-            for first in range(0, options.load, LOAD_STEP):
-                await store.batch([f"wallet={n // WALLET_EVENTS}" for n in range(first, first + LOAD_STEP)])
-            await room.pool.execute(sql["tidy"])
-            wallets = options.load // WALLET_EVENTS
-            for name, combining in (("postroom", False), ("postroom combining", True)):
-                subject = Postroom(room.pool, combining=combining)
-                operations = measures(subject, wallets)
-                found[name] = {
-                    f"{figure} {clients}": await rate(operations[figure], clients, options.seconds)
-                    for figure, clients in figures_wanted()
-                }
-            batch = [f"wallet={n % wallets}" for n in range(BATCH)]
-            found["postroom"]["batch 1"] = await rate(lambda: store.batch(batch), 1, options.seconds)
-            await room.pool.execute(sql["make_bare"])
-            found["bare INSERT"] = {"batch 1": await bare_rate(room.pool, sql["insert_bare"], options.seconds)}
-        for peer in ("eventsourcing", "umadb") if options.peers else ():
-            peers[peer] = run_peer(peer, options, await arena.create_database(peer))
-    return found
-
-
-# ── Peers, in an interpreter of their own ───────────────────────────────────────────────────────────────────────────
-
-
-class EventSourcing:
-    """eventsourcing's recorder for PostgreSQL."""
-
-    def __init__(self, url: str) -> None:
-        self._api = importlib.import_module("eventsourcing.dcb.api")
-        parts = urlsplit(url)
-        environment = {
-            "PERSISTENCE_MODULE": "eventsourcing.dcb.postgres_tt",
-            "POSTGRES_DBNAME": parts.path.lstrip("/"),
-            "POSTGRES_HOST": parts.hostname or parse_qs(parts.query).get("host", [""])[0],
-            "POSTGRES_PORT": str(parts.port or parse_qs(parts.query).get("port", ["5432"])[0]),
-            "POSTGRES_USER": parts.username or "postgres",
-            "POSTGRES_PASSWORD": parts.password or "",
-            "POSTGRES_POOL_SIZE": "16",
-        }
-        persistence = importlib.import_module("eventsourcing.dcb.persistence")
-        factory = persistence.DCBInfrastructureFactory.construct(environment)
-        self._recorder = factory.dcb_recorder()
-        self._failed = importlib.import_module("eventsourcing.persistence").IntegrityError
-
-    def _event(self, tag: str) -> Any:
-        return self._api.DCBEvent(type="Deposited", data=json.dumps(DATA).encode(), tags=[tag])
-
-    def _query(self, tag: str) -> Any:
-        return self._api.DCBQuery(items=[self._api.DCBQueryItem(tags=[tag])])
-
-    def plain(self, tag: str) -> int:
-        self._recorder.append([self._event(tag)])
-        return 1
-
-    def conditional(self, tag: str) -> int:
-        self._recorder.append([self._event(tag)], self._api.DCBAppendCondition(self._query(tag)))
-        return 1
-
-    def contended(self, tag: str) -> int:
-        query = self._query(tag)
-        response = self._recorder.read(query, after=self._hot)
-        positions = [one.position for one in response]
-        seen = positions[-1] if positions else self._hot
-        self._hot = max(self._hot or 0, seen or 0) or None
-        try:
-            self._recorder.append([self._event(tag)], self._api.DCBAppendCondition(query, after=seen))
-        except self._failed:
-            return 0
-        return 1
-
-    _hot: int | None = None
-
-    def batch(self, tags: list[str]) -> int:
-        self._recorder.append([self._event(tag) for tag in tags])
-        return len(tags)
-
-    def read(self, tag: str) -> int:
-        assert list(self._recorder.read(self._query(tag), limit=WALLET_EVENTS))
+    async def _read(self) -> int:
+        found = await self._store.read(Query.of(tags=[self._some_wallet()]), limit=WALLET_EVENTS)
+        assert found.events
         return 1
 
 
-class Umadb:
-    """umadb's client; a connection for each thread."""
+class Bare:
+    """The same rows by a plain INSERT, without any promise."""
 
-    def __init__(self, url: str) -> None:
-        self._umadb = importlib.import_module("umadb")
-        self._url, self._local = url, threading.local()
-        self._hot: int | None = None
+    def __init__(self, room: Room, statement: str) -> None:
+        self._pool, self._statement = room.pool, statement
 
-    @property
-    def _client(self) -> Any:
-        if not hasattr(self._local, "client"):
-            self._local.client = self._umadb.Client(self._url)
-        return self._local.client
+    async def load(self, events: int) -> None:
+        """It needs none."""
 
-    def _event(self, tag: str) -> Any:
-        return self._umadb.Event("Deposited", json.dumps(DATA).encode(), [tag])
+    async def measure(self, figure: str, clients: int, seconds: float) -> float | None:
+        return await rate(self._insert, clients, seconds) if figure == "batch" else None
 
-    def _query(self, tag: str) -> Any:
-        return self._umadb.Query([self._umadb.QueryItem([], [tag])])
-
-    def plain(self, tag: str) -> int:
-        self._client.append([self._event(tag)])
-        return 1
-
-    def conditional(self, tag: str) -> int:
-        self._client.append([self._event(tag)], self._umadb.AppendCondition(self._query(tag)))
-        return 1
-
-    def contended(self, tag: str) -> int:
-        query = self._query(tag)
-        last = list(self._client.read(query, backwards=True, limit=1))
-        after = last[0].position if last else None
-        try:
-            self._client.append([self._event(tag)], self._umadb.AppendCondition(query, after))
-        except self._umadb.IntegrityError:
-            return 0
-        return 1
-
-    def batch(self, tags: list[str]) -> int:
-        self._client.append([self._event(tag) for tag in tags])
-        return len(tags)
-
-    def read(self, tag: str) -> int:
-        assert list(self._client.read(self._query(tag), limit=WALLET_EVENTS))
-        return 1
+    async def _insert(self) -> int:
+        events = [_event(f"wallet={random.randrange(1000)}") for _ in range(BATCH)]
+        columns = (
+            [event.type for event in events],
+            [event.tags[0] for event in events],
+            [json.dumps(event.data) for event in events],
+        )
+        await self._pool.execute(self._statement, *columns)
+        return BATCH
 
 
-def thread_rate(operation: Callable[[], int], clients: int, seconds: float) -> float:
-    ends = time.perf_counter() + seconds
-
-    def client(_number: int) -> int:
-        done = 0
-        while time.perf_counter() < ends:
-            done += operation()
-        return done
-
-    with ThreadPoolExecutor(clients) as threads:
-        return sum(threads.map(client, range(clients))) / seconds
+def _event(tag: str) -> Event:
+    return Event("Deposited", DATA, (tag,))
 
 
-def be_peer(options: argparse.Namespace) -> Figures:
-    """Load and measure; runs in the peers' interpreter."""
-    store: Store = EventSourcing(options.url) if options.as_peer == "eventsourcing" else Umadb(options.url)
-    for first in range(0, options.load, LOAD_STEP):
-        store.batch([f"wallet={n // WALLET_EVENTS}" for n in range(first, first + LOAD_STEP)])
-    wallets = options.load // WALLET_EVENTS
-    operations = measures(store, wallets)
-    found = {
-        f"{figure} {clients}": thread_rate(operations[figure], clients, options.seconds)
-        for figure, clients in figures_wanted()
-    }
-    batch = [f"wallet={n % wallets}" for n in range(BATCH)]
-    found["batch 1"] = thread_rate(lambda: store.batch(batch), 1, options.seconds)
-    return found
+# ── peers, in an interpreter of their own ───────────────────────────────────────────────────────────────────────────
 
 
-def run_peer(name: str, options: argparse.Namespace, url: str) -> Figures:
+class Peer:
+    """A process that answers each line with a number."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    async def load(self, events: int) -> None:
+        await asyncio.to_thread(self._ask, f"load {events}")
+
+    async def measure(self, figure: str, clients: int, seconds: float) -> float:
+        return await asyncio.to_thread(self._ask, f"{figure} {clients} {seconds}")
+
+    def _ask(self, line: str) -> float:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return float(json.loads(self._process.stdout.readline()))
+
+
+@contextmanager
+def running(command: list[str], **pipes: Any) -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen(command, text=True, env=dict(os.environ), **pipes)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def umadb_server(python: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as directory:
-        server = None
-        if name == "umadb":
-            url = f"http://127.0.0.1:{UMADB_PORT}"
-            program = Path(options.peers).parent / "umadb"
-            listening = ["--listen", f"127.0.0.1:{UMADB_PORT}", "--db-path", f"{directory}/uma.db"]
-            server = subprocess.Popen([str(program), *listening], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        listening = ["--listen", f"127.0.0.1:{UMADB_PORT}", "--db-path", f"{directory}/uma.db"]
+        program = str(Path(python).parent / "umadb")
+        with running([program, *listening], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
             time.sleep(1)
-        command = [options.peers, __file__, "--as", name, "--url", url]
-        command += ["--load", str(options.load), "--seconds", str(options.seconds)]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-        finally:
-            if server is not None:
-                server.terminate()
-                server.wait()
-    if done.returncode != 0:
-        print(f"{name}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return {}
-    figures: Figures = json.loads(done.stdout)
-    return figures
+            yield f"http://127.0.0.1:{UMADB_PORT}"
 
 
-def report(found: dict[str, Figures]) -> None:
-    rows = list(dict.fromkeys(row for figures in found.values() for row in figures))
-    print(f"{'per second':<18}" + "".join(f"{name:>20}" for name in found))
-    for row in rows:
-        cells = (f"{figures[row]:,.0f}" if row in figures else "–" for figures in found.values())
-        print(f"{row:<18}" + "".join(f"{cell:>20}" for cell in cells))
+@contextmanager
+def peer(python: str, name: str, url: str) -> Iterator[Peer]:
+    command = [python, str(Path(__file__).with_name("event_peers.py")), name, url]
+    with running(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield Peer(process)
+
+
+# ── the run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def postroom_room(arena: Arena) -> AsyncIterator[Room]:
+    settings = Settings(database_url=await arena.create_database("events"), pool_size=20)
+    async with open_room(settings, migrating=True) as room:
+        yield room
+
+
+@asynccontextmanager
+async def open_stores(arena: Arena, python: str | None) -> AsyncIterator[dict[str, Subject]]:
+    async with AsyncExitStack() as stack:
+        room = await stack.enter_async_context(postroom_room(arena))
+        await room.pool.execute(SQL["make_bare"])
+        stores: dict[str, Subject] = {
+            "postroom": Postroom(room),
+            "same rows": Bare(room, SQL["insert_same"]),
+            "one table": Bare(room, SQL["insert_bare"]),
+        }
+        if python:
+            database = await arena.create_database("eventsourcing")
+            stores["eventsourcing"] = stack.enter_context(peer(python, "eventsourcing", database))
+            stores["umadb"] = stack.enter_context(peer(python, "umadb", stack.enter_context(umadb_server(python))))
+        yield stores
+
+
+async def compare(options: argparse.Namespace) -> None:
+    samples: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    async with running_server() as arena, open_stores(arena, options.peers) as stores:
+        for store in stores.values():
+            await store.load(options.load)
+        for _round in range(options.rounds):
+            for figure, clients in FIGURES:
+                for name, store in stores.items():
+                    found = await store.measure(figure, clients, options.seconds)
+                    if found is not None:
+                        samples[figure, clients][name].append(found)
+        report(samples, list(stores))
+
+
+def report(samples: dict[tuple[str, int], dict[str, list[float]]], names: list[str]) -> None:
+    print(f"{'per second':<18}" + "".join(f"{name:>16}" for name in names))
+    for (figure, clients), found in samples.items():
+        medians = {name: statistics.median(values) for name, values in found.items()}
+        ours = medians["postroom"]
+        cells = [
+            f"{medians[name]:,.0f}" + ("" if name == "postroom" else f" ({ours / medians[name]:.2f}x)")
+            if name in medians
+            else "–"
+            for name in names
+        ]
+        print(f"{figure:<14}{clients:>4}" + "".join(f"{cell:>16}" for cell in cells))
+
+
+async def grow(options: argparse.Namespace) -> None:
+    """A conditional append while the store grows, by a tag nobody has and by one that every event has."""
+    sizes = (2_000, 4_000) if options.quick else (10_000, 100_000, 1_000_000)
+    async with running_server() as arena, postroom_room(arena) as room:
+        store = Postroom(room)
+        for size in sizes:
+            await store.load(size)
+            await room.pool.execute(SQL["make_common"])
+            for figure in ("conditional", "common"):
+                rates = [await store.measure(figure, 1, options.seconds) for _round in range(options.rounds)]
+                print(f"{size:>10,} events   {figure:<12} {1000 / statistics.median(rates):6.3f} ms an append")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.events", description="The event store beside its peers.")
+    parser = argparse.ArgumentParser(prog="./dev bench events", description="The event store beside its peers.")
     parser.add_argument("--load", type=int, default=100_000, help="events there are before anything is measured")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each figure is measured")
+    parser.add_argument("--growth", action="store_true", help="the cost of a condition as the store grows")
     parser.add_argument("--quick", action="store_true", help="small and short: does it run?")
-    parser.add_argument("--peers", help="an interpreter that has eventsourcing and umadb")
-    parser.add_argument("--as", dest="as_peer", help=argparse.SUPPRESS)
-    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--peers", default=sys.executable, help="an interpreter with eventsourcing and umadb, or ''")
     options = parser.parse_args()
     if options.quick:
-        options.load, options.seconds = 2_000, 0.2
-    if options.as_peer:
-        print(json.dumps(be_peer(options)))
-        return 0
-    peers: dict[str, Figures] = {}
-    found = asyncio.run(measure_postroom(options, peers))
-    report({**found, **peers})
+        options.load, options.seconds, options.rounds = 2_000, 0.2, 1
+    asyncio.run(grow(options) if options.growth else compare(options))
     return 0
 
 
