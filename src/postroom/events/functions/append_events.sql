@@ -38,18 +38,18 @@ BEGIN
     END IF;
     v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
     IF cardinality(v_literals) > 128 THEN
-        v_tags := '{}';
-        v_exclusive := '{*}'; -- as lock_events would after looking at each of so many tags
+        v_shared := '{}';
+        v_exclusive := '{*}'; -- as lock_events would decide after looking at each of so many tags
     ELSE
         v_tags := ARRAY(
             SELECT DISTINCT event_tag_key(carried.tag)
             FROM unnest(v_literals) AS l(literal), unnest(l.literal::text[]) AS carried(tag));
-    END IF;
-    v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
-    IF p_in_order THEN
-        v_exclusive := v_exclusive || v_tags;
-    ELSE
-        v_shared := v_shared || v_tags;
+        v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
+        IF p_in_order THEN
+            v_exclusive := v_tags;
+        ELSE
+            v_shared := v_shared || v_tags;
+        END IF;
     END IF;
     IF p_condition IS NOT NULL THEN
         v_exclusive := v_exclusive || event_query_keys(p_condition -> 'query');
