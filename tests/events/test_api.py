@@ -8,7 +8,7 @@ from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
-from postroom.events.api import ENDPOINTS
+from postroom.events.api import endpoints
 from postroom.http import HttpApplication
 from postroom.http.auth import Authenticator
 
@@ -17,7 +17,9 @@ OPENED = {"type": "WalletOpened", "tags": ["wallet=1", "owner=Smith, John"], "da
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    return await open_browser(room, app=HttpApplication(room, ENDPOINTS, auth=Authenticator(room.pool)))
+    return await open_browser(
+        room, app=HttpApplication(room, endpoints(EventStore(room.pool)), auth=Authenticator(room.pool))
+    )
 
 
 async def test_events_are_appended_and_read(browser: Browser) -> None:
@@ -34,6 +36,21 @@ async def test_events_are_appended_and_read(browser: Browser) -> None:
         "causation_id": None,
     }
     assert (second["data"], second["correlation_id"]) == ({}, "c")
+
+
+async def test_the_same_key_appends_once(browser: Browser) -> None:
+    """A repetition gets the first answer, the same key with other events is a conflict, a refusal keeps no key."""
+    headers = {"Idempotency-Key": "order-77"}
+    first = await browser.post("/v1/events", json={"events": [OPENED]}, headers=headers)
+    again = await browser.post("/v1/events", json={"events": [OPENED]}, headers=headers)
+    assert (first.status, again.status) == (201, 200)
+    assert first.json == again.json
+    assert (await browser.post("/v1/events", json={"events": [{"type": "Other"}]}, headers=headers)).status == 409
+    assert len((await browser.get("/v1/events")).json["items"]) == 1
+    refused = {"events": [OPENED], "condition": {"query": [{"tags": ["wallet=1"]}]}}
+    assert (await browser.post("/v1/events", json=refused, headers={"Idempotency-Key": "k"})).status == 409
+    allowed = {"events": [{"type": "Other"}]}
+    assert (await browser.post("/v1/events", json=allowed, headers={"Idempotency-Key": "k"})).status == 201
 
 
 async def test_a_query_is_by_type_and_tag(browser: Browser) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import asyncpg
 import msgspec
 import pytest
+from tests.events.conftest import Opener
 from tests.support.events import WALLET
 
 from postroom.db.pool import Pool
@@ -23,6 +24,7 @@ from postroom.events import (
     event,
     period_tag,
 )
+from postroom.events.turns import Turns
 
 
 @event("Deposited", tags={"wallet": "wallet"})
@@ -318,3 +320,62 @@ async def test_closed_books_need_not_be_read(store: EventStore) -> None:
     handlers = {**BALANCE, "BooksOpened": lambda _, stored: stored.data["balance"]}
     assert (await store.project(0, handlers, books))[0] == 15
     assert len((await store.read(books)).events) == 1
+
+
+async def test_a_decider_keeps_its_state_and_learns_what_others_did(store: EventStore) -> None:
+    """Ten decisions of two deciders over five coins: five succeed; each reads only what it has not seen."""
+    await store.append(Deposited(wallet=1, amount=5))
+    deciders = [store.decider(WALLET, 0, BALANCE) for _ in range(2)]
+    assert [await decider.state() for decider in deciders] == [5, 5]
+    outcomes = await asyncio.gather(
+        *(decider.decide(withdraw_one, attempts=50) for decider in deciders for _ in range(5)), return_exceptions=True
+    )
+    assert sum(isinstance(outcome, TooLittle) for outcome in outcomes) == 5
+    assert [await decider.state() for decider in deciders] == [0, 0]
+
+
+async def test_a_decider_appends_nothing_for_nothing(store: EventStore) -> None:
+    """A decision may be that there is nothing to do."""
+    decider = store.decider(WALLET, 0, BALANCE)
+    assert await decider.decide(lambda _balance: None) is None
+    assert await decider.decide(lambda _balance: []) is None
+    assert (await store.read(Query.all())).events == []
+
+
+async def test_an_append_that_must_wait_does_not_hold_up_others(store: EventStore, opened: Opener) -> None:
+    """While a stranger's transaction holds one tag, appends to other tags of the same process are committed."""
+    stranger = await opened()
+    held = stranger.transaction()
+    await held.start()
+    busy = Query.of(tags=["wallet=busy"])
+    await store.append(Event.of("Opened", {}, wallet="busy"), AppendCondition(busy), connection=stranger)
+    waiting = asyncio.create_task(store.append(Event.of("Opened", {}, wallet="busy"), AppendCondition(busy)))
+    others = [store.append(Event.of("Opened", {}, wallet=number)) for number in range(5)]
+    await asyncio.gather(*others)
+    await store.append(Event.of("Opened", {}, wallet="later"))
+    assert not waiting.done()
+    await held.commit()
+    with pytest.raises(AppendConditionFailed):
+        await waiting
+
+
+async def test_turns_are_taken_per_query_and_forgotten() -> None:
+    """By one query one at a time, by different queries side by side; nothing is left over."""
+    turns = Turns()
+    inside: list[str] = []
+
+    async def stand(key: str, both: asyncio.Event, left: asyncio.Event) -> None:
+        async with turns.take(key):
+            inside.append(key)
+            assert inside.count(key) == 1
+            if len(inside) == 2:
+                both.set()
+            await left.wait()
+            inside.remove(key)
+
+    both, left = asyncio.Event(), asyncio.Event()
+    standing = [asyncio.create_task(stand(key, both, left)) for key in ("a", "a", "b")]
+    await both.wait()
+    left.set()
+    await asyncio.gather(*standing)
+    assert turns.is_empty

@@ -1,12 +1,25 @@
 """Events over HTTP: append, query, and where the store ends."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
 from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
-from postroom.events import AppendCondition, Cursor, Event, EventStore, Place, Query, QueryItem, SequencedEvent
+from postroom.events import (
+    AppendCondition,
+    Appended,
+    Command,
+    Cursor,
+    Event,
+    EventSession,
+    EventStore,
+    Place,
+    Query,
+    QueryItem,
+    SequencedEvent,
+)
 from postroom.events.model import TAG_BYTES, TYPE_LENGTH
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Moment, Shape, Text
@@ -132,34 +145,48 @@ class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
     matched: MatchedShape
 
 
-async def append_events(call: Call) -> Answer:
+async def append_events(store: EventStore, call: Call) -> Answer:
     body: NewEvents = call.body
-    events = [
-        Event(event.type, event.data, tuple(event.tags), event.correlation_id, event.causation_id)
-        for event in body.events
-    ]
+    key = call.headers.get("idempotency-key")
     try:
-        appended = await EventStore(call.room.pool).append(
-            events,
-            _condition(body.condition),
-            idempotency=_query(body.idempotency) if body.idempotency is not None else None,
-            occurred_at=body.occurred_at,
-        )
+        if key is None:
+            return Answer(_appended(await _append(store, body)), 201)
+        command = Command("http.append_events", f"{call.source}:{key}", msgspec.to_builtins(body))
+        result = await store.execute(command, lambda session: _append_once(session, body))
     except (AppendConditionFailed, DuplicateAppend) as refusal:
         return _refused(refusal)
+    return Answer(result.value, 200 if result.replayed else 201)
+
+
+async def _append_once(session: EventSession, body: NewEvents) -> AppendedShape:
+    return _appended(await _append(session, body))
+
+
+async def _append(store: EventStore | EventSession, body: NewEvents) -> Appended:
+    return await store.append(
+        [
+            Event(event.type, event.data, tuple(event.tags), event.correlation_id, event.causation_id)
+            for event in body.events
+        ],
+        _condition(body.condition),
+        idempotency=_query(body.idempotency) if body.idempotency is not None else None,
+        occurred_at=body.occurred_at,
+    )
+
+
+def _appended(appended: Appended) -> AppendedShape:
     cursor = None if appended.cursor is None else str(appended.cursor)
-    return Answer(AppendedShape(position=appended.position, events_count=appended.events_count, cursor=cursor), 201)
+    return AppendedShape(position=appended.position, events_count=appended.events_count, cursor=cursor)
 
 
-async def get_head(call: Call) -> Answer:
-    head = await EventStore(call.room.pool).head()
+async def get_head(store: EventStore, _call: Call) -> Answer:
+    head = await store.head()
     return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
 
 
-async def list_events(call: Call) -> Answer:
+async def list_events(store: EventStore, call: Call) -> Answer:
     asked: EventsQuery = call.query
     query = _asked(asked)
-    store = EventStore(call.room.pool)
     if asked.backwards == "true":
         before = Place(*decode_cursor(asked.cursor, tuple[int, int])) if asked.cursor else None
         found = await store.read(query, limit=asked.limit + 1, backwards=True, before=before)
@@ -237,35 +264,38 @@ def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
     return Answer(problem, 409, PROBLEM)
 
 
-ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/events",
-        handler=list_events,
-        summary="Events that match, in order; newest first with backwards=true.",
-        scope=READ,
-        tag="events",
-        query=EventsQuery,
-        answers={200: EventPage},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/events",
-        handler=append_events,
-        summary="Append events, all or none, if nothing forbids it; 409 says what matched.",
-        scope=WRITE,
-        tag="events",
-        body=NewEvents,
-        answers={201: AppendedShape},
-        problems=(409,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/events/head",
-        handler=get_head,
-        summary="Where the store ends.",
-        scope=READ,
-        tag="events",
-        answers={200: HeadShape},
-    ),
-]
+def endpoints(store: EventStore) -> list[Endpoint]:
+    """One store for all calls: appends of one moment share a commit."""
+    return [
+        Endpoint(
+            method="GET",
+            path="/v1/events",
+            handler=partial(list_events, store),
+            summary="Events that match, in order; newest first with backwards=true.",
+            scope=READ,
+            tag="events",
+            query=EventsQuery,
+            answers={200: EventPage},
+        ),
+        Endpoint(
+            method="POST",
+            path="/v1/events",
+            handler=partial(append_events, store),
+            summary="Append events, all or none, if nothing forbids it; 409 says what matched.",
+            scope=WRITE,
+            tag="events",
+            body=NewEvents,
+            answers={200: AppendedShape, 201: AppendedShape},
+            problems=(409,),
+            idempotent=True,
+        ),
+        Endpoint(
+            method="GET",
+            path="/v1/events/head",
+            handler=partial(get_head, store),
+            summary="Where the store ends.",
+            scope=READ,
+            tag="events",
+            answers={200: HeadShape},
+        ),
+    ]

@@ -7,7 +7,7 @@ hand it back.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
@@ -81,15 +81,23 @@ class Cursor:
         """The cursor of a follower that has seen everything up to this place."""
         return cls(f"{place.transaction_id}:{place.transaction_id}:", own=place)
 
-    def advanced(self, *, until: str, own: int | None, seen: Sequence[Place], is_cut: bool) -> "Cursor":
+    def advanced(
+        self, *, until: str, own: int | None, seen: Sequence["Place | SequencedEvent"], is_cut: bool
+    ) -> "Cursor":
         """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order."""
-        mine = [place for place in seen if place.transaction_id == own]
-        own_place = mine[-1] if mine else self.own
+        own_place = None if own is None else _last(seen, lambda event: event.transaction_id == own)
+        own_place = own_place or self.own
         if not is_cut:
             is_covered = own_place is None or _is_visible(own_place.transaction_id, until)
             return Cursor(until, own=None if is_covered else own_place)
-        others = [place for place in seen if place.transaction_id != own]
-        return Cursor(self.base, until, others[-1] if others else self.page_place or Place(0, 0), own_place)
+        last = _last(seen, lambda event: event.transaction_id != own)
+        return Cursor(self.base, until, last or self.page_place or Place(0, 0), own_place)
+
+
+def _last(seen: Sequence["Place | SequencedEvent"], wanted: "Callable[[Place | SequencedEvent], bool]") -> Place | None:
+    """Where the last of these stands that is wanted."""
+    found = next(filter(wanted, reversed(seen)), None)
+    return None if found is None else Place(found.transaction_id, found.position)
 
 
 NOTHING_SEEN = Cursor("1:1:")
@@ -183,9 +191,8 @@ class Event:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SequencedEvent:
-    """A fact that is stored."""
+class SequencedEvent(msgspec.Struct, frozen=True):
+    """A fact that is stored. A Struct because reads make hundreds of them, several times faster than dataclasses."""
 
     position: int
     transaction_id: int

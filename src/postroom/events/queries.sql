@@ -61,8 +61,7 @@ LIMIT :page_limit;
 
 -- name: list_settled_events :many
 -- All events beyond a place that no open transaction can precede any more: what a follower reads next.
-SELECT position, transaction_id::text::bigint AS transaction_id, occurred_at, type, tags, data::text, correlation_id,
-    causation_id
+SELECT position, transaction_id, occurred_at, type, tags, data::text, correlation_id, causation_id
 FROM events
 WHERE (transaction_id, position) > (:after_transaction_id::bigint::text::xid8, :after_position::bigint)
     AND transaction_id < (SELECT event_horizon())
@@ -71,14 +70,12 @@ LIMIT :page_limit;
 
 -- name: read_events :many
 -- What matches and was not seen; see functions/read_events.sql.
-SELECT until::text, own::text::bigint AS own, position, transaction_id::text::bigint AS transaction_id, occurred_at, type,
-    tags, data, correlation_id, causation_id
+SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until, own
 FROM @room.read_events(:query::text::jsonb, :after::text, :page_limit::bigint, :is_settled::boolean);
 
 -- name: read_events_backwards :many
 -- The latest that match, newest first.
-SELECT until::text, own::text::bigint AS own, position, transaction_id::text::bigint AS transaction_id, occurred_at, type,
-    tags, data, correlation_id, causation_id
+SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until::text, own
 FROM @room.read_events_backwards(
     :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
 

@@ -106,7 +106,7 @@ class EventSession:
                 before_transaction_id=before.transaction_id if before else None,
                 before_position=before.position if before else None,
             )
-        seen = [event.place for event in reversed(rows.events)]
+        seen = rows.events[::-1]
         return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
 
     async def _read(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> Reading:
@@ -123,7 +123,7 @@ class EventSession:
         cursor = (after or NOTHING_SEEN).advanced(
             until=rows.until,
             own=rows.own,
-            seen=[event.place for event in events],
+            seen=events,
             is_cut=len(events) < len(rows.events),
         )
         return Reading(events, cursor)

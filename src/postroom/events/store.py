@@ -169,20 +169,15 @@ def _statement(name: str, room: str | None) -> Statement:
 
 
 def _event(row: asyncpg.Record) -> SequencedEvent:
+    # by place and not by name: a page has hundreds of rows
+    position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = row[:8]
     return SequencedEvent(
-        row["position"],
-        row["transaction_id"],
-        row["occurred_at"],
-        row["type"],
-        tuple(row["tags"]),
-        _decode(row["data"]),
-        row["correlation_id"],
-        row["causation_id"],
+        position, transaction_id, occurred_at, type_, tuple(tags), _decode(data), correlation_id, causation_id
     )
 
 
 def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
-    events = [_event(row) for row in rows if row["position"] is not None]
+    events = [_event(row) for row in rows if row[0] is not None]
     return ReadRows(events, rows[0]["until"], rows[0]["own"])
 
 

@@ -22,6 +22,7 @@ from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.events import EventStore
 from postroom.events import api as events_api
 from postroom.http import api as key_api
 from postroom.http import health
@@ -161,7 +162,7 @@ def build_app(
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
-        *events_api.ENDPOINTS,
+        *events_api.endpoints(EventStore(room.pool)),
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
         *mail_api.endpoints(catalog),

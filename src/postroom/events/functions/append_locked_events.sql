@@ -37,21 +37,31 @@ BEGIN
 
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon(); -- before positions are drawn
-    WITH appended AS (
+    IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-        SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
-            coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
-        FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
-            AS given(type, tags, data, correlation_id, causation_id, place)
-        ORDER BY given.place
-        RETURNING position, type, tags
-    ),
-    tagged AS (
+        VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
+            coalesce(p_occurred_at, now()), p_correlation_ids[1], p_causation_ids[1])
+        RETURNING 1::bigint AS events_count, position AS last_position INTO v_written;
         INSERT INTO event_tags (tag, transaction_id, position, type)
-        SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
-        FROM appended, unnest(appended.tags) AS carried(tag)
-    )
-    SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
+        SELECT DISTINCT carried.tag, v_transaction_id, v_written.last_position, p_types[1]
+        FROM unnest(p_tags[1]::text[]) AS carried(tag);
+    ELSE
+        WITH appended AS (
+            INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
+            SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
+                coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
+            FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
+                AS given(type, tags, data, correlation_id, causation_id, place)
+            ORDER BY given.place
+            RETURNING position, type, tags
+        ),
+        tagged AS (
+            INSERT INTO event_tags (tag, transaction_id, position, type)
+            SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
+            FROM appended, unnest(appended.tags) AS carried(tag)
+        )
+        SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
+    END IF;
 
     RETURN jsonb_build_object('success', true, 'message', 'events appended successfully',
         'events_count', v_written.events_count, 'position', v_written.last_position,

@@ -11,6 +11,15 @@ DECLARE
     v_item  record;
     v_found jsonb;
 BEGIN
+    IF p_after IS NULL AND jsonb_path_match(p_query, '$.size() == 1 && $[0].tags.size() == 1 && !exists($[0].types[0])') THEN
+        -- By far the most frequent question: is there anything under this one tag?
+        SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
+        INTO v_found
+        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = p_query #>> '{0,tags,0}'
+            ORDER BY t.transaction_id, t.position LIMIT 1) AS first
+            JOIN events AS e ON e.position = first.position;
+        RETURN v_found;
+    END IF;
     IF v_seen.through_position > 0 THEN
         SELECT horizon INTO v_from FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1;
     END IF;
