@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from postroom.accounts.letter import Letterhead
-from postroom.accounts.worker import Collector, CollectorOptions, Deliver
+from postroom.accounts.worker import Collector, Deliver, options_of
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
@@ -200,13 +200,12 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
     loops: list[Loop] = [
         Maintenance(room.pool, _maintenance_options(settings)),
         OutboxLoop(room),
-        Scheduler(room.pool, SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)),
+        Scheduler(room.pool, _scheduler_options(settings)),
         *(CommandConsumer(room.pool, source, options=consuming) for source in open_sources(settings)),
     ]
     if settings.secret_key is not None:  # without it links could not be signed
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
-        options = CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
-        collector = Collector(room.pool, hand_on, options=options)
+        collector = Collector(room.pool, hand_on, options=options_of(settings))
         await stack.enter_async_context(_listener(room, "token_insert", collector.wake))
         loops.append(collector)
     return loops
@@ -258,6 +257,12 @@ def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:
         grace=settings.shutdown_grace,
         held_lanes=settings.held_lanes,
         until_empty=until_empty,
+    )
+
+
+def _scheduler_options(settings: Settings) -> SchedulerOptions:
+    return SchedulerOptions(
+        policy=policy_of(settings), poll_interval=settings.poll_interval, retention=settings.schedule_retention
     )
 
 

@@ -301,6 +301,18 @@ class Settings:
         timedelta(days=7),
         "how long bodies of finished deliveries are kept",
     )
+    token_retention: timedelta = _setting(
+        "POSTROOM_TOKEN_RETENTION",
+        parse_duration,
+        timedelta(days=30),
+        "how long tokens are kept after they have expired",
+    )
+    schedule_retention: timedelta = _setting(
+        "POSTROOM_SCHEDULE_RETENTION",
+        parse_duration,
+        timedelta(days=400),
+        "how long scheduled events are kept after their time",
+    )
     malformed_command_retention: timedelta = _setting(
         "POSTROOM_MALFORMED_COMMAND_RETENTION",
         parse_duration,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import asyncpg
 import pytest
@@ -11,6 +12,7 @@ from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
 
 from postroom.accounts import service
+from postroom.accounts import store as accounts_store
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import STALLED_SECONDS
 from postroom.accounts.model import Action, DueToken
@@ -131,6 +133,20 @@ async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
     async with pool.acquire() as connection:
         [expired] = await deliveries.expire_waiting(connection, batch_limit=10, now=later)
     assert (await delivery.get_delivery(pool, expired)).state is State.CANCELLED
+
+
+async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
+    """After their retention, the oldest first and only past the cursor; younger ones and uncollected ones stay."""
+    old, young = await sign_up(pool, "ada"), await sign_up(pool, "grace")
+    await pool.execute("UPDATE tokens SET expires_at = expires_at - 40 * 86400 WHERE account = $1", old)
+    async with pool.acquire() as connection:
+        forget = partial(
+            accounts_store.forget_tokens, connection, retention=timedelta(days=30), batch_limit=10, now=None
+        )
+        assert await forget() == 0
+        await run_once(pool)
+        assert await forget() == 1
+    assert await pool.fetch("SELECT account FROM tokens") == [(young,)]
 
 
 async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:

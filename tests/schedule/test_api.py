@@ -153,3 +153,40 @@ async def test_it_is_described(browser: Browser) -> None:
     """Every path is in the OpenAPI document."""
     paths = (await browser.get("/openapi.json")).json["paths"]
     assert {"/v1/users", "/v1/users/{user_id}", "/v1/users/{user_id}/events"} <= set(paths)
+
+
+async def test_occasions_are_added_listed_and_removed(browser: Browser) -> None:
+    """An anniversary is planned at once and is gone with its events when it is removed."""
+    user = await made(browser)
+    path = f"/v1/users/{user['id']}/occasions"
+    added = await browser.post(path, json={"kind": "ANNIVERSARY", "rule": {"date": "2020-06-01"}, "message": "Hurrah"})
+    assert (added.status, added.json["kind"], added.json["message"]) == (201, "ANNIVERSARY", "Hurrah")
+    assert (await browser.get(path)).json["items"] == [added.json]
+    kinds = [event["kind"] for event in (await browser.get(f"/v1/users/{user['id']}/events")).json["items"]]
+    assert sorted(kinds) == ["ANNIVERSARY", "BIRTHDAY"]
+    assert (await browser.ask("DELETE", f"{path}/{added.json['id']}")).status == 204
+    assert (await browser.get(path)).json["items"] == []
+    assert (await browser.ask("DELETE", f"{path}/{added.json['id']}")).status == 404
+
+
+@pytest.mark.parametrize(
+    "body,field",
+    [
+        ({"kind": "WEDDING", "rule": {}}, "kind"),
+        ({"kind": "REMINDER", "rule": {}}, "rule"),
+        ({"kind": "REMINDER", "rule": {"at": "2027-01-31T09:00:00Z"}}, "rule"),
+        ({"kind": "RECURRING", "rule": {"every": "year", "start": "2026-01-01"}}, "rule"),
+        ({"kind": "ANNIVERSARY", "rule": {"date": "2020-06-01"}, "message": "x" * 2001}, "message"),
+    ],
+)
+async def test_an_occasion_that_cannot_be_is_400_and_named(browser: Browser, body: object, field: str) -> None:
+    """Nothing is stored."""
+    user = await made(browser)
+    answer = await browser.post(f"/v1/users/{user['id']}/occasions", json=body)
+    assert (answer.status, answer.fields) == (400, [field])
+    assert (await browser.get(f"/v1/users/{user['id']}/occasions")).json["items"] == []
+
+
+async def test_occasions_of_nobody_are_404(browser: Browser) -> None:
+    """An unknown person has no list of occasions."""
+    assert (await browser.get(f"/v1/users/{uuid4()}/occasions")).status == 404

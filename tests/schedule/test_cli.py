@@ -11,6 +11,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
+from postroom.errors import BadInput
 from postroom.schedule.cli import users
 from postroom.schedule.people_csv import read_people
 
@@ -116,3 +117,17 @@ def test_a_broken_quote_costs_its_line_only() -> None:
         )
     )
     assert [(line.number, line.person is None) for line in lines] == [(2, True), (3, False)]
+
+
+@pytest.mark.usefixtures("environment")
+async def test_occasions_at_the_command_line() -> None:
+    """A reminder is added, listed and removed; a rule that is no JSON is told as such."""
+    user_id = (await ask("create", *ADA)).stdout.strip()
+    rule = '{"at": "2099-01-31T09:00:00"}'
+    added = await ask("occasions", "add", user_id, "reminder", "--rule", rule, "--message", "Tea")
+    assert added.exit_code == 0, added.output
+    listed = await ask_json("occasions", "list", user_id)
+    assert [(item["kind"], item["message"]) for item in listed["items"]] == [("REMINDER", "Tea")]
+    assert isinstance((await ask("occasions", "add", user_id, "reminder", "--rule", "x")).exception, BadInput)
+    assert (await ask("occasions", "remove", user_id, added.stdout.strip())).exit_code == 0
+    assert (await ask_json("occasions", "list", user_id))["items"] == []

@@ -128,6 +128,19 @@ async def test_a_dead_letter_brought_back_completes_its_event(pool: Pool) -> Non
     assert await statuses(pool, user.id) == [("2026", "COMPLETED"), ("2027", "PENDING")]
 
 
+async def test_events_that_ended_long_ago_are_forgotten(pool: Pool) -> None:
+    """After their retention, never before, and never one that is still planned."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await scheduler(pool).run_once()
+    await pool.execute(
+        "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'x'"
+    )
+    assert await scheduler(pool, "2027-11-15T08:00:00").forget() == 0
+    assert await statuses(pool, user.id) == [("2026", "FAILED"), ("2027", "PENDING")]
+    assert await scheduler(pool, "2028-01-31T09:00:00").forget() == 1
+    assert await statuses(pool, user.id) == [("2027", "PENDING")]
+
+
 async def test_other_deliveries_are_left_alone(pool: Pool) -> None:
     """Only what the schedule sent settles an event; a done event is done."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")

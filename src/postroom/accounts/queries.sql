@@ -74,6 +74,21 @@ WHERE secret = :secret AND action = :action::text::token_action;
 DELETE FROM address_limits
 WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
 
+-- name: forget_tokens :exec
+-- One bounded step of retention: tokens that expired long ago, the oldest first, as far as the collector has come.
+DELETE FROM tokens
+WHERE id IN (
+    SELECT oldest.id
+    FROM (
+        SELECT t.id, t.expires_at
+        FROM tokens AS t, jobs AS j
+        WHERE j.job_type = 'mailroom' AND (t.transaction_id, t.id) <= (j.last_transaction_id, j.last_seq)
+        ORDER BY t.transaction_id, t.id
+        LIMIT :batch_limit
+    ) AS oldest
+    WHERE oldest.expires_at < extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval)
+);
+
 -- name: issue_activation :maybe
 -- A new activation token, for an account that still waits to be activated.
 INSERT INTO tokens (account, action)

@@ -84,6 +84,10 @@ async def forget_limits(connection: Connection, *, silence: timedelta, now: date
     return await QUERIES["forget_limits"].exec(connection, silence=silence, now=now)
 
 
+async def forget_tokens(connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None) -> int:
+    return await QUERIES["forget_tokens"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+
+
 async def issue_activation(connection: Connection, *, account_id: int) -> TokenId | None:
     row = await QUERIES["issue_activation"].maybe(connection, account_id=account_id)
     return TokenId(row["id"]) if row is not None else None

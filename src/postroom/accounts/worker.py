@@ -30,6 +30,7 @@ from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Acceptance, DeliveryRequest
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
+from postroom.settings import Settings
 
 _log = structlog.get_logger()
 
@@ -41,6 +42,8 @@ BUSY_S = 1.5
 """How long it stays busy after a full batch: less than the two seconds for which the database asks nobody to notify."""
 
 LIMITS_KEPT = timedelta(days=1)
+STEP = 500
+"""How many expired tokens are forgotten at a time."""
 
 HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
 """What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
@@ -54,6 +57,7 @@ class CollectorOptions:
     batch_timeout: timedelta = timedelta(seconds=5)
     poll_interval: timedelta = timedelta(seconds=1)
     busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction holds tokens back
+    retention: timedelta = timedelta(days=30)
 
 
 class Deliver:
@@ -147,6 +151,9 @@ class Collector:
         """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
         async with self._pool.acquire() as connection:
             await store.forget_limits(connection, silence=LIMITS_KEPT, now=self._clock())
+            await store.forget_tokens(
+                connection, retention=self._options.retention, batch_limit=STEP, now=self._clock()
+            )
             stall = await store.measure_stall(connection, now=self._clock())
         show_stall(stall)
         if stall.is_alarming():
@@ -185,8 +192,13 @@ def make_collector(room: Room, hand_on: HandOn | None = None) -> Collector:
     settings = room.settings
     if hand_on is None:
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
-    options = CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
-    return Collector(room.pool, hand_on, options=options)
+    return Collector(room.pool, hand_on, options=options_of(settings))
+
+
+def options_of(settings: Settings) -> CollectorOptions:
+    return CollectorOptions(
+        batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout, retention=settings.token_retention
+    )
 
 
 def listen(room: Room, collector: Collector) -> Listener:

@@ -39,6 +39,7 @@ from postroom.outbox.webhooks import api as webhooks_api
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
+from postroom.schedule import occasion_api
 from postroom.transports.capture import api as inbox_api
 
 MEGABYTE = 1024 * 1024
@@ -162,6 +163,7 @@ def build_app(
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
+        *occasion_api.ENDPOINTS,
         *events_api.endpoints(EventStore(room.pool)),
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,

@@ -22,6 +22,7 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.schedule.occasion_cli import occasions
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 BATCH = 500
 
 users = typer.Typer()
+users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and what recurs.")
 
 Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
 FirstName = Annotated[str | None, typer.Option()]

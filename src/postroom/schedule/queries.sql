@@ -46,6 +46,19 @@ DELETE FROM user_occasions
 WHERE id = :occasion_id AND user_id = :user_id
 RETURNING id;
 
+-- name: delete_old_events :exec
+-- One bounded step of retention: events that ended long ago.
+DELETE FROM scheduled_events
+WHERE id IN (
+    SELECT id
+    FROM scheduled_events
+    WHERE status IN ('COMPLETED', 'FAILED')
+        AND target_timestamp_utc < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY target_timestamp_utc
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+);
+
 -- name: delete_user :maybe
 -- Forget a person, and everything planned for them.
 DELETE FROM users

@@ -156,6 +156,14 @@ async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which 
     return occasion
 
 
+async def list_occasions(pool: Pool, user_id: UUID) -> list[Occasion]:
+    """What a person is sent besides the birthday greeting."""
+    async with pool.acquire() as connection:
+        if await store.find_user(connection, user_id=user_id) is None:
+            raise UserNotFound
+        return await store.list_occasions(connection, user_ids=[user_id])
+
+
 async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
     """Forget an occasion and what is planned for it."""
     async with pool.acquire() as connection, connection.transaction():

@@ -29,6 +29,12 @@ async def delete_occasion(connection: Connection, *, occasion_id: UUID, user_id:
     return await QUERIES["delete_occasion"].maybe(connection, occasion_id=occasion_id, user_id=user_id) is not None
 
 
+async def delete_old_events(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_events"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+
+
 async def delete_user(connection: Connection, *, user_id: UUID) -> bool:
     return await QUERIES["delete_user"].maybe(connection, user_id=user_id) is not None
 

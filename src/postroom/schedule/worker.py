@@ -39,6 +39,7 @@ class SchedulerOptions:
     policy: Policy = field(default_factory=Policy)
     poll_interval: timedelta = timedelta(milliseconds=500)
     sweep_interval: timedelta = timedelta(seconds=2)
+    retention: timedelta = timedelta(days=400)
     audit_interval: timedelta = timedelta(minutes=15)
 
 
@@ -64,7 +65,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as rhythms:
             rhythms.create_task(self._repeat(self._time_to_next, self.run_once))
             rhythms.create_task(self._repeat(_always(options.sweep_interval), self.recover, self.sweep))
-            rhythms.create_task(self._repeat(_always(options.audit_interval), self.refresh, self.audit))
+            rhythms.create_task(self._repeat(_always(options.audit_interval), self.refresh, self.audit, self.forget))
 
     async def run_once(self) -> int:
         """Hand over everything that is due now; returns how many events that were."""
@@ -115,6 +116,17 @@ class Scheduler:
             total += len(found)
             if after is None:
                 break
+        return total
+
+    async def forget(self) -> int:
+        """Remove events that ended longer ago than anybody asks about, step by step."""
+        total, found = 0, STEP
+        while found == STEP and not self._stopping.is_set():
+            async with self._pool.acquire() as connection:
+                found = await store.delete_old_events(
+                    connection, retention=self._options.retention, batch_limit=STEP, now=self._clock()
+                )
+            total += found
         return total
 
     async def refresh(self) -> int:

@@ -1,0 +1,102 @@
+"""Occasions over HTTP: what a person is sent besides the birthday greeting."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import msgspec
+
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape
+from postroom.schedule import service
+from postroom.schedule.api import READ, WRITE
+from postroom.schedule.model import Occasion
+
+_PATH = "/v1/users/{user_id:uuid}/occasions"
+_RULE = Annotated[
+    dict[str, Any],
+    msgspec.Meta(
+        description="ANNIVERSARY: date, days_before. REMINDER: at, a local time. "
+        "RECURRING: every (day, week or month), start, until, at, weekdays, day."
+    ),
+]
+
+
+class NewOccasion(Shape, frozen=True, kw_only=True):
+    """An anniversary, a reminder or something that recurs, at the person's local time."""
+
+    kind: Annotated[str, msgspec.Meta(max_length=50, description="ANNIVERSARY, REMINDER or RECURRING.")]
+    rule: _RULE
+    message: Annotated[str, msgspec.Meta(max_length=service.LONGEST_MESSAGE)] = ""
+
+
+class OccasionShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An occasion."""
+
+    id: UUID
+    kind: str
+    rule: Any
+    message: str
+
+
+class OccasionPage(msgspec.Struct, frozen=True):
+    """All occasions of a person."""
+
+    items: list[OccasionShape]
+
+
+async def add_occasion(call: Call) -> Answer:
+    body: NewOccasion = call.body
+    occasion = await service.add_occasion(
+        call.room.pool,
+        call.path["user_id"],
+        body.kind,
+        rule=body.rule,
+        message=body.message,
+        policy=service.policy_of(call.room.settings),
+    )
+    return Answer(_shape(occasion), 201)
+
+
+async def list_occasions(call: Call) -> Answer:
+    found = await service.list_occasions(call.room.pool, call.path["user_id"])
+    return Answer(OccasionPage([_shape(occasion) for occasion in found]))
+
+
+async def remove_occasion(call: Call) -> Answer:
+    await service.remove_occasion(call.room.pool, call.path["user_id"], call.path["occasion_id"])
+    return Answer(b"", 204)
+
+
+def _shape(occasion: Occasion) -> OccasionShape:
+    return OccasionShape(id=occasion.id, kind=occasion.kind, rule=occasion.rule, message=occasion.message)
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path=_PATH,
+        handler=list_occasions,
+        summary="What a person is sent besides the birthday greeting.",
+        scope=READ,
+        tag="users",
+        answers={200: OccasionPage},
+    ),
+    Endpoint(
+        method="POST",
+        path=_PATH,
+        handler=add_occasion,
+        summary="Plan an anniversary, a reminder or something that recurs.",
+        scope=WRITE,
+        tag="users",
+        body=NewOccasion,
+        answers={201: OccasionShape},
+    ),
+    Endpoint(
+        method="DELETE",
+        path=_PATH + "/{occasion_id:uuid}",
+        handler=remove_occasion,
+        summary="Forget an occasion and what is planned for it.",
+        scope=WRITE,
+        tag="users",
+        answers={204: None},
+    ),
+]

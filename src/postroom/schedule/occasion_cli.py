@@ -1,0 +1,66 @@
+"""Occasions at the command line: `postroom users occasions …`."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from postroom.errors import BadInput
+from postroom.runtime.terminal import AsJson, in_room, print_page, say
+
+occasions = typer.Typer(no_args_is_help=True)
+
+Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
+
+
+@occasions.command()
+def add(
+    user_id: Id,
+    kind: Annotated[str, typer.Argument(help="anniversary, reminder or recurring.")],
+    *,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help='Its rule in JSON: {"date": "2020-05-01"}, {"at": "2027-01-31T09:00:00"}, '
+            '{"every": "week", "start": "2026-11-16", "weekdays": ["mon"], "at": "08:00:00"}.'
+        ),
+    ],
+    message: Annotated[str, typer.Option(help="What is said; the kind's own words if left out.")] = "",
+) -> None:
+    """Plan an anniversary, a reminder or something that recurs, and print its id."""
+    from postroom.schedule import service
+
+    read = _read(rule)
+    occasion = in_room(
+        lambda room: service.add_occasion(
+            room.pool, user_id, kind.upper(), rule=read, message=message, policy=service.policy_of(room.settings)
+        )
+    )
+    say(str(occasion.id))
+
+
+@occasions.command("list")
+def list_(user_id: Id, *, as_json: AsJson = False) -> None:
+    """List what a person is sent besides the birthday greeting."""
+    from postroom.schedule import service
+
+    found = in_room(lambda room: service.list_occasions(room.pool, user_id))
+    print_page(found, None, columns=("id", "kind", "rule", "message"), as_json=as_json)
+
+
+@occasions.command()
+def remove(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="The id of an occasion.")]) -> None:
+    """Forget an occasion and what is planned for it."""
+    from postroom.schedule import service
+
+    in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id))
+    say(f"{occasion_id} removed")
+
+
+def _read(rule: str) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(rule, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise BadInput.of("rule", f"is not a JSON object: {error}") from error
