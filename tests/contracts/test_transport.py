@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support.aws import Aws, ses_to
+from tests.support.gmail_server import Google, gmail_to
 from tests.support.smtp_server import (
     DROP,
     SILENT,
@@ -85,9 +87,23 @@ def webhook(**answer: Any) -> Opening:
     return lambda _pool: webhook_to(Receiver(**answer), patience=patience)
 
 
+def gmail(**answer: Any) -> Opening:
+    """Gmail with a Google that behaves as told."""
+    patience = timedelta(seconds=0.1 if answer.get("hangs") or answer.get("loses") else 5)
+    return lambda _pool: gmail_to(Google(**answer), patience=patience)
+
+
+def ses(**answer: Any) -> Opening:
+    """SES with an AWS that behaves as told."""
+    patience = timedelta(seconds=0.1 if answer.get("hangs") else 5)
+    return lambda _pool: ses_to(Aws(**answer), patience=patience)
+
+
 TRANSPORTS = {
     "capture": plain(CaptureTransport),
+    "gmail": gmail(),
     "noop": plain(lambda _pool: NoopTransport()),
+    "ses": ses(),
     "smtp": smtp(),
     "stub": plain(lambda _pool: StubTransport()),
     "webhook": webhook(),
@@ -109,6 +125,19 @@ TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "capture defers": (capture("defer@example.org"), Stage.RECIPIENT, 451),
     "capture drops the connection": (capture("drop@example.org"), Stage.CONTENT, None),
     "capture never answers": (capture("ambiguous@example.org"), Stage.FINAL, None),
+    "gmail refuses the claim": (gmail(subjects=set()), Stage.LOGIN, 535),
+    "gmail has no token to give": (gmail(token_status=503), Stage.LOGIN, 454),
+    "gmail is used too often": (gmail(status=403, reason="rateLimitExceeded"), Stage.FINAL, 421),
+    "gmail refuses the message": (gmail(status=400, reason="invalidArgument"), Stage.FINAL, 554),
+    "gmail is broken": (gmail(status=503), Stage.FINAL, 451),
+    "gmail loses the message": (gmail(loses=True), Stage.FINAL, None),
+    "gmail drops in the end": (gmail(drops=True, loses=True), Stage.FINAL, None),
+    "ses refuses the key": (ses(status=403, error="InvalidClientTokenId"), Stage.LOGIN, 535),
+    "ses is used too often": (ses(status=429, error="TooManyRequestsException"), Stage.FINAL, 421),
+    "ses refuses the message": (ses(status=400, error="MessageRejected"), Stage.FINAL, 554),
+    "ses is broken": (ses(status=500, error="InternalFailure"), Stage.FINAL, 451),
+    "ses is silent in the end": (ses(hangs=True), Stage.FINAL, None),
+    "ses drops in the end": (ses(drops=True), Stage.FINAL, None),
     "webhook is refused": (webhook(status=404), Stage.FINAL, 550),
     "webhook is deferred": (webhook(status=503), Stage.FINAL, 450),
     "webhook is redirected": (webhook(status=307), Stage.FINAL, 550),

@@ -6,12 +6,36 @@ CREATE TYPE account_status AS ENUM (
     'suspended'
 );
 
+CREATE TYPE archive_state AS ENUM (
+    'collecting',
+    'exporting',
+    'exported',
+    'verified',
+    'detached',
+    'archived',
+    'expired'
+);
+
 CREATE TYPE attempt_outcome AS ENUM (
     'sent',
     'deferred',
     'failed',
     'ambiguous',
     'suppressed',
+    'cancelled'
+);
+
+CREATE TYPE campaign_recipient_state AS ENUM (
+    'waiting',
+    'fed',
+    'suppressed'
+);
+
+CREATE TYPE campaign_status AS ENUM (
+    'draft',
+    'active',
+    'paused',
+    'completed',
     'cancelled'
 );
 
@@ -41,6 +65,12 @@ CREATE TYPE delivery_state AS ENUM (
     'dead_letter',
     'cancelled',
     'suppressed'
+);
+
+CREATE TYPE erasure_state AS ENUM (
+    'database',
+    'archive',
+    'done'
 );
 
 CREATE TYPE event_cursor AS (
@@ -111,6 +141,7 @@ DECLARE
     v_row          record;
     v_existing     record;
     v_unresolved   integer := cardinality(p_lane);
+    v_has_erased   boolean := erased_address('') IS NOT NULL; -- who was erased is known by a keyed hash
 BEGIN
     FOR v_round IN 1..5 LOOP
         FOR v_row IN
@@ -131,7 +162,7 @@ BEGIN
                 SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
                     EXISTS (
                         SELECT FROM suppressions AS s
-                        WHERE s.address = lower(r.email)
+                        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN v_has_erased THEN erased_address(r.email) END])
                             AND (s.scope = 'all' OR request.lane_name = 'bulk')
                             AND (s.until IS NULL OR s.until > p_now)
                             AND r.kind <> 'reply_to'
@@ -248,6 +279,12 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION address_pattern(p_address text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt]))' || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
+$$;
+
 CREATE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
@@ -261,6 +298,27 @@ BEGIN
     SET epoch = 1 + greatest(epoch, (SELECT (max(transaction_id)::text::bigint >> 48)::integer FROM events))
     WHERE p_force OR has_restored_events();
     RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION adopt_restored_tokens() RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_cursor  jobs;
+    v_waiting bigint;
+BEGIN
+    SELECT * INTO v_cursor FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
+    UPDATE tokens
+    SET transaction_id = pg_current_xact_id()
+    WHERE (transaction_id, id) > (v_cursor.last_transaction_id, v_cursor.last_seq);
+    GET DIAGNOSTICS v_waiting = ROW_COUNT;
+    UPDATE tokens SET transaction_id = '0' WHERE transaction_id <> pg_current_xact_id();
+    UPDATE jobs
+    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
+    WHERE job_type = 'mailroom';
+    RETURN v_waiting;
 END
 $$;
 
@@ -286,6 +344,7 @@ CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_c
     AS $$
 DECLARE
     v_shared    text[];
+    v_literals  text[];
     v_tags      text[];
     v_exclusive text[] := '{}';
     v_answer    jsonb;
@@ -294,12 +353,20 @@ BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;
-    v_tags := ARRAY(SELECT DISTINCT event_tag_key(carried.tag) FROM unnest(p_tags) AS l(literal), unnest(literal::text[]) AS carried(tag));
-    v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
-    IF p_in_order THEN
-        v_exclusive := v_tags;
+    v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
+    IF cardinality(v_literals) > 128 THEN
+        v_shared := '{}';
+        v_exclusive := '{*}'; -- as lock_events would decide after looking at each of so many tags
     ELSE
-        v_shared := v_shared || v_tags;
+        v_tags := ARRAY(
+            SELECT DISTINCT event_tag_key(carried.tag)
+            FROM unnest(v_literals) AS l(literal), unnest(l.literal::text[]) AS carried(tag));
+        v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
+        IF p_in_order THEN
+            v_exclusive := v_tags;
+        ELSE
+            v_shared := v_shared || v_tags;
+        END IF;
     END IF;
     IF p_condition IS NOT NULL THEN
         v_exclusive := v_exclusive || event_query_keys(p_condition -> 'query');
@@ -340,6 +407,7 @@ DECLARE
     v_exclusive text[] := '{}';
     v_append    record;
     v_query     jsonb;
+    v_patience  CONSTANT text := current_setting('lock_timeout');
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -358,7 +426,11 @@ BEGIN
     LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
+    IF jsonb_array_length(p_appends) > 1 THEN
+        PERFORM set_config('lock_timeout', '50ms', true);
+    END IF;
     PERFORM lock_events(v_shared, v_exclusive);
+    PERFORM set_config('lock_timeout', v_patience, true);
     PERFORM refuse_stale_snapshot();
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
@@ -453,26 +525,164 @@ BEGIN
 
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon(); -- before positions are drawn
-    WITH appended AS (
+    IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-        SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
-            coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
-        FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
-            AS given(type, tags, data, correlation_id, causation_id, place)
-        ORDER BY given.place
-        RETURNING position, type, tags
-    ),
-    tagged AS (
+        VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
+            coalesce(p_occurred_at, now()), p_correlation_ids[1], p_causation_ids[1])
+        RETURNING 1::bigint AS events_count, position AS last_position INTO v_written;
         INSERT INTO event_tags (tag, transaction_id, position, type)
-        SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
-        FROM appended, unnest(appended.tags) AS carried(tag)
-    )
-    SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
+        SELECT DISTINCT carried.tag, v_transaction_id, v_written.last_position, p_types[1]
+        FROM unnest(p_tags[1]::text[]) AS carried(tag);
+    ELSE
+        WITH appended AS (
+            INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
+            SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
+                coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
+            FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
+                AS given(type, tags, data, correlation_id, causation_id, place)
+            ORDER BY given.place
+            RETURNING position, type, tags
+        ),
+        tagged AS (
+            INSERT INTO event_tags (tag, transaction_id, position, type)
+            SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
+            FROM appended, unnest(appended.tags) AS carried(tag)
+        )
+        SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
+    END IF;
 
     RETURN jsonb_build_object('success', true, 'message', 'events appended successfully',
         'events_count', v_written.events_count, 'position', v_written.last_position,
         'transaction_id', v_transaction_id::text::bigint,
         'cursor', v_cursor || format('///%s.%s', v_transaction_id, v_written.last_position));
+END
+$$;
+
+CREATE FUNCTION archive_path(p_table text, p_month timestamp with time zone, p_part integer) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT format('%s/%s/part-%s.parquet', p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'), lpad(p_part::text, 3, '0'))
+$$;
+
+CREATE FUNCTION archive_select(p_table text, p_from_page bigint, p_to_page bigint) RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $_$
+BEGIN
+    RETURN (
+        SELECT format('SELECT %s FROM ONLY %I WHERE ctid >= %L::tid AND ctid < %L::tid',
+            string_agg(format(
+                CASE archive_type(atttypid)
+                    WHEN 'timestamp' THEN $f$to_char(%1$I AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"') AS %1$I$f$
+                    WHEN 'text' THEN '%1$I::text'
+                    WHEN 'bool' THEN '%1$I::text'
+                    ELSE '%1$I'
+                END, attname), ', ' ORDER BY attnum),
+            p_table, format('(%s,0)', p_from_page), format('(%s,0)', p_to_page))
+        FROM pg_attribute
+        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attnum > 0 AND NOT attisdropped
+    );
+END
+$_$;
+
+CREATE FUNCTION archive_type(p_type oid) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT CASE p_type
+        WHEN 'int2'::regtype THEN 'int16'
+        WHEN 'int4'::regtype THEN 'int32'
+        WHEN 'int8'::regtype THEN 'int64'
+        WHEN 'bool'::regtype THEN 'bool'
+        WHEN 'date'::regtype THEN 'date'
+        WHEN 'timestamptz'::regtype THEN 'timestamp'
+        ELSE 'text'
+    END
+$$;
+
+CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '5s'
+    AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+        p_table, p_name, p_from, p_from + interval '1 month');
+END
+$$;
+
+CREATE TABLE stat_deltas (
+    hour timestamp with time zone NOT NULL,
+    campaign_id bigint,
+    sender_account_id bigint,
+    amount bigint DEFAULT 1 NOT NULL,
+    domain text DEFAULT ''::text NOT NULL,
+    metric text NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_threshold='-1');
+
+CREATE TABLE stats_hourly (
+    hour timestamp with time zone NOT NULL,
+    campaign_id bigint NOT NULL,
+    sender_account_id bigint NOT NULL,
+    amount bigint NOT NULL,
+    domain text NOT NULL,
+    metric text NOT NULL
+)
+WITH (fillfactor='80');
+
+CREATE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (SELECT COALESCE(jsonb_object_agg(total.metric, total.amount), '{}'::jsonb) AS "coalesce" FROM (SELECT counted.metric, (sum(counted.amount))::bigint AS amount FROM (SELECT stats_hourly.metric, stats_hourly.amount FROM stats_hourly WHERE ((stats_hourly.campaign_id = campaign_figures.p_campaign_id) AND (stats_hourly.campaign_id <> 0)) UNION ALL SELECT stat_deltas.metric, stat_deltas.amount FROM stat_deltas WHERE (stat_deltas.campaign_id = campaign_figures.p_campaign_id)) counted GROUP BY counted.metric) total);
+
+CREATE FUNCTION campaigns_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
+        ('draft', 'active'), ('active', 'paused'), ('active', 'completed'), ('active', 'cancelled'),
+        ('paused', 'active'), ('paused', 'cancelled'))
+    THEN
+        RAISE EXCEPTION 'a campaign that is % cannot become %', OLD.status, NEW.status
+            USING ERRCODE = 'PR071', COLUMN = 'status';
+    END IF;
+    IF OLD.status <> 'draft' AND
+        (NEW.subject, NEW.html_body, NEW.text_body, NEW.from_email, NEW.from_name, NEW.reply_to_email, NEW.reply_to_name,
+            NEW.is_tracked, NEW.start_at, NEW.local_time, NEW.time_zone)
+        IS DISTINCT FROM
+        (OLD.subject, OLD.html_body, OLD.text_body, OLD.from_email, OLD.from_name, OLD.reply_to_email, OLD.reply_to_name,
+            OLD.is_tracked, OLD.start_at, OLD.local_time, OLD.time_zone)
+    THEN
+        RAISE EXCEPTION 'a campaign that was started cannot be changed' USING ERRCODE = 'PR070', COLUMN = 'status';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_subject text, p_html_body text, p_text_body text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+DECLARE
+    v_column  text;
+    v_message text;
+BEGIN
+    PERFORM parse_address('recipient_email', coalesce(p_recipient_email, ''));
+    SELECT name, message INTO v_column, v_message
+    FROM (VALUES
+        ('recipient_email', 'is an address and nothing else; its owner''s name goes to recipient_name',
+            p_recipient_email ~ '[<>]'),
+        ('recipient_name', 'must be one line of at most 200 characters without <, > and "',
+            p_recipient_name ~ '[\x01-\x1f\x7f<>"]' OR length(p_recipient_name) > 200),
+        ('subject', 'is required', coalesce(btrim(p_subject), '') = ''),
+        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\x01-\x1f\x7f]' OR length(p_subject) > 998),
+        ('html_body', 'html_body or text_body is required', num_nonnulls(p_html_body, p_text_body) = 0),
+        ('html_body', 'must be at most 5242880 bytes', octet_length(p_html_body) > 5242880),
+        ('text_body', 'must be at most 5242880 bytes', octet_length(p_text_body) > 5242880)
+    ) AS rule(name, message, is_broken)
+    WHERE is_broken
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%: %', v_column, v_message USING ERRCODE = 'PR001', COLUMN = v_column;
+    END IF;
 END
 $$;
 
@@ -586,6 +796,59 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION clear_soft_bounces(p_address text[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_cleared text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM suppressions WHERE reason = 'soft_bounce') THEN
+        RETURN 0;
+    END IF;
+    WITH found AS MATERIALIZED ( -- locked in one order for everybody
+        SELECT s.address, s.scope
+        FROM suppressions AS s
+        WHERE s.reason = 'soft_bounce' AND s.address = ANY(ARRAY(SELECT lower(a) FROM unnest(p_address) AS a))
+        ORDER BY s.address COLLATE "C"
+        FOR UPDATE
+    ),
+    gone AS (
+        DELETE FROM suppressions AS s
+        USING found
+        WHERE s.address = found.address AND s.scope = found.scope AND s.reason = 'soft_bounce'
+        RETURNING s.address
+    )
+    SELECT array_agg(address) INTO v_cleared FROM gone;
+    UPDATE soft_bounces SET cleared_at = p_now WHERE address = ANY(v_cleared);
+    RETURN coalesce(cardinality(v_cleared), 0);
+END
+$$;
+
+CREATE FUNCTION collect_late_rows(p_id bigint, p_limit integer) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $_$
+DECLARE
+    v_piece archived_partitions;
+    v_moved bigint;
+BEGIN
+    SELECT * INTO STRICT v_piece FROM archived_partitions WHERE id = p_id AND state = 'collecting';
+    EXECUTE format(
+        'WITH moved AS (
+            DELETE FROM %1$I
+            WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$I WHERE %2$I >= $1 AND %2$I < $2 LIMIT $3))
+            RETURNING *
+        )
+        INSERT INTO %3$I SELECT * FROM moved',
+        default_partition(v_piece.table_name), partition_column(v_piece.table_name), v_piece.source_name)
+    USING v_piece.from_time, v_piece.to_time, p_limit;
+    GET DIAGNOSTICS v_moved = ROW_COUNT;
+    RETURN v_moved;
+END
+$_$;
+
 CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(verdict text, account bigint)
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
@@ -631,6 +894,86 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION count_attempts() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    AS $$
+BEGIN
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', finished_at, 'UTC'), campaign_id, sender_account_id, domain,
+        CASE outcome WHEN 'failed' THEN 'refused' ELSE outcome::text END, count(*)
+    FROM new_attempts
+    WHERE domain IS NOT NULL -- every mail has one, and no webhook
+    -- By the moment, which a statement has one of: the hour is then worked out for groups and not for rows.
+    GROUP BY finished_at, campaign_id, sender_account_id, domain, outcome;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION count_deliveries() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_nestloop TO 'off'
+    AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would cost a look at every recipient
+        SELECT date_trunc('hour', created_at, 'UTC'), campaign_id, 'accepted', count(*)
+        FROM new_rows
+        WHERE channel = 'email'
+        GROUP BY created_at, campaign_id;
+        IF EXISTS (SELECT FROM new_rows WHERE state = 'suppressed') THEN
+            INSERT INTO stat_deltas (hour, campaign_id, domain, metric, amount)
+            SELECT date_trunc('hour', finished_at, 'UTC'), campaign_id, first_domain(id), 'suppressed', count(*)
+            FROM new_rows
+            WHERE channel = 'email' AND state = 'suppressed'
+            GROUP BY 1, 2, 3;
+        END IF;
+    ELSIF EXISTS (SELECT FROM new_rows WHERE state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
+        OR EXISTS (SELECT FROM old_rows WHERE state = 'dead_letter')
+    THEN -- neither a claim, nor a rendering, nor mail that was simply sent
+        WITH step AS MATERIALIZED (
+            SELECT n.id, n.campaign_id, n.sender_account_id, o.state AS old_state, n.state AS new_state,
+                date_trunc('hour', coalesce(n.finished_at, n.next_attempt_at), 'UTC') AS hour
+            FROM new_rows AS n
+            JOIN old_rows AS o USING (id)
+            WHERE n.channel = 'email' AND n.state <> o.state
+                AND (o.state <> 'sending' OR n.state = 'dead_letter') -- every other end of an attempt is the attempt's
+        )
+        INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+        SELECT hour, campaign_id, sender_account_id, first_domain(id), metric, sum(amount)
+        FROM (
+            SELECT *, 1 AS amount, CASE new_state
+                WHEN 'failed' THEN 'refused'
+                WHEN 'dead_letter' THEN 'dead_lettered'
+                ELSE new_state::text
+            END AS metric
+            FROM step
+            WHERE new_state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
+            UNION ALL
+            SELECT *, -1, 'dead_lettered'
+            FROM step
+            WHERE old_state = 'dead_letter'
+        ) AS counted
+        GROUP BY 1, 2, 3, 4, 5;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_rows bigint;
+BEGIN
+    EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_rows;
+    RETURN v_rows;
+END
+$$;
+
 CREATE FUNCTION create_activation_tokens() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
@@ -643,6 +986,24 @@ BEGIN
     ORDER BY id;
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION deal_slots(p_account_ids bigint[], p_granted integer[], p_waits interval[], p_delays interval[]) RETURNS TABLE(place bigint, account_id bigint, start_in interval, send_delay interval)
+    LANGUAGE sql IMMUTABLE ROWS 100
+    AS $$
+    SELECT row_number() OVER (ORDER BY round, position), account_id, wait + round * send_delay, send_delay
+    FROM unnest(p_account_ids, p_granted, p_waits, p_delays) WITH ORDINALITY
+        AS a(account_id, granted, wait, send_delay, position),
+        generate_series(0, granted - 1) AS round
+$$;
+
+CREATE FUNCTION default_partition(p_table text) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT c.relname
+    FROM pg_partitioned_table AS p
+    JOIN pg_class AS c ON c.oid = p.partdefid
+    WHERE p.partrelid = to_regclass(quote_ident(p_table))
 $$;
 
 CREATE FUNCTION deliveries_guard() RETURNS trigger
@@ -740,6 +1101,61 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET lock_timeout TO '500ms'
+    AS $$
+DECLARE
+    v_piece archived_partitions;
+BEGIN
+    UPDATE archived_partitions
+    SET state = 'detached', is_attached = false
+    WHERE id = p_id AND state = 'verified' AND is_attached
+    RETURNING * INTO v_piece;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'piece % is not a verified partition', p_id USING ERRCODE = 'PR110';
+    END IF;
+    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', v_piece.table_name, v_piece.source_name);
+END
+$$;
+
+CREATE FUNCTION drop_archived_source(p_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET lock_timeout TO '5s'
+    AS $$
+DECLARE
+    v_name text;
+BEGIN
+    UPDATE archived_partitions
+    SET state = 'archived', archived_at = p_now
+    WHERE id = p_id AND state IN ('verified', 'detached') AND NOT is_attached
+    RETURNING source_name INTO v_name;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'piece % is still part of its table', p_id USING ERRCODE = 'PR110';
+    END IF;
+    EXECUTE format('DROP TABLE %I', v_name);
+END
+$$;
+
+CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET lock_timeout TO '5s'
+    AS $$
+DECLARE
+    v_pieces integer;
+BEGIN
+    UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
+    GET DIAGNOSTICS v_pieces = ROW_COUNT;
+    IF v_pieces > 0 THEN
+        EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
+    END IF;
+    RETURN v_pieces;
+END
+$$;
+
 CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom'
@@ -767,6 +1183,294 @@ BEGIN
         END;
     END LOOP;
     RETURN v_made;
+END
+$$;
+
+CREATE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamp with time zone DEFAULT now()) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '1s'
+    AS $$
+DECLARE
+    v_month timestamptz;
+    v_name  text;
+    v_made  integer := 0;
+BEGIN
+    IF partition_column(p_table) IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions:' || p_table, 0));
+    FOR v_month IN
+        SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, p_months) AS n
+    LOOP
+        v_name := p_table || to_char(v_month, '_YYYY_MM');
+        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
+        BEGIN
+            EXECUTE format(
+                'CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
+                v_name, p_table, v_month, v_month + interval '1 month'
+            );
+            v_made := v_made + 1;
+        EXCEPTION WHEN check_violation OR invalid_object_definition THEN
+            NULL; -- the default partition holds rows of that month, or a partition of another name covers it
+        END;
+    END LOOP;
+    RETURN v_made;
+END
+$$;
+
+CREATE FUNCTION ensure_tracking_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    SET "TimeZone" TO 'UTC'
+    AS $$
+DECLARE
+    v_table text;
+    v_month timestamptz;
+    v_name  text;
+    v_made  integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':tracking_partitions', 0));
+    FOR v_table, v_month IN
+        SELECT t.name, date_trunc('month', p_now) + make_interval(months => n)
+        FROM unnest(ARRAY['open_events', 'click_events']) AS t(name), generate_series(0, 2) AS n
+    LOOP
+        v_name := v_table || '_' || to_char(v_month, 'YYYY_MM');
+        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
+        BEGIN
+            EXECUTE format(
+                'CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
+                v_name, v_table, v_month, v_month + interval '1 month'
+            );
+            v_made := v_made + 1;
+        EXCEPTION WHEN check_violation THEN
+            NULL; -- the default partition already holds rows of that month and keeps them
+        END;
+    END LOOP;
+    RETURN v_made;
+END
+$$;
+
+CREATE FUNCTION erase_address_limits(p_address text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_deleted bigint;
+BEGIN
+    DELETE FROM address_limits WHERE address_hash = sha256(convert_to(p_address, 'UTF8'));
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    RETURN v_deleted;
+END
+$$;
+
+CREATE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_campaigns bigint[];
+    v_erased    bigint;
+BEGIN
+    SELECT coalesce(array_agg(campaign_id ORDER BY campaign_id), '{}') INTO v_campaigns
+    FROM campaign_recipients
+    WHERE lower(email) COLLATE "C" = p_address;
+    PERFORM FROM campaigns WHERE id = ANY(v_campaigns) ORDER BY id FOR UPDATE;
+
+    UPDATE campaigns AS c
+    SET suppressed_count = c.suppressed_count + 1
+    WHERE c.id IN (
+        SELECT r.campaign_id
+        FROM campaign_recipients AS r
+        WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
+    );
+    -- Erased, uploaded again, erased again: the first trace makes room for the second.
+    DELETE FROM campaign_recipients AS r
+    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
+    UPDATE campaign_recipients AS r
+    SET email = p_pseudonym, name = NULL, custom_data = '{}',
+        state = CASE WHEN r.state = 'waiting' THEN 'suppressed' ELSE r.state END
+    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address;
+    GET DIAGNOSTICS v_erased = ROW_COUNT;
+    RETURN v_erased;
+END
+$$;
+
+CREATE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamp with time zone DEFAULT now()) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_ids  bigint[];
+    v_sole bigint[];
+BEGIN
+    SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
+    FROM delivery_recipients
+    WHERE lower(email) = p_address AND kind <> 'reply_to';
+    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
+
+    SELECT coalesce(array_agg(id), '{}') INTO v_sole
+    FROM unnest(v_ids) AS id
+    WHERE NOT EXISTS (
+        SELECT FROM delivery_recipients AS r
+        WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
+    );
+    UPDATE deliveries AS d
+    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, finished_at = p_now, reason = 'erased'
+    WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
+        AND NOT EXISTS (
+            SELECT FROM delivery_recipients AS r
+            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome = 'pending'
+        );
+    UPDATE deliveries AS d
+    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.tags::text, p_address, p_pseudonym)::jsonb END,
+        custom_data = CASE
+            WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
+        END,
+        detail = erase_text(d.detail, p_address, p_pseudonym),
+        -- A key that names the person goes, and with it the fingerprint: the same request is a new one from now on.
+        idempotency_key = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_key END,
+        request_fingerprint = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.request_fingerprint END,
+        idempotency_expires_at = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_expires_at END
+    WHERE d.id = ANY(v_ids);
+
+    DELETE FROM delivery_payloads AS p
+    USING deliveries AS d
+    WHERE p.delivery_id = ANY(v_ids) AND d.id = p.delivery_id AND d.finished_at IS NOT NULL;
+    UPDATE delivery_payloads AS p
+    SET subject = erase_text(p.subject, p_address, p_pseudonym),
+        text_body = erase_text(p.text_body, p_address, p_pseudonym),
+        html_body = erase_text(p.html_body, p_address, p_pseudonym),
+        variables = erase_text(p.variables::text, p_address, p_pseudonym)::jsonb,
+        headers = erase_text(p.headers::text, p_address, p_pseudonym)::jsonb
+    WHERE p.delivery_id = ANY(v_ids);
+
+    UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym) WHERE l.delivery_id = ANY(v_ids);
+    UPDATE attempts AS a SET reply_text = NULL WHERE a.delivery_id = ANY(v_ids) AND a.reply_text IS NOT NULL;
+    UPDATE delivery_recipients AS r
+    SET email = p_pseudonym, name = NULL, detail = NULL,
+        outcome = CASE WHEN r.outcome = 'pending' AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
+    WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;
+    RETURN v_ids;
+END
+$$;
+
+CREATE FUNCTION erase_inbox(p_address text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_deleted bigint;
+BEGIN
+    DELETE FROM inbox_messages WHERE recipients @> ARRAY[p_address];
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    RETURN v_deleted;
+END
+$$;
+
+CREATE FUNCTION erase_pages(p_table text, p_columns text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $_$
+DECLARE
+    v_deletes boolean;
+    v_changes text;
+    v_found   text;
+    v_touched bigint;
+BEGIN
+    SELECT bool_or(type = 'bytea'),
+        string_agg(format(
+            CASE type
+                WHEN 'jsonb' THEN '%1$I = erase_text(%1$I::text, $1, $2)::jsonb'
+                WHEN 'text[]' THEN
+                    '%1$I = ARRAY(SELECT erase_text(i, $1, $2) FROM unnest(%1$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
+                ELSE '%1$I = erase_text(%1$I, $1, $2)'
+            END, name), ', '),
+        -- The search comes first: a pattern is only tried where the letters are.
+        string_agg(format(
+            CASE type
+                WHEN 'bytea' THEN
+                    '(strpos(lower(encode(%1$I, ''escape'')), $1) > 0 AND lower(encode(%1$I, ''escape'')) ~ address_pattern($1))'
+                ELSE '(strpos(lower(%1$I::text), $1) > 0 AND lower(%1$I::text) ~ address_pattern($1))'
+            END, name), ' OR ')
+    INTO v_deletes, v_changes, v_found
+    FROM (
+        SELECT attname AS name, format_type(atttypid, NULL) AS type
+        FROM pg_attribute
+        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attname = ANY(p_columns) AND NOT attisdropped
+    ) AS searched;
+    IF v_found IS NULL THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format(CASE WHEN v_deletes THEN 'DELETE FROM ONLY %I' ELSE 'UPDATE ONLY %I SET ' || replace(v_changes, '%', '%%') END, p_table)
+        || ' WHERE ctid >= $3::text::tid AND ctid < $4::text::tid AND (' || v_found || ')'
+    USING p_address, p_pseudonym, format('(%s,0)', p_from_page), format('(%s,0)', p_to_page);
+    GET DIAGNOSTICS v_touched = ROW_COUNT;
+    RETURN v_touched;
+END
+$_$;
+
+CREATE FUNCTION erase_rows(p_table text, p_column text, p_how text, p_address text, p_pseudonym text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $_$
+DECLARE
+    v_touched bigint;
+BEGIN
+    IF to_regclass(quote_ident(p_table)) IS NULL THEN
+        RETURN 0;
+    END IF;
+    -- Both forms: one that an index of addresses in lower case serves, one that an index on lower() serves.
+    EXECUTE format(
+        CASE p_how
+            WHEN 'delete' THEN 'DELETE FROM %1$I WHERE %2$I = $1 OR lower(%2$I) = $1'
+            WHEN 'replace' THEN 'UPDATE %1$I SET %2$I = $2 WHERE %2$I = $1 OR lower(%2$I) = $1'
+        END, p_table, p_column)
+    USING p_address, p_pseudonym;
+    GET DIAGNOSTICS v_touched = ROW_COUNT;
+    RETURN v_touched;
+END
+$_$;
+
+CREATE FUNCTION erase_suppressions(p_address text, p_pseudonym text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_kept bigint;
+BEGIN
+    -- Not a change that the history or anybody who follows must be told of.
+    PERFORM set_config('postroom.quiet', 'on', true);
+    DELETE FROM suppressions AS old
+    USING suppressions AS new
+    WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
+    UPDATE suppressions SET address = p_pseudonym, detail = NULL WHERE address = p_address;
+    GET DIAGNOSTICS v_kept = ROW_COUNT;
+    RETURN v_kept;
+END
+$$;
+
+CREATE FUNCTION erase_text(p_text text, p_address text, p_pseudonym text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+BEGIN
+    IF p_text IS NULL OR strpos(lower(p_text), p_address) = 0 THEN
+        RETURN p_text; -- nearly always; a search is cheaper than a pattern
+    END IF;
+    RETURN regexp_replace(p_text, address_pattern(p_address), p_pseudonym, 'gi');
+END
+$$;
+
+CREATE FUNCTION erased_address(p_address text) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL SAFE
+    SET search_path TO 'postroom'
+    AS $$
+BEGIN
+    RETURN (
+        SELECT 'erased:' || encode(sha256(outer_pad || sha256(inner_pad || convert_to(lower(p_address), 'UTF8'))), 'hex')
+        FROM erasure_key
+    );
 END
 $$;
 
@@ -870,9 +1574,135 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(fed integer, suppressed integer, waiting integer)
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_zone       record;
+    v_slice      record;
+    v_since      timestamptz;
+    v_last_id    bigint;
+    v_room       integer;
+    v_fed        integer := 0;
+    v_suppressed integer := 0;
+    v_waiting    integer;
+BEGIN
+    PERFORM FROM campaigns WHERE id = p_campaign_id AND status = 'active' FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    SELECT count(*), max(next_attempt_at)
+    INTO v_waiting, v_since
+    FROM (
+        SELECT next_attempt_at
+        FROM deliveries
+        WHERE campaign_id = p_campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at <= p_now
+        ORDER BY next_attempt_at
+        LIMIT p_target
+    ) AS due;
+    IF v_since IS NULL THEN
+        SELECT min(next_attempt_at)
+        INTO v_since
+        FROM deliveries
+        WHERE lane = 'bulk' AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL);
+    END IF;
+    v_since := least(v_since, p_now);
+    v_room := p_target - v_waiting;
+
+    FOR v_zone IN
+        SELECT time_zone, fed_through, last_id
+        FROM campaign_zones
+        WHERE campaign_id = p_campaign_id AND due_at <= p_now AND fed_through < last_id
+        ORDER BY due_at, time_zone
+    LOOP
+        EXIT WHEN v_room <= 0;
+        SELECT max(id)
+        INTO v_last_id
+        FROM (
+            SELECT id
+            FROM campaign_recipients
+            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
+                AND state = 'waiting'
+            ORDER BY id
+            LIMIT v_room
+        ) AS next;
+
+        WITH marked AS (
+            UPDATE campaign_recipients AS r
+            SET (state, delivery_id) = (
+                SELECT CASE WHEN is_listed THEN 'suppressed' ELSE 'fed' END::campaign_recipient_state,
+                    CASE WHEN NOT is_listed THEN nextval('deliveries_id_seq') END
+                FROM (
+                    -- a scalar with a limit, which no plan turns into reading the whole list
+                    SELECT coalesce((
+                        SELECT true
+                        FROM suppressions AS s
+                        WHERE s.address IN (lower(r.email), erased_address(r.email))
+                            AND (s.until IS NULL OR s.until > p_now)
+                        LIMIT 1
+                    ), false) AS is_listed
+                    OFFSET 0 -- asked once, not once for each column
+                ) AS asked
+            )
+            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
+                AND id <= v_last_id AND state = 'waiting'
+            RETURNING r.id, r.delivery_id, r.email, r.name, r.custom_data
+        ),
+        slice AS MATERIALIZED (
+            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at
+            FROM marked
+        ),
+        queued AS (
+            INSERT INTO deliveries (id, lane, next_attempt_at, created_at, retry_since, ladder, source, campaign_id)
+            SELECT delivery_id, 'bulk', due_at, p_now, p_now, 'generic', 'campaign:' || p_campaign_id, p_campaign_id
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        ),
+        addressed AS (
+            INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
+            SELECT delivery_id, 'to', 0, email, name
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        ),
+        written AS (
+            INSERT INTO delivery_payloads (delivery_id, variables)
+            SELECT delivery_id, custom_data
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        )
+        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed
+        INTO v_slice
+        FROM slice;
+
+        -- Fewer than there was room for: that was the last of this zone.
+        UPDATE campaign_zones
+        SET fed_through = CASE WHEN v_slice.size < v_room THEN v_zone.last_id ELSE v_last_id END
+        WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone;
+        v_fed := v_fed + v_slice.size - v_slice.suppressed;
+        v_suppressed := v_suppressed + v_slice.suppressed;
+        v_room := v_room - v_slice.size;
+    END LOOP;
+
+    IF v_fed + v_suppressed > 0 THEN
+        UPDATE campaigns
+        SET fed_count = fed_count + v_fed, suppressed_count = suppressed_count + v_suppressed
+        WHERE id = p_campaign_id;
+    END IF;
+    IF v_fed > 0 THEN
+        PERFORM wake_workers(ARRAY['bulk']);
+    END IF;
+    RETURN QUERY SELECT v_fed, v_suppressed, v_waiting;
+END
+$$;
+
 CREATE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 DECLARE
     v_everything CONSTANT pg_snapshot := '9223372036854775806:9223372036854775806:';
     v_seen  event_cursor := parse_event_cursor(p_after);
@@ -880,6 +1710,15 @@ DECLARE
     v_item  record;
     v_found jsonb;
 BEGIN
+    IF p_after IS NULL AND jsonb_path_match(p_query, '$.size() == 1 && $[0].tags.size() == 1 && !exists($[0].types[0])') THEN
+        -- By far the most frequent question: is there anything under this one tag?
+        SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
+        INTO v_found
+        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = p_query #>> '{0,tags,0}'
+            ORDER BY t.transaction_id, t.position LIMIT 1) AS first
+            JOIN events AS e ON e.position = first.position;
+        RETURN v_found;
+    END IF;
     IF v_seen.through_position > 0 THEN
         SELECT horizon INTO v_from FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1;
     END IF;
@@ -893,6 +1732,66 @@ BEGIN
         EXIT WHEN v_found IS NOT NULL;
     END LOOP;
     RETURN v_found;
+END
+$_$;
+
+CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "IntervalStyle" TO 'postgres'
+    SET bytea_output TO 'hex'
+    SET extra_float_digits TO '1'
+    AS $$
+BEGIN
+    EXECUTE format('SELECT count(*), coalesce(bit_xor(hashtextextended(t::text, 0)), 0) FROM ONLY %I AS t', p_name)
+    INTO rows, fingerprint;
+END
+$$;
+
+CREATE TABLE delivery_recipients (
+    delivery_id bigint NOT NULL,
+    kind recipient_kind NOT NULL,
+    "position" smallint NOT NULL,
+    outcome recipient_outcome DEFAULT 'pending'::recipient_outcome NOT NULL,
+    code smallint,
+    enhanced_code text,
+    email text NOT NULL,
+    name text,
+    detail text
+)
+WITH (fillfactor='90');
+
+CREATE FUNCTION first_domain(p_delivery_id bigint) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN COALESCE((SELECT lower(split_part(r.email, '@'::text, '-1'::integer)) AS lower FROM delivery_recipients r WHERE ((r.delivery_id = first_domain.p_delivery_id) AND (r.kind <> 'reply_to'::recipient_kind)) ORDER BY r.kind, r."position" LIMIT 1), ''::text);
+
+CREATE FUNCTION fold_stats(p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_folded integer;
+BEGIN
+    -- One at a time: two would wait for each other's hours, and in a circle.
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
+        RETURN 0;
+    END IF;
+    WITH taken AS (
+        DELETE FROM stat_deltas
+        WHERE ctid = ANY(ARRAY(SELECT ctid FROM stat_deltas LIMIT p_limit))
+        RETURNING hour, campaign_id, sender_account_id, domain, metric, amount
+    ),
+    folded AS (
+        INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
+        SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, sum(amount)
+        FROM taken
+        GROUP BY 1, 2, 3, 4, 5
+        ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
+            DO UPDATE SET amount = s.amount + excluded.amount
+    )
+    SELECT count(*) INTO v_folded FROM taken;
+    RETURN v_folded;
 END
 $$;
 
@@ -960,6 +1859,26 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION free_held_senders(p_now timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM sender_accounts WHERE held_by IS NOT NULL) THEN
+        RETURN;
+    END IF;
+    UPDATE sender_accounts
+    SET held_by = NULL,
+        next_start_at = greatest(next_start_at, p_now + send_delay_ms * interval '1 millisecond')
+    WHERE id IN (
+        SELECT id
+        FROM sender_accounts AS a
+        WHERE held_by IS NOT NULL
+            AND NOT EXISTS (SELECT FROM claims AS c WHERE c.id = a.held_by AND c.expires_at > p_now)
+        FOR UPDATE SKIP LOCKED
+    );
+END
+$$;
+
 CREATE FUNCTION has_restored_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
@@ -973,11 +1892,62 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION insert_email_queue() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_column text;
+BEGIN
+    SELECT name INTO v_column
+    FROM (VALUES
+        ('id', NEW.id IS NOT NULL),
+        ('tracking_token', NEW.tracking_token IS NOT NULL),
+        ('status', coalesce(NEW.status, 'pending') <> 'pending'),
+        ('assigned_to', NEW.assigned_to IS NOT NULL),
+        ('assigned_at', NEW.assigned_at IS NOT NULL),
+        ('retry_count', coalesce(NEW.retry_count, 0) <> 0),
+        ('max_retries', NEW.max_retries IS NOT NULL),
+        ('last_error', NEW.last_error IS NOT NULL),
+        ('created_at', NEW.created_at IS NOT NULL),
+        ('updated_at', NEW.updated_at IS NOT NULL),
+        ('sent_at', NEW.sent_at IS NOT NULL)
+    ) AS kept(name, is_given)
+    WHERE is_given
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%: is kept by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
+    END IF;
+    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.subject, NEW.html_body, NEW.text_body);
+    NEW.id := send(
+        p_to => ARRAY[CASE WHEN NEW.recipient_name IS NULL THEN NEW.recipient_email
+            ELSE format('"%s" <%s>', NEW.recipient_name, NEW.recipient_email) END],
+        p_subject => NEW.subject,
+        p_text => NEW.text_body,
+        p_html => NEW.html_body,
+        p_lane => CASE WHEN NEW.campaign_id IS NULL THEN 'transactional' ELSE 'bulk' END,
+        p_source => 'email_queue',
+        p_send_at => NEW.next_retry_at,
+        p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
+        p_custom_data => NEW.custom_data
+    );
+    -- What RETURNING answers, without reading the view: who may send need not be allowed to look.
+    SELECT CASE d.state WHEN 'suppressed' THEN 'failed' ELSE 'pending' END,
+        CASE d.state WHEN 'suppressed' THEN 'recipient_suppressed' END,
+        CASE d.state WHEN 'suppressed' THEN NULL ELSE greatest(coalesce(NEW.next_retry_at, now()), now()) END,
+        0, now(), now()
+    INTO NEW.status, NEW.last_error, NEW.next_retry_at, NEW.retry_count, NEW.created_at, NEW.updated_at
+    FROM deliveries AS d
+    WHERE d.id = NEW.id;
+    RETURN NEW;
+END
+$$;
+
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
 
-CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS TABLE(id bigint, ordinal bigint)
+CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -985,21 +1955,66 @@ CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now
     SET enable_sort TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    v_webhooks integer;
+    v_routed   boolean := p_use_senders AND EXISTS (
+        SELECT FROM sender_accounts AS a WHERE a.paused_by IS DISTINCT FROM 'person');
 BEGIN
     RETURN QUERY
-    SELECT due.id, row_number() OVER ()
+    SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
     FROM (
         SELECT d.id
         FROM deliveries AS d
         WHERE d.lane = p_lane
+            AND d.channel = 'webhook'
+            AND d.next_attempt_at <= p_now
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at, d.id
+        LIMIT (p_limit + 1) / 2
+        FOR UPDATE SKIP LOCKED
+    ) AS due;
+    GET DIAGNOSTICS v_webhooks = ROW_COUNT;
+    IF v_routed OR EXISTS (SELECT FROM destination_domains) THEN
+        RETURN QUERY
+        SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,
+            m.domain_connections
+        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed) AS m;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT due.id, row_number() OVER () + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
+        NULL::integer
+    FROM (
+        SELECT d.id
+        FROM deliveries AS d
+        WHERE d.lane = p_lane
+            AND d.channel = 'email'
+            AND d.next_attempt_at <= p_now
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at, d.id
+        LIMIT p_limit - v_webhooks
+        FOR UPDATE SKIP LOCKED
+    ) AS due;
+END
+$$;
+
+CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS bigint[]
+    LANGUAGE sql
+    AS $$
+    SELECT ARRAY(
+        SELECT d.id
+        FROM deliveries AS d
+        WHERE d.lane = p_lane
+            AND d.channel = 'email'
             AND d.next_attempt_at <= p_now
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
         ORDER BY d.next_attempt_at, d.id
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED
-    ) AS due;
-END
+    )
 $$;
 
 CREATE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
@@ -1032,6 +2047,59 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION lock_routed_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
+    LANGUAGE plpgsql ROWS 100
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_sender   record;
+    v_room     integer := p_limit;
+    v_ids      bigint[];
+    v_found    integer;
+    v_mail     record;
+    v_claim_id bigint := nextval('claims_id_seq');
+BEGIN
+    SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
+        array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
+    INTO v_sender
+    FROM reserve_senders(p_lane, p_limit, p_now) AS r
+    WHERE p_use_senders;
+    IF p_use_senders THEN
+        v_room := v_sender.total;
+    END IF;
+    IF v_room < 1 THEN
+        IF p_lane <> 'bulk' AND lock_due_mail(p_lane, 1, p_now) <> '{}' THEN
+            PERFORM want_senders(p_lane, p_now);
+        END IF;
+        RETURN;
+    END IF;
+    FOR v_round IN 1..20 LOOP
+        v_ids := lock_due_mail(p_lane, v_room, p_now);
+        v_found := cardinality(v_ids);
+        SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
+            array_agg(s.connections) AS connections, count(*)::integer AS count
+        INTO v_mail
+        FROM shape_mail(p_lane, v_ids, p_now) AS s;
+        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were put off: others may be free to go
+    END LOOP;
+    IF p_use_senders THEN
+        PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
+        FROM (
+            SELECT d.account_id, count(*)::integer AS used
+            FROM deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d
+            WHERE d.place <= v_mail.count
+            GROUP BY d.account_id
+        ) AS s;
+    END IF;
+    RETURN QUERY
+    SELECT m.id, m.place, v_claim_id, d.account_id, greatest(d.start_in, m.start_in), d.send_delay, m.domain, m.connections
+    FROM unnest(v_mail.ids, v_mail.domains, v_mail.starts, v_mail.connections) WITH ORDINALITY
+        AS m(id, domain, start_in, connections, place)
+    LEFT JOIN deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d ON d.place = m.place
+    ORDER BY m.place;
+END
+$$;
+
 CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id bigint, lane delivery_lane, template_id text, locale text)
     LANGUAGE plpgsql ROWS 100
     SET jit TO 'off'
@@ -1048,6 +2116,46 @@ BEGIN
     ORDER BY d.lane, d.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED;
+END
+$$;
+
+CREATE FUNCTION make_erasure_key() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_key   bytea := '';
+    v_inner bytea := '';
+    v_outer bytea := '';
+BEGIN
+    IF EXISTS (SELECT FROM erasure_key) THEN
+        RETURN;
+    END IF;
+    FOR v_half IN 1..2 LOOP
+        v_key := v_key || sha256(
+            uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+    END LOOP;
+    v_inner := v_key;
+    v_outer := v_key;
+    FOR v_place IN 0..63 LOOP
+        v_inner := set_byte(v_inner, v_place, get_byte(v_key, v_place) # 54); -- 0x36
+        v_outer := set_byte(v_outer, v_place, get_byte(v_key, v_place) # 92); -- 0x5c
+    END LOOP;
+    INSERT INTO erasure_key (inner_pad, outer_pad) VALUES (v_inner, v_outer) ON CONFLICT DO NOTHING;
+END
+$$;
+
+CREATE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET client_min_messages TO 'warning'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM archived_partitions WHERE restored_name = p_name) THEN
+        RAISE EXCEPTION 'the table % holds a restored month already', p_name USING ERRCODE = 'PR111';
+    END IF;
+    EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', p_name, p_table);
 END
 $$;
 
@@ -1145,6 +2253,95 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION merge_suppressions(p_address text[], p_scope text[], p_reason text[], p_until timestamp with time zone[], p_origin text[], p_campaign_id bigint[], p_sender_account_id bigint[], p_code text[], p_detail text[], p_reports integer[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_written integer;
+BEGIN
+    INSERT INTO suppressions AS s (
+        address, scope, reason, created_at, until, origin, campaign_id, sender_account_id, first_seen_at, last_seen_at,
+        bounce_count, code, detail
+    )
+    SELECT address, scope, reason, p_now, until, origin, campaign_id, sender_account_id, p_now, p_now,
+        reports, code, detail
+    FROM (
+        -- one row per key, the gravest: a statement may not touch a row twice
+        SELECT DISTINCT ON (lower(i.address), i.scope)
+            lower(i.address) AS address, i.scope::suppression_scope AS scope, i.reason::suppression_reason AS reason,
+            i.until, i.origin, i.campaign_id, i.sender_account_id, i.code, i.detail,
+            sum(i.reports) OVER (PARTITION BY lower(i.address), i.scope) AS reports
+        FROM unnest(
+            p_address, p_scope, p_reason, p_until, p_origin, p_campaign_id, p_sender_account_id, p_code, p_detail, p_reports
+        ) AS i(address, scope, reason, until, origin, campaign_id, sender_account_id, code, detail, reports)
+        ORDER BY lower(i.address), i.scope, i.reason::suppression_reason DESC, i.until DESC NULLS FIRST
+    ) AS gravest
+    ORDER BY address COLLATE "C", scope -- in one order for everybody, so that nobody waits in a circle
+    ON CONFLICT (address, scope) DO UPDATE
+    SET reason = CASE
+            WHEN 'unsubscribe' IN (s.reason, excluded.reason) AND s.scope = 'bulk' THEN 'unsubscribe'
+            ELSE greatest(s.reason, excluded.reason)
+        END,
+        until = CASE
+            WHEN s.reason = 'soft_bounce' AND excluded.reason = 'soft_bounce' THEN excluded.until
+            WHEN s.until IS NULL OR excluded.until IS NULL THEN NULL
+            ELSE greatest(s.until, excluded.until)
+        END,
+        last_seen_at = greatest(s.last_seen_at, excluded.last_seen_at),
+        bounce_count = s.bounce_count + excluded.bounce_count,
+        -- who said it, and in which words: of the gravest report, and of the latest among equals
+        origin = CASE WHEN excluded.reason >= s.reason THEN excluded.origin ELSE s.origin END,
+        code = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.code, s.code) ELSE s.code END,
+        detail = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.detail, s.detail) ELSE s.detail END,
+        campaign_id = CASE
+            WHEN excluded.reason >= s.reason THEN coalesce(excluded.campaign_id, s.campaign_id) ELSE s.campaign_id
+        END,
+        sender_account_id = CASE
+            WHEN excluded.reason >= s.reason THEN coalesce(excluded.sender_account_id, s.sender_account_id)
+            ELSE s.sender_account_id
+        END;
+    GET DIAGNOSTICS v_written = ROW_COUNT;
+    RETURN v_written;
+END
+$$;
+
+CREATE FUNCTION open_late_segment(p_table text, p_before timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '1s'
+    AS $_$
+DECLARE
+    v_column text := partition_column(p_table);
+    v_from   timestamptz;
+    v_part   smallint;
+    v_id     bigint;
+    v_name   text;
+BEGIN
+    IF v_column IS NULL OR default_partition(p_table) IS NULL THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format('SELECT date_trunc(''month'', min(%1$I)) FROM %2$I WHERE %1$I < $1', v_column, default_partition(p_table))
+    INTO v_from
+    USING p_before;
+    IF v_from IS NULL OR v_from + interval '1 month' > p_before THEN
+        RETURN NULL;
+    END IF;
+    SELECT 1 + coalesce(max(part), 0) INTO v_part
+    FROM archived_partitions
+    WHERE table_name = p_table AND from_time = v_from;
+    v_name := format('%s_late_%s_%s', p_table, to_char(v_from, 'YYYY_MM'), v_part);
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name, p_table);
+    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)
+    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', p_table, v_name,
+        archive_path(p_table, v_from, v_part))
+    RETURNING id INTO v_id;
+    RETURN v_id;
+END
+$_$;
+
 CREATE FUNCTION outbox_lock_key(VARIADIC p_parts text[]) RETURNS bigint
     LANGUAGE sql STABLE
     RETURN hashtextextended(((("current_schema"())::text || ' outbox '::text) || array_to_string(p_parts, ' '::text)), (0)::bigint);
@@ -1207,6 +2404,15 @@ EXCEPTION
 END
 $_$;
 
+CREATE FUNCTION partition_column(p_table text) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT a.attname
+    FROM pg_partitioned_table AS p
+    JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+    WHERE p.partrelid = to_regclass(quote_ident(p_table)) AND p.partstrat = 'r' AND p.partnatts = 1
+$$;
+
 CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1233,7 +2439,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
+CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until text, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1246,7 +2452,9 @@ DECLARE
     v_seen          event_cursor := parse_event_cursor(p_after);
     v_is_continued  boolean := v_seen.page_position > 0;
     v_until         pg_snapshot;
+    v_until_text    text;
     v_own           xid8;
+    v_tag           text;
     v_from          xid8 := CASE WHEN v_is_continued THEN v_seen.page_transaction_id ELSE pg_snapshot_xmin(v_seen.base) END;
     v_from_position bigint := v_seen.page_position;
 BEGIN
@@ -1258,12 +2466,34 @@ BEGIN
         WHEN p_is_settled THEN format('%1$s:%1$s:', event_horizon())::pg_snapshot
         ELSE event_snapshot()
     END;
+    v_until_text := v_until::text;
     IF v_seen.through_position > 0 THEN
         v_from := coalesce(
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
+    SELECT CASE WHEN count(*) = 1 AND min(cardinality(item.types)) = 0 AND min(cardinality(item.tags)) = 1 THEN min(item.tags[1]) END
+    INTO v_tag
+    FROM event_query_items(p_query) AS item;
+    IF v_tag IS NOT NULL THEN -- by far the most frequent question: everything under one tag
+        RETURN QUERY
+        SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+            e.causation_id
+        FROM event_tags AS t
+            JOIN events AS e ON e.position = t.position
+        WHERE t.tag = v_tag
+            AND (t.transaction_id, t.position) > (v_from, v_from_position)
+            AND (p_after IS NULL OR NOT is_event_seen(t.transaction_id, t.position, v_seen))
+            AND (pg_visible_in_snapshot(t.transaction_id, v_until) OR t.transaction_id = v_own)
+        ORDER BY t.transaction_id, t.position
+        LIMIT p_limit + 1;
+        IF NOT FOUND THEN
+            until := v_until_text; own := v_own;
+            RETURN NEXT;
+        END IF;
+        RETURN;
+    END IF;
     RETURN QUERY
-    SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+    SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
         e.causation_id
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN (
@@ -1361,6 +2591,183 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION record_feedback(p_kind text[], p_class text[], p_delivery_id bigint[], p_address text[], p_code integer[], p_enhanced text[], p_text text[], p_is_verified boolean[], p_origin text[], p_report_id bytea[], p_reported_at timestamp with time zone[], p_now timestamp with time zone DEFAULT now(), p_hold interval DEFAULT '24:00:00'::interval, p_holds integer DEFAULT 3) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_nestloop TO 'on'
+    AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    WITH kept AS (
+        INSERT INTO bounces (
+            delivery_id, campaign_id, sender_account_id, reported_at, code, is_verified, kind, class, enhanced, address,
+            origin, text, report_id
+        )
+        SELECT i.delivery_id, d.campaign_id, d.sender_account_id, coalesce(i.reported_at, p_now), i.code, i.is_verified,
+            i.kind, i.class, i.enhanced, lower(i.address), i.origin, i.text, i.report_id
+        FROM unnest(
+            p_kind, p_class, p_delivery_id, p_address, p_code, p_enhanced, p_text, p_is_verified, p_origin, p_report_id,
+            p_reported_at
+        ) AS i(kind, class, delivery_id, address, code, enhanced, text, is_verified, origin, report_id, reported_at)
+        LEFT JOIN deliveries AS d ON d.id = i.delivery_id
+        ORDER BY i.report_id
+        ON CONFLICT (report_id) DO NOTHING
+        RETURNING id
+    )
+    SELECT array_agg(id) INTO v_ids FROM kept;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
+    SELECT b.address, 1, p_now,
+        max(d.finished_at) FILTER (WHERE d.state = 'sent' AND b.origin <> 'session')
+    FROM bounces AS b
+    LEFT JOIN deliveries AS d ON d.id = b.delivery_id
+    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.class IN ('recipient_soft', 'infrastructure') AND b.address IS NOT NULL
+    GROUP BY b.address
+    ORDER BY b.address COLLATE "C"
+    ON CONFLICT (address) DO UPDATE
+    SET steps = CASE
+            WHEN s.cleared_at IS NOT NULL
+                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN 1
+            WHEN p_now < s.last_step_at + p_hold THEN s.steps
+            ELSE least(s.steps + 1, 32767)
+        END,
+        last_step_at = CASE
+            WHEN s.cleared_at IS NOT NULL
+                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN p_now
+            WHEN p_now < s.last_step_at + p_hold THEN s.last_step_at
+            ELSE p_now
+        END,
+        cleared_at = NULL,
+        handed_over_at = excluded.handed_over_at;
+
+    PERFORM merge_suppressions(
+        array_agg(address), array_agg(scope), array_agg(reason), array_agg(until), array_agg(origin),
+        array_agg(campaign_id), array_agg(sender_account_id), array_agg(code), array_agg(detail), array_agg(1), p_now)
+    FROM (
+        SELECT b.address, b.origin, b.campaign_id, b.sender_account_id, coalesce(b.enhanced, b.code::text) AS code,
+            left(b.text, 500) AS detail,
+            CASE WHEN b.kind = 'unsubscribe' THEN 'bulk' ELSE 'all' END AS scope,
+            CASE
+                WHEN b.kind <> 'bounce' THEN b.kind
+                WHEN b.class = 'recipient_hard' THEN 'hard_bounce'
+                ELSE 'soft_bounce'
+            END AS reason,
+            CASE
+                WHEN b.class IN ('recipient_soft', 'infrastructure') AND s.steps <= p_holds THEN s.last_step_at + p_hold
+            END AS until
+        FROM bounces AS b
+        LEFT JOIN soft_bounces AS s ON s.address = b.address
+        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.address IS NOT NULL
+            AND (b.kind <> 'bounce' OR b.class IN ('recipient_hard', 'recipient_soft', 'infrastructure'))
+    ) AS acting
+    HAVING count(*) > 0;
+
+    PERFORM record_feedback_facts(v_ids, p_now);
+    RETURN cardinality(v_ids);
+END
+$$;
+
+CREATE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_types text[];
+    v_ids   bigint[];
+    v_data  jsonb[];
+BEGIN
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
+        CASE kind WHEN 'bounce' THEN 'bounced' WHEN 'complaint' THEN 'complained' ELSE 'unsubscribed' END, count(*)
+    FROM bounces
+    WHERE id = ANY(p_ids) AND is_verified AND origin <> 'session' AND class IS DISTINCT FROM 'transient'
+    GROUP BY 1, 2, 3, 4, 5;
+
+    FOR v_types, v_ids, v_data IN
+        SELECT array_agg(type), array_agg(coalesce(delivery_id, id)), array_agg(data)
+        FROM (
+            SELECT id, delivery_id,
+                CASE kind
+                    WHEN 'bounce' THEN 'RecipientBounced'
+                    WHEN 'complaint' THEN 'RecipientComplained'
+                    ELSE 'RecipientUnsubscribed'
+                END AS type,
+                jsonb_strip_nulls(jsonb_build_object('bounce', id, 'delivery', delivery_id, 'campaign', campaign_id,
+                    'class', class, 'code', code, 'enhanced', enhanced, 'origin', origin)) AS data
+            FROM bounces
+            WHERE id = ANY(p_ids) AND is_verified
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded)
+        GROUP BY delivery_id IS NULL
+    LOOP
+        PERFORM append_facts(
+            CASE WHEN v_data[1] ? 'delivery' THEN 'postroom.delivery' ELSE 'postroom.bounce' END, v_types, v_ids, v_data);
+    END LOOP;
+END
+$$;
+
+CREATE FUNCTION record_suppression_changes() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom'
+    SET jit TO 'off'
+    SET enable_nestloop TO 'off'
+    AS $$
+DECLARE
+    v_actor text := nullif(current_setting('postroom.actor', true), '');
+    v_note  text := nullif(current_setting('postroom.note', true), '');
+    v_type  text := CASE WHEN TG_OP = 'DELETE' THEN 'SuppressionLifted' ELSE 'RecipientSuppressed' END;
+    v_types text[];
+    v_ids   bigint[];
+    v_data  jsonb[];
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO suppression_changes (suppression_id, at, until, scope, reason, change, address, origin, actor, note)
+        SELECT id, last_seen_at, until, scope, reason, 'suppressed', address, origin, v_actor, v_note
+        FROM new_rows;
+        SELECT array_agg(v_type), array_agg(id), array_agg(jsonb_build_object(
+            'suppression', id, 'reason', reason, 'scope', scope, 'until', until, 'campaign', campaign_id))
+        INTO v_types, v_ids, v_data
+        FROM new_rows;
+    ELSIF TG_OP = 'UPDATE' THEN
+        INSERT INTO suppression_changes (suppression_id, at, until, scope, reason, change, address, origin, actor, note)
+        SELECT n.id, n.last_seen_at, n.until, n.scope, n.reason,
+            CASE WHEN n.reason <> o.reason THEN 'raised' ELSE 'held' END, n.address, n.origin, v_actor, v_note
+        FROM new_rows AS n
+        JOIN old_rows AS o USING (id)
+        WHERE n.reason <> o.reason OR n.until IS DISTINCT FROM o.until;
+        SELECT array_agg(v_type), array_agg(n.id), array_agg(jsonb_build_object(
+            'suppression', n.id, 'reason', n.reason, 'scope', n.scope, 'until', n.until, 'campaign', n.campaign_id))
+        INTO v_types, v_ids, v_data
+        FROM new_rows AS n
+        JOIN old_rows AS o USING (id)
+        WHERE n.reason <> o.reason OR n.until IS DISTINCT FROM o.until;
+    ELSE
+        INSERT INTO suppression_changes (suppression_id, until, scope, reason, change, address, origin, actor, note)
+        SELECT id, until, scope, reason,
+            CASE WHEN reason = 'soft_bounce' AND v_actor IS NULL THEN 'cleared' ELSE 'lifted' END,
+            address, origin, v_actor, v_note
+        FROM old_rows;
+        SELECT array_agg(v_type), array_agg(id), array_agg(jsonb_build_object(
+            'suppression', id, 'reason', reason, 'scope', scope))
+        INTO v_types, v_ids, v_data
+        FROM old_rows;
+    END IF;
+    IF v_types IS NOT NULL
+        AND current_setting('postroom.quiet', true) IS DISTINCT FROM 'on'
+        AND EXISTS (SELECT FROM recorded_facts WHERE type = v_type)
+    THEN
+        PERFORM append_facts('postroom.suppression', v_types, v_ids, v_data);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1400,6 +2807,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION refuse_view_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION '% shows what is kept elsewhere; rows leave it by retention (postroom archive)', TG_TABLE_NAME
+        USING ERRCODE = 'PR102';
+END
+$$;
+
 CREATE FUNCTION request_token(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
@@ -1428,6 +2844,142 @@ BEGIN
     FROM accounts
     WHERE lower(email) = lower(p_email);
     RETURN true;
+END
+$$;
+
+CREATE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS TABLE(account_id bigint, granted integer, wait interval, send_delay interval)
+    LANGUAGE plpgsql ROWS 10
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM roll_sender_days(p_now);
+    PERFORM free_held_senders(p_now);
+    RETURN QUERY
+    WITH usable AS MATERIALIZED (
+        SELECT a.id, a.batch_size, a.last_used_at, a.send_delay_ms AS delay_ms,
+            least(a.daily_limit, a.warmup_current_limit) - a.daily_sent AS quota,
+            greatest(extract(epoch FROM a.next_start_at - p_now) * 1000, 0) AS wait_ms
+        FROM sender_accounts AS a
+        WHERE a.status IN ('active', 'warming_up')
+            AND p_lane = ANY (a.lanes)
+            AND a.daily_sent < least(a.daily_limit, a.warmup_current_limit)
+            AND (a.paused_until IS NULL OR a.paused_until <= p_now)
+            AND (a.wanted_lane IS NULL OR a.wanted_lane >= p_lane OR a.wanted_at <= p_now - interval '2 seconds')
+            AND (a.send_delay_ms = 0
+                OR (a.held_by IS NULL AND coalesce(a.next_start_at < p_now + interval '1 second', true)))
+        ORDER BY a.last_used_at NULLS FIRST, a.id
+        LIMIT 64 -- more would be locked than any batch can use
+        FOR UPDATE SKIP LOCKED
+    ),
+    offered AS (
+        SELECT id, last_used_at, delay_ms, wait_ms,
+            least(batch_size, quota,
+                CASE WHEN delay_ms > 0 THEN greatest(1, ceil((1000 - wait_ms) / delay_ms)) END)::integer AS offer
+        FROM usable
+    ),
+    summed AS (
+        SELECT *, sum(offer) OVER (ORDER BY last_used_at NULLS FIRST, id) - offer AS before
+        FROM offered
+    )
+    SELECT id, least(offer, p_limit - before)::integer,
+        CASE WHEN delay_ms > 0 THEN wait_ms * interval '1 millisecond' ELSE interval '0' END,
+        delay_ms * interval '1 millisecond'
+    FROM summed
+    WHERE before < p_limit
+    ORDER BY last_used_at NULLS FIRST, id;
+END
+$$;
+
+CREATE FUNCTION resubscribe(p_address text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_address text := lower(p_address);
+    v_found   boolean;
+BEGIN
+    PERFORM set_config('postroom.actor', 'recipient', true); -- for the history of suppressions
+    DELETE FROM suppressions
+    WHERE address = v_address AND scope = 'bulk' AND reason = 'unsubscribe';
+    v_found := FOUND;
+    UPDATE unsubscriptions
+    SET resubscribed_at = p_now
+    WHERE email = v_address AND resubscribed_at IS NULL;
+    RETURN v_found OR FOUND;
+END
+$$;
+
+CREATE FUNCTION return_sender_quota(p_account_ids bigint[], p_reserved_on date[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF p_account_ids IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE; -- in one order, or two would wait for each other
+    UPDATE sender_accounts AS a
+    SET daily_sent = greatest(a.daily_sent - r.count, 0),
+        status = coalesce(a.resume_status, a.status),
+        resume_status = NULL
+    FROM (
+        SELECT id, reserved_on, count(*)::integer AS count
+        FROM unnest(p_account_ids, p_reserved_on) AS i(id, reserved_on)
+        GROUP BY id, reserved_on
+    ) AS r
+    WHERE a.id = r.id AND a.counted_on = r.reserved_on;
+END
+$$;
+
+CREATE FUNCTION roll_sender_days(p_now timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_today  date := (p_now AT TIME ZONE 'UTC')::date;
+    v_rolled integer;
+BEGIN
+    IF NOT EXISTS (SELECT FROM sender_accounts WHERE counted_on < v_today) THEN
+        RETURN 0; -- every claim but the first of a day
+    END IF;
+    WITH yesterday AS (
+        SELECT id, warmup_stage_sent + daily_sent AS stage_sent, warmup_stage_bounces + daily_bounces AS stage_bounces,
+            warmup_days + CASE WHEN daily_sent * 2 >= least(daily_limit, warmup_current_limit) THEN 1 ELSE 0 END AS days
+        FROM sender_accounts
+        WHERE counted_on < v_today
+        ORDER BY id
+        FOR UPDATE
+    ),
+    judged AS (
+        SELECT y.*,
+            days >= warmup_days_per_stage AS is_over,
+            CASE
+                WHEN days < warmup_days_per_stage OR stage_bounces * 50 >= stage_sent THEN warmup_stage
+                WHEN warmup_stage < cardinality(warmup_limits) THEN warmup_stage + 1
+                ELSE 0
+            END AS stage
+        FROM yesterday AS y
+        JOIN sender_accounts USING (id)
+    )
+    UPDATE sender_accounts AS a
+    SET counted_on = v_today,
+        last_reset_at = p_now,
+        daily_sent = 0,
+        daily_bounces = 0,
+        daily_errors = 0,
+        resume_status = NULL,
+        status = CASE
+            WHEN a.status IN ('warming_up', 'paused_limit_reached') THEN
+                CASE WHEN a.warmup_stage > 0 AND j.stage > 0 THEN 'warming_up' ELSE 'active' END
+            ELSE a.status
+        END,
+        warmup_stage = CASE WHEN a.warmup_stage > 0 THEN j.stage ELSE 0 END,
+        warmup_current_limit = CASE WHEN a.warmup_stage > 0 AND j.stage > 0 THEN a.warmup_limits[j.stage] END,
+        warmup_days = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.days ELSE 0 END,
+        warmup_stage_sent = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.stage_sent ELSE 0 END,
+        warmup_stage_bounces = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.stage_bounces ELSE 0 END
+    FROM judged AS j
+    WHERE a.id = j.id;
+    GET DIAGNOSTICS v_rolled = ROW_COUNT;
+    DELETE FROM sender_health WHERE bucket < p_now - interval '1 day';
+    RETURN v_rolled;
 END
 $$;
 
@@ -1527,6 +3079,98 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION shape_destinations(p_lane delivery_lane, p_ids bigint[], p_domains text[], p_now timestamp with time zone) RETURNS TABLE(id bigint, domain text, start_in interval, connections integer, postponed_until timestamp with time zone)
+    LANGUAGE plpgsql ROWS 100
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM FROM destination_domains WHERE domain = ANY (p_domains) ORDER BY domain FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH mail AS (
+        SELECT i.id, d.domain, d.max_connections, d.messages_per_second AS rate, d.paused_until, d.planned_until,
+            greatest(d.next_start_at, p_now) + coalesce(
+                (row_number() OVER (PARTITION BY d.domain ORDER BY i.n) - 1) / d.messages_per_second, 0
+            ) * interval '1 second' AS slot_at
+        FROM unnest(p_ids, p_domains) WITH ORDINALITY AS i(id, domain, n)
+        JOIN destination_domains AS d ON d.domain = i.domain
+    ),
+    sorted AS (
+        SELECT *, slot_at < p_now + interval '1 second' AS is_now, row_number() OVER (
+                PARTITION BY domain, slot_at < p_now + interval '1 second' ORDER BY slot_at, id) AS place
+        FROM mail
+    ),
+    shaped AS (
+        SELECT id, domain, max_connections, rate, slot_at, is_now,
+            CASE
+                WHEN paused_until > p_now THEN -- together they would be told to slow down again
+                    paused_until + random() * least(paused_until - p_now, interval '1 minute')
+                WHEN is_now THEN NULL
+                WHEN p_lane = 'bulk' THEN
+                    greatest(planned_until, p_now + interval '1 second') + (place - 1) / rate * interval '1 second'
+                ELSE slot_at
+            END AS postponed_until
+        FROM sorted
+    ),
+    counted AS (
+        UPDATE destination_domains AS d
+        SET next_start_at = coalesce(s.last_at + 1 / d.messages_per_second * interval '1 second', d.next_start_at),
+            planned_until = CASE WHEN p_lane = 'bulk' THEN
+                coalesce(s.planned + 1 / d.messages_per_second * interval '1 second', d.planned_until)
+                ELSE d.planned_until END
+        FROM (
+            SELECT domain, max(slot_at) FILTER (WHERE postponed_until IS NULL) AS last_at, max(postponed_until) AS planned
+            FROM shaped
+            GROUP BY domain
+        ) AS s
+        WHERE d.domain = s.domain AND d.messages_per_second IS NOT NULL
+            AND (d.paused_until IS NULL OR d.paused_until <= p_now)
+    )
+    SELECT id, domain, CASE WHEN rate IS NULL THEN interval '0' ELSE slot_at - p_now END, max_connections, postponed_until
+    FROM shaped;
+END
+$$;
+
+CREATE FUNCTION shape_mail(p_lane delivery_lane, p_ids bigint[], p_now timestamp with time zone) RETURNS TABLE(id bigint, domain text, start_in interval, connections integer)
+    LANGUAGE plpgsql ROWS 100
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    v_domains text[];
+    v_shaped  record;
+BEGIN
+    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- as nearly everywhere
+        RETURN QUERY SELECT i.id, NULL::text, NULL::interval, NULL::integer FROM unnest(p_ids) AS i(id);
+        RETURN;
+    END IF;
+    v_domains := ARRAY(
+        SELECT (SELECT lower(substring(r.email FROM '[^@]*$'))
+            FROM delivery_recipients AS r
+            WHERE r.delivery_id = i.id AND r.kind <> 'reply_to'
+            ORDER BY r.kind, r.position
+            LIMIT 1)
+        FROM unnest(p_ids) WITH ORDINALITY AS i(id, n)
+        ORDER BY i.n);
+    SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
+        array_agg(s.connections) AS connections, array_agg(s.postponed_until) AS postponed
+    INTO v_shaped
+    FROM shape_destinations(p_lane, p_ids, v_domains, p_now) AS s;
+    UPDATE deliveries AS d
+    SET next_attempt_at = s.postponed_until
+    FROM unnest(v_shaped.ids, v_shaped.postponed) AS s(id, postponed_until)
+    WHERE d.id = s.id AND s.postponed_until IS NOT NULL;
+    RETURN QUERY
+    SELECT i.id, s.domain, s.start_in, s.connections
+    FROM unnest(p_ids) WITH ORDINALITY AS i(id, n)
+    LEFT JOIN unnest(v_shaped.ids, v_shaped.domains, v_shaped.starts, v_shaped.connections, v_shaped.postponed)
+        AS s(id, domain, start_in, connections, postponed_until) ON s.id = i.id
+    WHERE s.postponed_until IS NULL
+    ORDER BY i.n;
+END
+$_$;
+
 CREATE FUNCTION stamp_account_status() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1554,6 +3198,94 @@ BEGIN
             NEW.suspended_at := v_now;
             NEW.unsuspended_at := NULL;
     END CASE;
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    AS $$
+    UPDATE sender_accounts AS a
+    SET daily_sent = a.daily_sent + t.count,
+        last_used_at = p_now,
+        wanted_lane = NULL,
+        wanted_at = NULL,
+        held_by = CASE WHEN a.send_delay_ms > 0 THEN p_claim_id END,
+        -- until the holder tells when it really started its last; if it never does, not sooner than planned
+        next_start_at = CASE WHEN a.send_delay_ms > 0 THEN
+            greatest(a.next_start_at, p_now) + t.count * a.send_delay_ms * interval '1 millisecond' END,
+        status = CASE WHEN t.is_last THEN 'paused_limit_reached' ELSE a.status END,
+        resume_status = CASE WHEN t.is_last THEN a.status END
+    FROM (
+        SELECT g.id, g.count, b.daily_sent + g.count >= least(b.daily_limit, b.warmup_current_limit) AS is_last
+        FROM unnest(p_account_ids, p_counts) AS g(id, count)
+        JOIN sender_accounts AS b ON b.id = g.id
+        WHERE g.count > 0
+    ) AS t
+    WHERE a.id = t.id
+$$;
+
+CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_address text   := lower(p_address);
+    v_sender  bigint := (SELECT d.sender_account_id FROM deliveries AS d WHERE d.id = p_delivery_id);
+BEGIN
+    PERFORM merge_suppressions(
+        p_address => ARRAY[v_address], p_scope => ARRAY['bulk'], p_reason => ARRAY['unsubscribe'],
+        p_until => ARRAY[NULL::timestamptz], p_origin => ARRAY[p_origin], p_campaign_id => ARRAY[p_campaign_id],
+        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[NULL::text],
+        p_reports => ARRAY[0], p_now => p_now);
+
+    INSERT INTO unsubscriptions (delivery_id, campaign_id, unsubscribed_at, ip_address, origin, email, user_agent)
+    VALUES (p_delivery_id, p_campaign_id, p_now, p_ip_address, p_origin, v_address, p_user_agent)
+    ON CONFLICT (email) WHERE resubscribed_at IS NULL DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    VALUES (date_trunc('hour', p_now, 'UTC'), p_campaign_id, v_sender, split_part(v_address, '@', -1), 'unsubscribed', 1);
+
+    IF EXISTS (SELECT FROM recorded_facts WHERE type = 'RecipientUnsubscribed') THEN
+        PERFORM append_facts('postroom.delivery', ARRAY['RecipientUnsubscribed'], ARRAY[p_delivery_id],
+            ARRAY[jsonb_build_object('delivery', p_delivery_id, 'campaign', p_campaign_id, 'origin', p_origin)]);
+    END IF;
+    RETURN true;
+END
+$$;
+
+CREATE FUNCTION update_email_queue() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom'
+    AS $$
+DECLARE
+    v_column text;
+BEGIN
+    SELECT changed.key INTO v_column
+    FROM jsonb_each(to_jsonb(NEW)) AS changed
+    WHERE changed.value IS DISTINCT FROM to_jsonb(OLD) -> changed.key
+        AND NOT (changed.key = 'status' AND NEW.status = 'cancelled')
+    ORDER BY changed.key <> 'status', changed.key
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%: cannot be changed here; a waiting mail can be cancelled, by status = ''cancelled''', v_column
+            USING ERRCODE = 'PR101', COLUMN = v_column;
+    END IF;
+    IF NEW.status IS NOT DISTINCT FROM OLD.status THEN
+        RETURN NEW;
+    END IF;
+    UPDATE deliveries
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'cancelled_by_operator'
+    WHERE id = OLD.id AND state IN ('queued', 'rendered');
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'status: a mail that is % cannot be cancelled', OLD.status
+            USING ERRCODE = 'PR100', COLUMN = 'status';
+    END IF;
+    INSERT INTO audit_log (actor, action, subject)
+    VALUES ('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
+    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
     RETURN NEW;
 END
 $$;
@@ -1604,6 +3336,24 @@ BEGIN
         PERFORM pg_notify(current_schema() || '_deliveries', v_lane::text);
     END LOOP;
 END
+$$;
+
+CREATE FUNCTION want_senders(p_lane delivery_lane, p_now timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    AS $$
+    UPDATE sender_accounts
+    SET wanted_lane = p_lane, wanted_at = p_now
+    WHERE id IN (
+        SELECT id
+        FROM sender_accounts
+        WHERE status IN ('active', 'warming_up')
+            AND send_delay_ms > 0
+            AND p_lane = ANY (lanes)
+            -- said once in a while is enough: a worker that waits asks fifty times a second
+            AND (wanted_lane IS NULL OR wanted_lane > p_lane OR wanted_at <= p_now - interval '500 milliseconds')
+            AND (wanted_lane IS NULL OR wanted_lane >= p_lane OR wanted_at <= p_now - interval '2 seconds')
+        FOR UPDATE SKIP LOCKED
+    )
 $$;
 
 CREATE TABLE accounts (
@@ -1661,6 +3411,46 @@ ALTER TABLE api_keys ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE archived_partitions (
+    id bigint NOT NULL,
+    state archive_state NOT NULL,
+    is_attached boolean NOT NULL,
+    part smallint NOT NULL,
+    rows bigint,
+    bytes bigint,
+    from_time timestamp with time zone NOT NULL,
+    to_time timestamp with time zone NOT NULL,
+    min_time timestamp with time zone,
+    max_time timestamp with time zone,
+    begun_at timestamp with time zone DEFAULT now() NOT NULL,
+    exported_at timestamp with time zone,
+    verified_at timestamp with time zone,
+    archived_at timestamp with time zone,
+    expired_at timestamp with time zone,
+    restored_at timestamp with time zone,
+    table_name text NOT NULL,
+    source_name text NOT NULL,
+    path text NOT NULL,
+    restored_name text,
+    schema_version integer DEFAULT 1 NOT NULL,
+    columns jsonb,
+    file_sha256 text,
+    content_sha256 text,
+    CONSTRAINT archived_partitions_detached CHECK (((state <> ALL (ARRAY['collecting'::archive_state, 'detached'::archive_state, 'archived'::archive_state, 'expired'::archive_state])) OR (NOT is_attached))),
+    CONSTRAINT archived_partitions_exported CHECK (((state = ANY (ARRAY['collecting'::archive_state, 'exporting'::archive_state])) OR ((rows IS NOT NULL) AND (bytes IS NOT NULL) AND (file_sha256 IS NOT NULL) AND (content_sha256 IS NOT NULL)))),
+    CONSTRAINT archived_partitions_month CHECK ((from_time < to_time)),
+    CONSTRAINT archived_partitions_restored CHECK (((restored_at IS NULL) = (restored_name IS NULL)))
+);
+
+ALTER TABLE archived_partitions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME archived_partitions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE attempts (
     delivery_id bigint NOT NULL,
     attempt_no smallint NOT NULL,
@@ -1676,7 +3466,10 @@ CREATE TABLE attempts (
     enhanced_code text,
     remote_host text,
     tls text,
-    reply_text text
+    reply_text text,
+    campaign_id bigint,
+    sender_account_id bigint,
+    domain text
 )
 PARTITION BY RANGE (finished_at);
 
@@ -1695,7 +3488,10 @@ CREATE TABLE attempts_default (
     enhanced_code text,
     remote_host text,
     tls text,
-    reply_text text
+    reply_text text,
+    campaign_id bigint,
+    sender_account_id bigint,
+    domain text
 );
 
 CREATE TABLE audit_log (
@@ -1717,9 +3513,157 @@ ALTER TABLE audit_log ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE suppressions (
+    address text NOT NULL,
+    scope suppression_scope NOT NULL,
+    reason suppression_reason NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    until timestamp with time zone,
+    origin text DEFAULT 'api'::text NOT NULL,
+    id bigint NOT NULL,
+    campaign_id bigint,
+    sender_account_id bigint,
+    first_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    bounce_count integer DEFAULT 0 NOT NULL,
+    code text,
+    detail text,
+    CONSTRAINT suppressions_address_lower CHECK ((address = lower(address)))
+);
+
+CREATE VIEW bounce_list WITH (security_invoker='true') AS
+ SELECT DISTINCT ON (address) id,
+    address AS email,
+        CASE reason
+            WHEN 'hard_bounce'::suppression_reason THEN 'hard'::text
+            WHEN 'soft_bounce'::suppression_reason THEN 'soft'::text
+            ELSE 'complaint'::text
+        END AS bounce_type,
+    COALESCE(detail, origin) AS bounce_reason,
+    code AS bounce_code,
+    sender_account_id,
+    (campaign_id)::text AS campaign_id,
+    first_seen_at AS first_bounced_at,
+    last_seen_at AS last_bounced_at,
+    GREATEST(bounce_count, 1) AS bounce_count
+   FROM suppressions s
+  WHERE (reason = ANY (ARRAY['hard_bounce'::suppression_reason, 'soft_bounce'::suppression_reason, 'complaint'::suppression_reason]))
+  ORDER BY address, reason DESC;
+
+CREATE TABLE bounces (
+    id bigint NOT NULL,
+    delivery_id bigint,
+    campaign_id bigint,
+    sender_account_id bigint,
+    reported_at timestamp with time zone NOT NULL,
+    notified_at timestamp with time zone,
+    code smallint,
+    is_verified boolean NOT NULL,
+    kind text NOT NULL,
+    class text,
+    enhanced text,
+    address text,
+    origin text NOT NULL,
+    text text,
+    report_id bytea NOT NULL,
+    CONSTRAINT bounces_class CHECK ((class = ANY (ARRAY['recipient_hard'::text, 'recipient_soft'::text, 'infrastructure'::text, 'policy'::text, 'message'::text, 'transient'::text]))),
+    CONSTRAINT bounces_class_of_bounce CHECK (((kind = 'bounce'::text) = (class IS NOT NULL))),
+    CONSTRAINT bounces_kind CHECK ((kind = ANY (ARRAY['bounce'::text, 'complaint'::text, 'unsubscribe'::text])))
+);
+
+ALTER TABLE bounces ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME bounces_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE busy_jobs (
     job_type job_type NOT NULL,
     until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL
+);
+
+CREATE TABLE campaign_fields (
+    campaign_id bigint NOT NULL,
+    filled bigint NOT NULL,
+    name text NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE campaign_recipients (
+    campaign_id bigint NOT NULL,
+    id bigint NOT NULL,
+    delivery_id bigint,
+    state campaign_recipient_state DEFAULT 'waiting'::campaign_recipient_state NOT NULL,
+    time_zone text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    email text NOT NULL,
+    name text,
+    custom_data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT campaign_recipients_fed_has_delivery CHECK (((state = 'fed'::campaign_recipient_state) = (delivery_id IS NOT NULL)))
+)
+WITH (fillfactor='50');
+
+ALTER TABLE campaign_recipients ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME campaign_recipients_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE campaign_zones (
+    campaign_id bigint NOT NULL,
+    fed_through bigint DEFAULT 0 NOT NULL,
+    last_id bigint DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone,
+    time_zone text NOT NULL COLLATE pg_catalog."C"
+)
+WITH (fillfactor='50');
+
+CREATE TABLE campaigns (
+    id bigint NOT NULL,
+    status campaign_status DEFAULT 'draft'::campaign_status NOT NULL,
+    is_tracked boolean DEFAULT true NOT NULL,
+    total_count bigint DEFAULT 0 NOT NULL,
+    fed_count bigint DEFAULT 0 NOT NULL,
+    suppressed_count bigint DEFAULT 0 NOT NULL,
+    cancelled_count bigint DEFAULT 0 NOT NULL,
+    duplicate_count bigint DEFAULT 0 NOT NULL,
+    invalid_count bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    start_at timestamp with time zone,
+    local_time time without time zone,
+    started_at timestamp with time zone,
+    paused_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    time_zone text DEFAULT 'UTC'::text NOT NULL,
+    name text NOT NULL,
+    from_email text,
+    from_name text,
+    reply_to_email text,
+    reply_to_name text,
+    subject text NOT NULL,
+    text_body text,
+    html_body text,
+    CONSTRAINT campaigns_counts_add_up CHECK (((fed_count + suppressed_count) <= total_count)),
+    CONSTRAINT campaigns_draft_not_started CHECK (((status = 'draft'::campaign_status) = (started_at IS NULL))),
+    CONSTRAINT campaigns_ended_has_time CHECK (((status = ANY (ARRAY['completed'::campaign_status, 'cancelled'::campaign_status])) = (finished_at IS NOT NULL))),
+    CONSTRAINT campaigns_has_body CHECK (((text_body IS NOT NULL) OR (html_body IS NOT NULL))),
+    CONSTRAINT campaigns_paused_has_time CHECK (((status = 'paused'::campaign_status) = (paused_at IS NOT NULL)))
+)
+WITH (fillfactor='50');
+
+ALTER TABLE campaigns ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME campaigns_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE claims (
@@ -1735,6 +3679,46 @@ WITH (fillfactor='50');
 
 ALTER TABLE claims ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME claims_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE click_events (
+    id bigint NOT NULL,
+    email_queue_id bigint NOT NULL,
+    campaign_id bigint,
+    clicked_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_machine boolean DEFAULT false NOT NULL,
+    agent_kind text DEFAULT 'person'::text NOT NULL,
+    ip_address inet,
+    country text,
+    city text,
+    recipient_email text NOT NULL,
+    user_agent text,
+    link_url text NOT NULL
+)
+PARTITION BY RANGE (clicked_at);
+
+CREATE TABLE click_events_default (
+    id bigint NOT NULL,
+    email_queue_id bigint NOT NULL,
+    campaign_id bigint,
+    clicked_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_machine boolean DEFAULT false NOT NULL,
+    agent_kind text DEFAULT 'person'::text NOT NULL,
+    ip_address inet,
+    country text,
+    city text,
+    recipient_email text NOT NULL,
+    user_agent text,
+    link_url text NOT NULL
+);
+
+ALTER TABLE click_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME click_events_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -1761,6 +3745,12 @@ ALTER TABLE commands ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE complaint_notices (
+    is_only boolean DEFAULT true NOT NULL,
+    told_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    CONSTRAINT complaint_notices_one_row CHECK (is_only)
 );
 
 CREATE TABLE dead_letters (
@@ -1798,6 +3788,8 @@ CREATE TABLE deliveries (
     traceparent text,
     tags jsonb,
     custom_data jsonb,
+    campaign_id bigint,
+    sender_account_id bigint,
     CONSTRAINT deliveries_attempts_counted CHECK ((attempt_count >= 0)),
     CONSTRAINT deliveries_bad_end_has_reason CHECK (((state <> ALL (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (reason IS NOT NULL))),
     CONSTRAINT deliveries_claim_has_ordinal CHECK (((claim_id IS NULL) = (claim_ordinal IS NULL))),
@@ -1835,18 +3827,119 @@ ALTER TABLE ONLY delivery_payloads ALTER COLUMN text_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN html_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN attachments SET STORAGE EXTERNAL;
 
-CREATE TABLE delivery_recipients (
-    delivery_id bigint NOT NULL,
-    kind recipient_kind NOT NULL,
-    "position" smallint NOT NULL,
-    outcome recipient_outcome DEFAULT 'pending'::recipient_outcome NOT NULL,
-    code smallint,
-    enhanced_code text,
-    email text NOT NULL,
-    name text,
-    detail text
+CREATE TABLE destination_domains (
+    domain text NOT NULL,
+    max_connections integer,
+    messages_per_second real,
+    next_start_at timestamp with time zone,
+    planned_until timestamp with time zone,
+    paused_until timestamp with time zone,
+    deferrals integer DEFAULT 0 NOT NULL,
+    backoff_level integer DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT destination_domains_form CHECK (((domain = lower(domain)) AND (domain <> ''::text))),
+    CONSTRAINT destination_domains_limits CHECK (((max_connections > 0) AND (messages_per_second > (0)::double precision)))
 )
-WITH (fillfactor='90');
+WITH (fillfactor='50');
+
+CREATE VIEW email_queue WITH (security_invoker='true') AS
+ SELECT id,
+    ( SELECT r.email
+           FROM delivery_recipients r
+          WHERE ((r.delivery_id = d.id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_email,
+    ( SELECT r.name
+           FROM delivery_recipients r
+          WHERE ((r.delivery_id = d.id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_name,
+    ( SELECT p.subject
+           FROM delivery_payloads p
+          WHERE (p.delivery_id = d.id)) AS subject,
+    ( SELECT p.html_body
+           FROM delivery_payloads p
+          WHERE (p.delivery_id = d.id)) AS html_body,
+    ( SELECT p.text_body
+           FROM delivery_payloads p
+          WHERE (p.delivery_id = d.id)) AS text_body,
+    COALESCE((campaign_id)::text, (tags ->> 'campaign_id'::text)) AS campaign_id,
+    NULL::text AS tracking_token,
+    custom_data,
+        CASE state
+            WHEN 'queued'::delivery_state THEN 'pending'::text
+            WHEN 'rendered'::delivery_state THEN 'pending'::text
+            WHEN 'sending'::delivery_state THEN 'assigned'::text
+            WHEN 'sent'::delivery_state THEN 'sent'::text
+            WHEN 'cancelled'::delivery_state THEN 'cancelled'::text
+            ELSE 'failed'::text
+        END AS status,
+    sender_account_id AS assigned_to,
+    ( SELECT c.claimed_at
+           FROM claims c
+          WHERE (c.id = d.claim_id)) AS assigned_at,
+        CASE
+            WHEN (next_attempt_at IS NULL) THEN GREATEST((attempt_count - 1), 0)
+            ELSE (attempt_count)::integer
+        END AS retry_count,
+    NULL::integer AS max_retries,
+    next_attempt_at AS next_retry_at,
+        CASE
+            WHEN (state <> 'sent'::delivery_state) THEN COALESCE(detail, reason)
+            ELSE NULL::text
+        END AS last_error,
+    created_at,
+    COALESCE(finished_at, ( SELECT c.claimed_at
+           FROM claims c
+          WHERE (c.id = d.claim_id)), created_at) AS updated_at,
+        CASE
+            WHEN (state = 'sent'::delivery_state) THEN finished_at
+            ELSE NULL::timestamp with time zone
+        END AS sent_at
+   FROM deliveries d
+  WHERE (channel = 'email'::delivery_channel);
+
+CREATE TABLE engagements (
+    delivery_id bigint NOT NULL,
+    campaign_id bigint,
+    first_at timestamp with time zone NOT NULL,
+    first_open_at timestamp with time zone,
+    first_human_open_at timestamp with time zone,
+    first_click_at timestamp with time zone,
+    first_human_click_at timestamp with time zone,
+    CONSTRAINT engagements_something CHECK (((first_open_at IS NOT NULL) OR (first_click_at IS NOT NULL)))
+)
+WITH (fillfactor='80');
+
+CREATE TABLE erasure_key (
+    is_only boolean DEFAULT true NOT NULL,
+    made_at timestamp with time zone DEFAULT now() NOT NULL,
+    inner_pad bytea NOT NULL,
+    outer_pad bytea NOT NULL,
+    CONSTRAINT erasure_key_length CHECK (((octet_length(inner_pad) = 64) AND (octet_length(outer_pad) = 64))),
+    CONSTRAINT erasure_key_one_row CHECK (is_only)
+);
+
+CREATE TABLE erasures (
+    id bigint NOT NULL,
+    state erasure_state DEFAULT 'database'::erasure_state NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    finished_at timestamp with time zone,
+    requested_by text NOT NULL,
+    pseudonym text NOT NULL,
+    address text,
+    delivery_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    last_file_id bigint DEFAULT 0 NOT NULL,
+    counts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT erasures_address_while_running CHECK (((state = 'done'::erasure_state) = (address IS NULL))),
+    CONSTRAINT erasures_deliveries_while_running CHECK (((state <> 'done'::erasure_state) OR (delivery_ids = '{}'::bigint[]))),
+    CONSTRAINT erasures_finished CHECK (((state = 'done'::erasure_state) = (finished_at IS NOT NULL)))
+);
+
+ALTER TABLE erasures ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME erasures_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE event_clock (
     is_only boolean DEFAULT true NOT NULL,
@@ -1954,6 +4047,44 @@ CREATE TABLE migrations (
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE open_events (
+    id bigint NOT NULL,
+    email_queue_id bigint NOT NULL,
+    campaign_id bigint,
+    opened_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_machine boolean DEFAULT false NOT NULL,
+    agent_kind text DEFAULT 'person'::text NOT NULL,
+    ip_address inet,
+    country text,
+    city text,
+    recipient_email text NOT NULL,
+    user_agent text
+)
+PARTITION BY RANGE (opened_at);
+
+CREATE TABLE open_events_default (
+    id bigint NOT NULL,
+    email_queue_id bigint NOT NULL,
+    campaign_id bigint,
+    opened_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_machine boolean DEFAULT false NOT NULL,
+    agent_kind text DEFAULT 'person'::text NOT NULL,
+    ip_address inet,
+    country text,
+    city text,
+    recipient_email text NOT NULL,
+    user_agent text
+);
+
+ALTER TABLE open_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME open_events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE outbox_mail_rules (
     id bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -1998,7 +4129,7 @@ WITH (fillfactor='50');
 
 CREATE TABLE recorded_facts (
     type text NOT NULL,
-    CONSTRAINT recorded_facts_known CHECK ((type = ANY (ARRAY['DeliveryAccepted'::text, 'DeliverySent'::text, 'DeliveryDeferred'::text, 'DeliveryFailed'::text, 'DeliveryDeadLettered'::text, 'DeliverySuppressed'::text, 'DeliveryCancelled'::text, 'DeliveryRedriven'::text])))
+    CONSTRAINT recorded_facts_form CHECK ((type ~ '^[A-Z][A-Za-z]{1,99}$'::text))
 );
 
 CREATE TABLE schedule_state (
@@ -2040,14 +4171,174 @@ CREATE TABLE scheduled_events (
 )
 WITH (fillfactor='90');
 
-CREATE TABLE suppressions (
+CREATE VIEW send_logs WITH (security_invoker='true') AS
+ SELECT ((delivery_id << 15) | (attempt_no)::bigint) AS id,
+    sender_account_id,
+    delivery_id AS email_queue_id,
+    COALESCE((campaign_id)::text, ( SELECT (d.tags ->> 'campaign_id'::text)
+           FROM deliveries d
+          WHERE (d.id = a.delivery_id))) AS campaign_id,
+    ( SELECT r.email
+           FROM delivery_recipients r
+          WHERE ((r.delivery_id = a.delivery_id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_email,
+        CASE
+            WHEN ((outcome = 'sent'::attempt_outcome) AND (EXISTS ( SELECT
+               FROM bounces b
+              WHERE ((b.delivery_id = a.delivery_id) AND (b.kind = 'bounce'::text) AND b.is_verified AND (b.origin <> 'session'::text) AND (b.class <> 'transient'::text))))) THEN 'bounced'::text
+            WHEN (outcome = 'sent'::attempt_outcome) THEN 'sent'::text
+            WHEN (outcome = ANY (ARRAY['deferred'::attempt_outcome, 'ambiguous'::attempt_outcome])) THEN 'failed'::text
+            WHEN ((outcome = 'failed'::attempt_outcome) AND ((enhanced_code ~ '^5\.[12]\.'::text) OR ((enhanced_code IS NULL) AND (stage = 'recipient'::text) AND ((code >= 500) AND (code <= 599))))) THEN 'bounced'::text
+            ELSE 'rejected'::text
+        END AS status,
+    ( SELECT COALESCE(( SELECT h.value
+                   FROM jsonb_each_text(p.headers) h(key, value)
+                  WHERE (lower(h.key) = 'message-id'::text)), (((((('<pr.'::text || d.id) || '.'::text) || "left"(encode(sha256(convert_to(format('%s %s+00:00 %s'::text, d.id, (to_char((d.created_at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS'::text) ||
+                CASE
+                    WHEN (((EXTRACT(microseconds FROM d.created_at))::integer % 1000000) <> 0) THEN to_char((d.created_at AT TIME ZONE 'UTC'::text), '.US'::text)
+                    ELSE ''::text
+                END), room.domain), 'UTF8'::name)), 'hex'::text), 16)) || '@'::text) || room.domain) || '>'::text)) AS "coalesce"
+           FROM ((deliveries d
+             JOIN delivery_payloads p ON ((p.delivery_id = d.id)))
+             LEFT JOIN ( SELECT NULLIF(lower(current_setting('message_domain'::text, true)), ''::text) AS domain) room ON (true))
+          WHERE (d.id = a.delivery_id)) AS message_id,
+        CASE
+            WHEN (outcome <> 'sent'::attempt_outcome) THEN COALESCE(NULLIF(reply_text, ''::text), (outcome)::text)
+            ELSE NULL::text
+        END AS error_message,
+        CASE
+            WHEN (outcome <> 'sent'::attempt_outcome) THEN COALESCE(enhanced_code, (code)::text)
+            ELSE NULL::text
+        END AS error_code,
+    finished_at AS sent_at,
+    ((EXTRACT(epoch FROM (finished_at - started_at)) * (1000)::numeric))::integer AS response_time_ms,
+    (attempt_no - 1) AS retry_attempt,
+    ( SELECT d.custom_data
+           FROM deliveries d
+          WHERE (d.id = a.delivery_id)) AS custom_data
+   FROM attempts a;
+
+CREATE TABLE sender_accounts (
+    id bigint NOT NULL,
+    status text DEFAULT 'active'::text NOT NULL,
+    paused_by text,
+    resume_status text,
+    auth_type text NOT NULL,
+    daily_limit integer DEFAULT 2000 NOT NULL,
+    batch_size integer DEFAULT 50 NOT NULL,
+    send_delay_ms integer DEFAULT 100 NOT NULL,
+    counted_on date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
+    daily_sent integer DEFAULT 0 NOT NULL,
+    daily_bounces integer DEFAULT 0 NOT NULL,
+    daily_errors integer DEFAULT 0 NOT NULL,
+    consecutive_errors integer DEFAULT 0 NOT NULL,
+    warmup_stage integer DEFAULT 0 NOT NULL,
+    warmup_current_limit integer,
+    warmup_days integer DEFAULT 0 NOT NULL,
+    warmup_stage_sent integer DEFAULT 0 NOT NULL,
+    warmup_stage_bounces integer DEFAULT 0 NOT NULL,
+    warmup_days_per_stage integer DEFAULT 7 NOT NULL,
+    warmup_limits integer[] DEFAULT '{50,100,250,500,1000,2000}'::integer[] NOT NULL,
+    held_by bigint,
+    next_start_at timestamp with time zone,
+    paused_until timestamp with time zone,
+    wanted_lane delivery_lane,
+    wanted_at timestamp with time zone,
+    last_reset_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_used_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    lanes delivery_lane[] DEFAULT '{auth,transactional,bulk}'::delivery_lane[] NOT NULL,
+    email text NOT NULL,
+    display_name text,
+    gmail_subject_email text,
+    smtp_host text,
+    smtp_port integer,
+    smtp_use_tls boolean DEFAULT true NOT NULL,
+    smtp_username text,
+    smtp_password_encrypted text,
+    ses_region text,
+    credentials_encrypted text,
+    credentials_key_id text,
+    status_reason text,
+    notes text,
+    CONSTRAINT sender_accounts_auth_type CHECK ((auth_type = ANY (ARRAY['smtp'::text, 'gmail'::text, 'ses'::text]))),
+    CONSTRAINT sender_accounts_counted CHECK (((daily_sent >= 0) AND (daily_bounces >= 0) AND (daily_errors >= 0) AND (consecutive_errors >= 0))),
+    CONSTRAINT sender_accounts_credentials CHECK (((auth_type = 'smtp'::text) = (credentials_encrypted IS NULL))),
+    CONSTRAINT sender_accounts_gmail CHECK (((auth_type = 'gmail'::text) = (gmail_subject_email IS NOT NULL))),
+    CONSTRAINT sender_accounts_key CHECK (((credentials_key_id IS NULL) = (COALESCE(smtp_password_encrypted, credentials_encrypted) IS NULL))),
+    CONSTRAINT sender_accounts_lanes CHECK ((cardinality(lanes) > 0)),
+    CONSTRAINT sender_accounts_limits CHECK ((((daily_limit >= 1) AND (daily_limit <= 100000000)) AND ((batch_size >= 1) AND (batch_size <= 10000)) AND ((send_delay_ms >= 0) AND (send_delay_ms <= 3600000)))),
+    CONSTRAINT sender_accounts_paused_by CHECK ((((status = 'paused'::text) = (paused_by IS NOT NULL)) AND (paused_by = ANY (ARRAY['person'::text, 'health'::text])))),
+    CONSTRAINT sender_accounts_resume CHECK ((((status = 'paused_limit_reached'::text) = (resume_status IS NOT NULL)) AND (resume_status = ANY (ARRAY['active'::text, 'warming_up'::text])))),
+    CONSTRAINT sender_accounts_ses CHECK (((auth_type = 'ses'::text) = (ses_region IS NOT NULL))),
+    CONSTRAINT sender_accounts_smtp CHECK (
+CASE
+    WHEN (auth_type = 'smtp'::text) THEN ((smtp_host IS NOT NULL) AND ((smtp_port >= 1) AND (smtp_port <= 65535)) AND ((smtp_username IS NULL) = (smtp_password_encrypted IS NULL)))
+    ELSE ((smtp_host IS NULL) AND (smtp_port IS NULL) AND (smtp_username IS NULL) AND (smtp_password_encrypted IS NULL))
+END),
+    CONSTRAINT sender_accounts_status CHECK ((status = ANY (ARRAY['active'::text, 'paused'::text, 'suspended'::text, 'warming_up'::text, 'paused_limit_reached'::text]))),
+    CONSTRAINT sender_accounts_trouble_has_reason CHECK (((status <> 'suspended'::text) OR (status_reason IS NOT NULL))),
+    CONSTRAINT sender_accounts_warming CHECK ((((warmup_stage > 0) = (warmup_current_limit IS NOT NULL)) AND ((warmup_stage >= 0) AND (warmup_stage <= cardinality(warmup_limits))) AND ((warmup_stage > 0) OR ((status <> 'warming_up'::text) AND (resume_status IS DISTINCT FROM 'warming_up'::text))) AND ((warmup_days_per_stage >= 1) AND (warmup_days_per_stage <= 365)) AND (0 < ALL (warmup_limits))))
+)
+WITH (fillfactor='50');
+
+ALTER TABLE sender_accounts ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME sender_accounts_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE sender_health (
+    account_id bigint NOT NULL,
+    bucket timestamp with time zone NOT NULL,
+    tried integer DEFAULT 0 NOT NULL,
+    bounces integer DEFAULT 0 NOT NULL,
+    errors integer DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE soft_bounces (
     address text NOT NULL,
+    steps smallint NOT NULL,
+    last_step_at timestamp with time zone NOT NULL,
+    cleared_at timestamp with time zone,
+    handed_over_at timestamp with time zone
+);
+
+CREATE TABLE suppression_changes (
+    id bigint NOT NULL,
+    suppression_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    until timestamp with time zone,
     scope suppression_scope NOT NULL,
     reason suppression_reason NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    until timestamp with time zone,
-    origin text DEFAULT 'api'::text NOT NULL,
-    CONSTRAINT suppressions_address_lower CHECK ((address = lower(address)))
+    change text NOT NULL,
+    address text NOT NULL,
+    origin text NOT NULL,
+    actor text,
+    note text,
+    CONSTRAINT suppression_changes_change CHECK ((change = ANY (ARRAY['suppressed'::text, 'raised'::text, 'held'::text, 'cleared'::text, 'lifted'::text])))
+);
+
+ALTER TABLE suppression_changes ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME suppression_changes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE suppressions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME suppressions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE tokens (
@@ -2072,6 +4363,68 @@ ALTER TABLE tokens ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE unread_feedback (
+    id bigint NOT NULL,
+    received_at timestamp with time zone DEFAULT now() NOT NULL,
+    origin text NOT NULL,
+    reason text NOT NULL,
+    report_id bytea NOT NULL,
+    raw bytea NOT NULL
+);
+
+ALTER TABLE unread_feedback ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME unread_feedback_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE unsubscriptions (
+    id bigint NOT NULL,
+    delivery_id bigint NOT NULL,
+    campaign_id bigint,
+    unsubscribed_at timestamp with time zone DEFAULT now() NOT NULL,
+    resubscribed_at timestamp with time zone,
+    ip_address inet,
+    origin text NOT NULL,
+    email text NOT NULL,
+    user_agent text,
+    CONSTRAINT unsubscriptions_email_lower CHECK ((email = lower(email))),
+    CONSTRAINT unsubscriptions_origin CHECK ((origin = ANY (ARRAY['one-click'::text, 'page'::text])))
+);
+
+CREATE VIEW unsubscribe_list WITH (security_invoker='true') AS
+ SELECT DISTINCT ON (address) id,
+    address AS email,
+    COALESCE(detail, origin) AS unsubscribe_reason,
+    (campaign_id)::text AS campaign_id,
+    ( SELECT u.user_agent
+           FROM unsubscriptions u
+          WHERE ((u.email = s.address) AND (u.resubscribed_at IS NULL))) AS user_agent,
+    ( SELECT u.ip_address
+           FROM unsubscriptions u
+          WHERE ((u.email = s.address) AND (u.resubscribed_at IS NULL))) AS ip_address,
+    created_at AS unsubscribed_at
+   FROM suppressions s
+  WHERE (reason = 'unsubscribe'::suppression_reason)
+  ORDER BY address, created_at;
+
+ALTER TABLE unsubscriptions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME unsubscriptions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE used_feedback_tokens (
+    token text NOT NULL,
+    used_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE user_occasions (
@@ -2152,6 +4505,10 @@ ALTER TABLE workers ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
 
 ALTER TABLE ONLY attempts ATTACH PARTITION attempts_default DEFAULT;
 
+ALTER TABLE ONLY click_events ATTACH PARTITION click_events_default DEFAULT;
+
+ALTER TABLE ONLY open_events ATTACH PARTITION open_events_default DEFAULT;
+
 ALTER TABLE ONLY accounts
     ADD CONSTRAINT accounts_email_key UNIQUE (email);
 
@@ -2170,6 +4527,12 @@ ALTER TABLE ONLY api_keys
 ALTER TABLE ONLY api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY archived_partitions
+    ADD CONSTRAINT archived_partitions_part_once UNIQUE (table_name, from_time, part);
+
+ALTER TABLE ONLY archived_partitions
+    ADD CONSTRAINT archived_partitions_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY attempts
     ADD CONSTRAINT attempts_pkey PRIMARY KEY (delivery_id, attempt_no, finished_at);
 
@@ -2179,14 +4542,38 @@ ALTER TABLE ONLY attempts_default
 ALTER TABLE ONLY audit_log
     ADD CONSTRAINT audit_log_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY bounces
+    ADD CONSTRAINT bounces_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY busy_jobs
     ADD CONSTRAINT busy_jobs_pkey PRIMARY KEY (job_type);
+
+ALTER TABLE ONLY campaign_fields
+    ADD CONSTRAINT campaign_fields_pkey PRIMARY KEY (campaign_id, name);
+
+ALTER TABLE ONLY campaign_recipients
+    ADD CONSTRAINT campaign_recipients_pkey PRIMARY KEY (campaign_id, time_zone, id);
+
+ALTER TABLE ONLY campaign_zones
+    ADD CONSTRAINT campaign_zones_pkey PRIMARY KEY (campaign_id, time_zone);
+
+ALTER TABLE ONLY campaigns
+    ADD CONSTRAINT campaigns_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY click_events
+    ADD CONSTRAINT click_events_pkey PRIMARY KEY (id, clicked_at);
+
+ALTER TABLE ONLY click_events_default
+    ADD CONSTRAINT click_events_default_pkey PRIMARY KEY (id, clicked_at);
+
 ALTER TABLE ONLY commands
     ADD CONSTRAINT commands_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY complaint_notices
+    ADD CONSTRAINT complaint_notices_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY dead_letters
     ADD CONSTRAINT dead_letters_pkey PRIMARY KEY (delivery_id);
@@ -2199,6 +4586,18 @@ ALTER TABLE ONLY delivery_payloads
 
 ALTER TABLE ONLY delivery_recipients
     ADD CONSTRAINT delivery_recipients_pkey PRIMARY KEY (delivery_id, kind, "position");
+
+ALTER TABLE ONLY destination_domains
+    ADD CONSTRAINT destination_domains_pkey PRIMARY KEY (domain);
+
+ALTER TABLE ONLY engagements
+    ADD CONSTRAINT engagements_pkey PRIMARY KEY (delivery_id);
+
+ALTER TABLE ONLY erasure_key
+    ADD CONSTRAINT erasure_key_pkey PRIMARY KEY (is_only);
+
+ALTER TABLE ONLY erasures
+    ADD CONSTRAINT erasures_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY event_clock
     ADD CONSTRAINT event_clock_pkey PRIMARY KEY (is_only);
@@ -2224,6 +4623,12 @@ ALTER TABLE ONLY malformed_commands
 ALTER TABLE ONLY migrations
     ADD CONSTRAINT migrations_pkey PRIMARY KEY (name);
 
+ALTER TABLE ONLY open_events
+    ADD CONSTRAINT open_events_pkey PRIMARY KEY (id, opened_at);
+
+ALTER TABLE ONLY open_events_default
+    ADD CONSTRAINT open_events_default_pkey PRIMARY KEY (id, opened_at);
+
 ALTER TABLE ONLY outbox_mail_rules
     ADD CONSTRAINT outbox_mail_rules_pkey PRIMARY KEY (id);
 
@@ -2245,6 +4650,21 @@ ALTER TABLE ONLY scheduled_events
 ALTER TABLE ONLY scheduled_events
     ADD CONSTRAINT scheduled_events_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY sender_accounts
+    ADD CONSTRAINT sender_accounts_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY sender_health
+    ADD CONSTRAINT sender_health_pkey PRIMARY KEY (account_id, bucket);
+
+ALTER TABLE ONLY soft_bounces
+    ADD CONSTRAINT soft_bounces_pkey PRIMARY KEY (address);
+
+ALTER TABLE ONLY stats_hourly
+    ADD CONSTRAINT stats_hourly_pkey PRIMARY KEY (hour, campaign_id, sender_account_id, domain, metric);
+
+ALTER TABLE ONLY suppression_changes
+    ADD CONSTRAINT suppression_changes_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY suppressions
     ADD CONSTRAINT suppressions_pkey PRIMARY KEY (address, scope);
 
@@ -2253,6 +4673,15 @@ ALTER TABLE ONLY tokens
 
 ALTER TABLE ONLY tokens
     ADD CONSTRAINT tokens_secret_key UNIQUE (secret);
+
+ALTER TABLE ONLY unread_feedback
+    ADD CONSTRAINT unread_feedback_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY unsubscriptions
+    ADD CONSTRAINT unsubscriptions_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY used_feedback_tokens
+    ADD CONSTRAINT used_feedback_tokens_pkey PRIMARY KEY (token);
 
 ALTER TABLE ONLY user_occasions
     ADD CONSTRAINT user_occasions_pkey PRIMARY KEY (id);
@@ -2272,9 +4701,35 @@ CREATE UNIQUE INDEX accounts_login_folded_idx ON accounts USING btree (lower((lo
 
 CREATE INDEX address_limits_touched_idx ON address_limits USING btree (touched_at);
 
+CREATE INDEX archived_partitions_age_idx ON archived_partitions USING btree (to_time) WHERE (state = 'archived'::archive_state);
+
+CREATE UNIQUE INDEX archived_partitions_source_idx ON archived_partitions USING btree (source_name) WHERE (state <> ALL (ARRAY['archived'::archive_state, 'expired'::archive_state]));
+
 CREATE INDEX audit_log_subject_idx ON audit_log USING btree (subject, id);
 
+CREATE INDEX bounces_address_idx ON bounces USING btree (address, id);
+
+CREATE INDEX bounces_delivery_idx ON bounces USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
+
+CREATE UNIQUE INDEX bounces_report_idx ON bounces USING btree (report_id);
+
+CREATE INDEX bounces_reported_idx ON bounces USING btree (reported_at);
+
+CREATE INDEX bounces_untold_idx ON bounces USING btree (id) WHERE ((kind = 'complaint'::text) AND is_verified AND (notified_at IS NULL));
+
+CREATE UNIQUE INDEX campaign_recipients_person_idx ON campaign_recipients USING btree (campaign_id, lower(email) COLLATE "C");
+
+CREATE INDEX campaigns_unfinished_idx ON campaigns USING btree (status, id) WHERE (status = ANY (ARRAY['active'::campaign_status, 'paused'::campaign_status, 'cancelled'::campaign_status]));
+
 CREATE INDEX claims_expiry_idx ON claims USING btree (expires_at);
+
+CREATE INDEX click_events_campaign_idx ON ONLY click_events USING btree (campaign_id, clicked_at) WHERE (campaign_id IS NOT NULL);
+
+CREATE INDEX click_events_default_campaign_id_clicked_at_idx ON click_events_default USING btree (campaign_id, clicked_at) WHERE (campaign_id IS NOT NULL);
+
+CREATE INDEX click_events_recipient_idx ON ONLY click_events USING btree (recipient_email);
+
+CREATE INDEX click_events_default_recipient_email_idx ON click_events_default USING btree (recipient_email);
 
 CREATE UNIQUE INDEX commands_command_id_idx ON commands USING btree (command_id);
 
@@ -2282,9 +4737,11 @@ CREATE INDEX commands_transaction_idx ON commands USING btree (transaction_id);
 
 CREATE INDEX dead_letters_created_idx ON dead_letters USING btree (created_at, delivery_id);
 
+CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, next_attempt_at) WHERE ((campaign_id IS NOT NULL) AND (next_attempt_at IS NOT NULL));
+
 CREATE INDEX deliveries_claim_idx ON deliveries USING btree (claim_id, claim_ordinal) WHERE (state = 'sending'::delivery_state);
 
-CREATE INDEX deliveries_due_idx ON deliveries USING btree (lane, next_attempt_at, id) WHERE ((next_attempt_at IS NOT NULL) AND ((state = 'rendered'::delivery_state) OR (template_id IS NULL)));
+CREATE INDEX deliveries_due_idx ON deliveries USING btree (lane, channel, next_attempt_at, id) WHERE ((next_attempt_at IS NOT NULL) AND ((state = 'rendered'::delivery_state) OR (template_id IS NULL)));
 
 CREATE INDEX deliveries_expiry_idx ON deliveries USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (next_attempt_at IS NOT NULL));
 
@@ -2298,6 +4755,12 @@ CREATE INDEX deliveries_unrendered_idx ON deliveries USING btree (lane, id) WHER
 
 CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (lower(email), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
 
+CREATE INDEX engagements_age_idx ON engagements USING brin (first_at);
+
+CREATE INDEX engagements_campaign_idx ON engagements USING btree (campaign_id) WHERE (campaign_id IS NOT NULL);
+
+CREATE UNIQUE INDEX erasures_running_idx ON erasures USING btree (pseudonym) WHERE (state <> 'done'::erasure_state);
+
 CREATE INDEX event_followers_asleep_idx ON event_followers USING btree (id) WHERE is_asleep;
 
 CREATE INDEX events_order_idx ON events USING btree (transaction_id, "position");
@@ -2310,11 +4773,21 @@ CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands USING btr
 
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands USING btree (recorded_at);
 
+CREATE INDEX open_events_campaign_idx ON ONLY open_events USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
+
+CREATE INDEX open_events_default_campaign_id_opened_at_idx ON open_events_default USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
+
+CREATE INDEX open_events_recipient_idx ON ONLY open_events USING btree (recipient_email);
+
+CREATE INDEX open_events_default_recipient_email_idx ON open_events_default USING btree (recipient_email);
+
 CREATE UNIQUE INDEX outbox_mail_rules_rule_idx ON outbox_mail_rules USING btree (topic, event_type, template, recipient_path);
 
 CREATE INDEX scheduled_events_delivery_idx ON scheduled_events USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
 
 CREATE INDEX scheduled_events_due_idx ON scheduled_events USING btree (target_timestamp_utc) WHERE (status = 'PENDING'::scheduled_event_status);
+
+CREATE INDEX scheduled_events_ended_idx ON scheduled_events USING btree (target_timestamp_utc) WHERE (status = ANY (ARRAY['COMPLETED'::scheduled_event_status, 'FAILED'::scheduled_event_status]));
 
 CREATE INDEX scheduled_events_lease_idx ON scheduled_events USING btree (lease_expires_at) WHERE (status = 'PROCESSING'::scheduled_event_status);
 
@@ -2324,9 +4797,33 @@ CREATE UNIQUE INDEX scheduled_events_pending_idx ON scheduled_events USING btree
 
 CREATE INDEX scheduled_events_user_idx ON scheduled_events USING btree (user_id, target_timestamp_utc);
 
+CREATE UNIQUE INDEX sender_accounts_email_idx ON sender_accounts USING btree (lower(email));
+
+CREATE INDEX stats_hourly_campaign_idx ON stats_hourly USING btree (campaign_id, hour) WHERE (campaign_id <> 0);
+
+CREATE INDEX stats_hourly_domain_idx ON stats_hourly USING btree (domain, hour);
+
+CREATE INDEX stats_hourly_sender_idx ON stats_hourly USING btree (sender_account_id, hour) WHERE (sender_account_id <> 0);
+
+CREATE INDEX suppression_changes_address_idx ON suppression_changes USING btree (address, id);
+
+CREATE UNIQUE INDEX suppressions_id_idx ON suppressions USING btree (id);
+
+CREATE INDEX suppressions_origin_idx ON suppressions USING btree (origin, id);
+
+CREATE INDEX suppressions_reason_idx ON suppressions USING btree (reason, id);
+
+CREATE INDEX suppressions_soft_idx ON suppressions USING btree (address) WHERE (reason = 'soft_bounce'::suppression_reason);
+
 CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
+
+CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback USING btree (report_id);
+
+CREATE UNIQUE INDEX unsubscriptions_standing_idx ON unsubscriptions USING btree (email) WHERE (resubscribed_at IS NULL);
+
+CREATE INDEX used_feedback_tokens_used_idx ON used_feedback_tokens USING btree (used_at);
 
 CREATE INDEX user_occasions_user_idx ON user_occasions USING btree (user_id);
 
@@ -2336,11 +4833,27 @@ CREATE INDEX users_unplanned_idx ON users USING btree (id) WHERE (planned_versio
 
 ALTER INDEX attempts_pkey ATTACH PARTITION attempts_default_pkey;
 
+ALTER INDEX click_events_campaign_idx ATTACH PARTITION click_events_default_campaign_id_clicked_at_idx;
+
+ALTER INDEX click_events_pkey ATTACH PARTITION click_events_default_pkey;
+
+ALTER INDEX click_events_recipient_idx ATTACH PARTITION click_events_default_recipient_email_idx;
+
+ALTER INDEX open_events_campaign_idx ATTACH PARTITION open_events_default_campaign_id_opened_at_idx;
+
+ALTER INDEX open_events_pkey ATTACH PARTITION open_events_default_pkey;
+
+ALTER INDEX open_events_recipient_idx ATTACH PARTITION open_events_default_recipient_email_idx;
+
 CREATE TRIGGER activate_account AFTER UPDATE OF consumed_at ON tokens FOR EACH ROW WHEN (((new.action = 'activation'::token_action) AND (new.consumed_at IS NOT NULL) AND (old.consumed_at IS NULL))) EXECUTE FUNCTION activate_account();
 
 CREATE TRIGGER announce_tokens AFTER INSERT ON tokens REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION announce_tokens();
 
 CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_log FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+
+CREATE TRIGGER campaigns_guard BEFORE UPDATE OF status, subject, html_body, text_body, from_email, from_name, reply_to_email, reply_to_name, is_tracked, start_at, local_time, time_zone ON campaigns FOR EACH ROW EXECUTE FUNCTION campaigns_guard();
+
+CREATE TRIGGER count_attempts AFTER INSERT ON attempts REFERENCING NEW TABLE AS new_attempts FOR EACH STATEMENT EXECUTE FUNCTION count_attempts();
 
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
 
@@ -2353,9 +4866,19 @@ CREATE TRIGGER deliveries_guard BEFORE UPDATE OF state ON deliveries FOR EACH RO
             ELSE true
         END)) EXECUTE FUNCTION deliveries_guard();
 
+CREATE TRIGGER deliveries_insert_counts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
+
 CREATE TRIGGER deliveries_insert_facts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
 
+CREATE TRIGGER deliveries_update_counts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
+
 CREATE TRIGGER deliveries_update_facts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
+CREATE TRIGGER insert_email_queue INSTEAD OF INSERT ON email_queue FOR EACH ROW EXECUTE FUNCTION insert_email_queue();
+
+CREATE TRIGGER refuse_view_change INSTEAD OF DELETE ON email_queue FOR EACH ROW EXECUTE FUNCTION refuse_view_change();
+
+CREATE TRIGGER refuse_view_change INSTEAD OF INSERT OR DELETE OR UPDATE ON send_logs FOR EACH ROW EXECUTE FUNCTION refuse_view_change();
 
 CREATE TRIGGER scheduled_events_guard BEFORE UPDATE ON scheduled_events FOR EACH ROW EXECUTE FUNCTION scheduled_events_guard();
 
@@ -2365,12 +4888,26 @@ CREATE TRIGGER stamp_account_status BEFORE UPDATE OF status ON accounts FOR EACH
 
 CREATE TRIGGER stamp_new_account_status BEFORE INSERT ON accounts FOR EACH ROW WHEN ((new.status <> 'provisioned'::account_status)) EXECUTE FUNCTION stamp_account_status();
 
+CREATE TRIGGER suppressions_delete_history AFTER DELETE ON suppressions REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION record_suppression_changes();
+
+CREATE TRIGGER suppressions_insert_history AFTER INSERT ON suppressions REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_suppression_changes();
+
+CREATE TRIGGER suppressions_update_history AFTER UPDATE ON suppressions REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_suppression_changes();
+
+CREATE TRIGGER update_email_queue INSTEAD OF UPDATE ON email_queue FOR EACH ROW EXECUTE FUNCTION update_email_queue();
+
 CREATE TRIGGER users_guard_insert BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION users_guard();
 
 CREATE TRIGGER users_guard_update BEFORE UPDATE ON users FOR EACH ROW WHEN (((((((old.first_name IS DISTINCT FROM new.first_name) OR (old.last_name IS DISTINCT FROM new.last_name)) OR (old.date_of_birth IS DISTINCT FROM new.date_of_birth)) OR (old.timezone IS DISTINCT FROM new.timezone)) OR (old.email IS DISTINCT FROM new.email)) OR (old.webhook_url IS DISTINCT FROM new.webhook_url))) EXECUTE FUNCTION users_guard();
 
 ALTER TABLE ONLY busy_jobs
     ADD CONSTRAINT busy_jobs_job_type_fkey FOREIGN KEY (job_type) REFERENCES jobs(job_type) ON DELETE CASCADE;
+
+ALTER TABLE ONLY campaign_fields
+    ADD CONSTRAINT campaign_fields_campaign_id_fkey FOREIGN KEY (campaign_id) REFERENCES campaigns(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY campaign_zones
+    ADD CONSTRAINT campaign_zones_campaign_id_fkey FOREIGN KEY (campaign_id) REFERENCES campaigns(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY dead_letters
     ADD CONSTRAINT dead_letters_delivery_id_fkey FOREIGN KEY (delivery_id) REFERENCES deliveries(id) ON DELETE CASCADE;
@@ -2392,6 +4929,9 @@ ALTER TABLE ONLY scheduled_events
 
 ALTER TABLE ONLY scheduled_events
     ADD CONSTRAINT scheduled_events_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY sender_health
+    ADD CONSTRAINT sender_health_account_id_fkey FOREIGN KEY (account_id) REFERENCES sender_accounts(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY tokens
     ADD CONSTRAINT tokens_account_fkey FOREIGN KEY (account) REFERENCES accounts(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED;

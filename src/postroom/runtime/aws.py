@@ -1,0 +1,197 @@
+"""AWS Signature Version 4: requests signed as a client, and verified as a server.
+
+`sign` gives the headers a request needs beyond its own. The caller sends exactly the URL, headers and body it signed;
+`Host` and the headers that proxies touch need not be given. Amazon S3 differs from every other service in how its paths
+are written, and `sign` knows.
+
+`verify` stands on the other side. It reads only what was signed: the host, the moment (within 15 minutes of ours) and
+the body are always part of that, or the request is refused. Signatures are compared in constant time.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+CLOCK_SKEW = timedelta(minutes=15)
+
+_MOMENT = "%Y%m%dT%H%M%SZ"
+_UNSIGNED = frozenset({"authorization", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"})
+"""What clients, libraries and proxies set or change on the way."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_AUTHORIZATION = re.compile(
+    rf"{ALGORITHM} +Credential=(?P<key>[\w+=.@-]{{1,128}})/(?P<day>\d{{8}})/(?P<region>[a-z0-9-]{{1,64}})"
+    r"/(?P<service>[a-z0-9-]{1,64})/aws4_request *, *SignedHeaders=(?P<headers>[a-z0-9;_.-]{1,2000})"
+    r" *, *Signature=(?P<signature>[0-9a-f]{64})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """Who signs. The secret and the token stay out of every representation."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """What an `Authorization` header claims, before anything is believed."""
+
+    access_key_id: str
+    day: str
+    region: str
+    service: str
+    signed_headers: tuple[str, ...]
+    signature: str
+
+
+class SignatureRefused(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+    """The request is not signed as it should be. `reason`: incomplete, expired or mismatch."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def sign(  # noqa: PLR0913 - a request has four parts, and a signature four of its own
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    credentials: AwsCredentials,
+    region: str,
+    service: str,
+    now: datetime,
+) -> dict[str, str]:
+    """The headers to add to a request: `Authorization`, `X-Amz-Date` and, where they belong, token and content hash."""
+    added = {"X-Amz-Date": now.astimezone(UTC).strftime(_MOMENT)}
+    if credentials.session_token is not None:
+        added["X-Amz-Security-Token"] = credentials.session_token
+    if service == "s3":
+        added["X-Amz-Content-SHA256"] = hashlib.sha256(body).hexdigest()
+    parts = urlsplit(url)
+    values = {"host": _host(url), **_lowered(headers), **_lowered(added)}
+    names = tuple(sorted(name for name in values if name not in _UNSIGNED))
+    path = parts.path or "/"
+    request = _canonical(
+        method, path if service == "s3" else _encoded_path(path), parts.query, names=names, values=values, body=body
+    )
+    day = added["X-Amz-Date"][:8]
+    claim = Authorization(credentials.access_key_id, day, region, service, names, "")
+    signature = _signature(claim, credentials.secret_access_key, moment=added["X-Amz-Date"], request=request)
+    added["Authorization"] = (
+        f"{ALGORITHM} Credential={credentials.access_key_id}/{_scope(claim)}, "
+        f"SignedHeaders={';'.join(names)}, Signature={signature}"
+    )
+    return added
+
+
+def parse_authorization(header: str | None) -> Authorization:
+    """Read the header, so that the secret of whom it names can be found. Raises `SignatureRefused`."""
+    found = _AUTHORIZATION.fullmatch(header.strip()) if header else None
+    if found is None:
+        raise SignatureRefused("incomplete", f"The request is not signed with {ALGORITHM}.")
+    names = tuple(found["headers"].split(";"))
+    if len(set(names)) != len(names) or not {"host", "x-amz-date"} <= set(names):
+        raise SignatureRefused("incomplete", "Host and X-Amz-Date must be among the signed headers.")
+    return Authorization(found["key"], found["day"], found["region"], found["service"], names, found["signature"])
+
+
+def verify(  # noqa: PLR0913 - the same request, the same signature, seen from the other side
+    claim: Authorization,
+    method: str,
+    *,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    secret_access_key: str,
+    now: datetime,
+) -> None:
+    """Return if whoever has the secret signed this very request just now; raise `SignatureRefused` if not.
+
+    `target` is the path and query as they came, undecoded; `headers` have names in lower case.
+    """
+    moment = headers.get("x-amz-date", "")
+    _check_moment(claim, moment, now)
+    announced = headers.get("x-amz-content-sha256")
+    if announced is not None and not hmac.compare_digest(announced.encode(), hashlib.sha256(body).hexdigest().encode()):
+        raise SignatureRefused("mismatch", "X-Amz-Content-SHA256 is not the hash of the body.")
+    if any(name not in headers for name in claim.signed_headers):
+        raise SignatureRefused("incomplete", "A signed header is missing.")
+    path, _, query = target.partition("?")
+    request = _canonical(
+        method, _encoded_path(path or "/"), query, names=tuple(sorted(claim.signed_headers)), values=headers, body=body
+    )
+    expected = _signature(claim, secret_access_key, moment=moment, request=request)
+    if not hmac.compare_digest(expected, claim.signature):
+        raise SignatureRefused("mismatch", "The signature does not match the request and the secret key.")
+
+
+def _check_moment(claim: Authorization, moment: str, now: datetime) -> None:
+    try:
+        signed_at = datetime.strptime(moment, _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        raise SignatureRefused("incomplete", "X-Amz-Date is not a moment such as 20240131T120000Z.") from None
+    if not moment.startswith(claim.day):
+        raise SignatureRefused("mismatch", "The date of the credential is not the date of the request.")
+    if abs(now - signed_at) > CLOCK_SKEW:
+        raise SignatureRefused("expired", "The request was signed more than 15 minutes ago, or ahead of time.")
+
+
+def _canonical(
+    method: str, path: str, query: str, *, names: Iterable[str], values: Mapping[str, str], body: bytes
+) -> str:
+    headers = "".join(f"{name}:{' '.join(values[name].split())}\n" for name in names)
+    content = hashlib.sha256(body).hexdigest()
+    return "\n".join([method.upper(), path, _encoded_query(query), headers, ";".join(names), content])
+
+
+def _signature(claim: Authorization, secret: str, *, moment: str, request: str) -> str:
+    text = "\n".join([ALGORITHM, moment, _scope(claim), hashlib.sha256(request.encode()).hexdigest()])
+    key = f"AWS4{secret}".encode()
+    for part in (claim.day, claim.region, claim.service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), hashlib.sha256)
+    return hmac.digest(key, text.encode(), hashlib.sha256).hex()
+
+
+def _scope(claim: Authorization) -> str:
+    return f"{claim.day}/{claim.region}/{claim.service}/aws4_request"
+
+
+def _encoded_path(path: str) -> str:
+    """The path without dots and empty steps, encoded once more than it already is."""
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in ("", "."):
+            steps.append(step)
+    ending = "/" if steps and path.endswith("/") else ""
+    return quote("/" + "/".join(steps) + ending, safe="/~")
+
+
+def _encoded_query(query: str) -> str:
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    return "&".join(f"{key}={value}" for key, value in sorted((_encoded(k), _encoded(v)) for k, _, v in pairs))
+
+
+def _encoded(text: str) -> str:
+    return quote(unquote_to_bytes(text), safe="-_.~")
+
+
+def _host(url: str) -> str:
+    """The `Host` an HTTP client sends: without name and password, and without a port that goes without saying."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    return host.removesuffix(f":{_DEFAULT_PORTS[parts.scheme]}") if parts.scheme in _DEFAULT_PORTS else host
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

@@ -1,0 +1,197 @@
+"""One request to a provider's HTTP API, and how far it got when no answer came.
+
+Providers take mail by POST. What matters when the line goes silent is whether the whole message had left by then:
+before that nothing was sent, after it nobody knows. `Exchange` tells the two apart, as `Stage.CONTENT` and
+`Stage.FINAL` without a code. A request is made once and redirects are not followed.
+
+HOSTILE INPUT  answers: at most `ANSWER_LIMIT` bytes of one are read.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from aiohttp.connector import Connection
+from yarl import URL
+
+from postroom.transports.base import Reply, Stage
+from postroom.transports.smtp.answer import clean_text
+
+ANSWER_LIMIT = 64 * 1024
+_BLOCK = 64 * 1024
+_SUCCESS, _REDIRECT = 200, 300
+
+
+def is_private_channel(url: str) -> bool:
+    """True for https, and for http that does not leave this machine: what may carry a token or a signed claim."""
+    try:
+        parts = urlsplit(url)
+        is_local = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+    except ValueError:  # a name, or no address at all
+        is_local = False
+    return is_http(url) and (is_local or url.startswith("https://"))
+
+
+def is_http(url: str) -> bool:
+    """True for an address that can be asked."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    remote_host: str | None = None
+    tls: str | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return _SUCCESS <= self.status < _REDIRECT
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The body as an object; empty if it is none."""
+        try:
+            return msgspec.json.decode(self.body, type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return {}
+
+
+class _Response(aiohttp.ClientResponse):
+    """A response that remembers who gave it: by the time it can be read, the connection may be gone."""
+
+    peer: str | None = None
+    tls_version: str | None = None
+
+    async def start(self, connection: Connection) -> Self:
+        if connection.transport is not None:
+            peer = connection.transport.get_extra_info("peername")
+            tls = connection.transport.get_extra_info("ssl_object")
+            self.peer = peer[0] if peer else None
+            self.tls_version = tls.version() if tls is not None else None
+        await super().start(connection)
+        return self
+
+
+class _Body:
+    """A request's body that knows when its last byte was taken."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+        self.stage = Stage.CONNECT
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.stage = Stage.CONTENT
+        for start in range(0, len(self._content), _BLOCK):
+            yield self._content[start : start + _BLOCK]
+        self.stage = Stage.FINAL  # asked for more, so the last block was written
+
+
+class Exchange:
+    """Requests to one provider over kept connections.
+
+    Callers take one of the `turns` first, of which there are `max_connections`: waiting for one costs no patience.
+    """
+
+    def __init__(self, *, timeout_s: float, max_connections: int, tls: ssl.SSLContext | None = None) -> None:
+        if max_connections < 1 or timeout_s <= 0:
+            raise ValueError("a transport needs at least one connection and some patience")
+        self._timeout_s, self._max_connections = timeout_s, max_connections
+        self.turns = asyncio.Semaphore(max_connections)
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def ask(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b"", timeout_s: float | None = None
+    ) -> Answered | Reply:
+        """One request. A `Reply` without a code says that no answer came, and how far it got."""
+        if self._closed:
+            return Reply(Stage.CONNECT, text="the transport is closed")
+        body = _Body(content)
+        patience = timeout_s or self._timeout_s
+        try:
+            async with asyncio.timeout(patience):
+                return await self._ask(method, URL(url, encoded=True), headers, body if content else None)
+        except TimeoutError:
+            return _silent(body, f"no answer within {patience:g} s", url)
+        except (aiohttp.ClientError, OSError) as error:
+            return _trouble(error, body, url)
+
+    async def close(self) -> None:
+        """Give back connections; twice is once."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _ask(self, method: str, url: URL, headers: Mapping[str, str], body: _Body | None) -> Answered:
+        given = dict(headers)
+        if body is not None:
+            given["Content-Length"] = str(body.size)
+        async with self._opened().request(method, url, data=body, headers=given, allow_redirects=False) as response:
+            assert isinstance(response, _Response)
+            said = await _read(response)
+            host = f"{url.host} [{response.peer}]"
+            return Answered(response.status, response.headers, said, host, response.tls_version)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session, made at the first use: it belongs to the loop that runs then."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=self._max_connections, ssl=self._tls or True)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                trust_env=False,
+                response_class=_Response,
+                skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent"),
+            )
+        return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """As much of the answer as is kept. A status that came is an answer, whatever becomes of the body."""
+    try:
+        said = await response.content.readexactly(ANSWER_LIMIT)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    except (aiohttp.ClientError, OSError):
+        return b""
+    response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
+    return said
+
+
+def _trouble(error: Exception, body: _Body, url: str) -> Reply:
+    """No answer: how far it got. The words are ours, because the library's would repeat the URL."""
+    host = URL(url, encoded=True).host
+    if isinstance(error, aiohttp.ClientConnectorSSLError | aiohttp.ClientConnectorCertificateError):
+        return Reply(Stage.TLS, text="the certificate or the TLS cannot be trusted", remote_host=host)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Reply(Stage.CONNECT, text="the host name is not known", remote_host=host)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Reply(Stage.CONNECT, text=f"no connection: {error.strerror}", remote_host=host)
+    return _silent(body, f"the connection was lost: {type(error).__name__}", url)
+
+
+def _silent(body: _Body, text: str, url: str) -> Reply:
+    return Reply(body.stage, text=text, remote_host=URL(url, encoded=True).host)
+
+
+def excerpt(said: str) -> str:
+    """Foreign text, safe to store and show."""
+    return " ".join(clean_text(said).split()).rstrip(" :")

@@ -1,0 +1,56 @@
+"""A service account, from the key file that Google gives out. Nothing here repeats what the file holds."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from postroom.transports.exchange import is_private_channel
+
+TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+
+
+class _KeyFile(msgspec.Struct, frozen=True):
+    """What is read of the file; it holds more."""
+
+    client_email: str
+    private_key: str
+    token_uri: str = TOKEN_URI
+    private_key_id: str | None = None
+
+
+@dataclass(frozen=True)
+class GmailCredentials:
+    """Who asks for tokens: a service account with domain-wide delegation. The key is in no representation."""
+
+    client_email: str
+    private_key: str = field(repr=False)  # PEM
+    token_uri: str = TOKEN_URI
+    private_key_id: str | None = None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "GmailCredentials":
+        """Read the key file; ValueError says what is wrong without repeating what it holds."""
+        try:
+            file = msgspec.json.decode(text, type=_KeyFile)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            raise ValueError("is not the JSON key file of a service account") from None
+        credentials = cls(file.client_email, file.private_key, file.token_uri, file.private_key_id)
+        if not is_private_channel(credentials.token_uri):
+            raise ValueError("its token_uri is not an https address")
+        assert credentials.key is not None, "reading it is the check"
+        return credentials
+
+    @cached_property
+    def key(self) -> RSAPrivateKey:
+        """The key, ready to sign; ValueError if it is none."""
+        try:
+            key = load_pem_private_key(self.private_key.encode(), password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise ValueError("its private_key cannot be read") from None
+        if not isinstance(key, RSAPrivateKey):
+            raise ValueError("its private_key is not an RSA key")  # noqa: TRY004 - a wrong file, not a wrong call
+        return key

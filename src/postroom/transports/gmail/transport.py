@@ -1,0 +1,120 @@
+"""The seam: one message in, one reply out, through one mailbox."""
+
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.transports.exchange import Answered, Exchange, is_private_channel
+from postroom.transports.gmail.addressing import addressed
+from postroom.transports.gmail.credentials import GmailCredentials
+from postroom.transports.gmail.token import READ, SEND, TokenSource
+from postroom.transports.gmail.verdict import reply_to
+
+BASE_URL = "https://gmail.googleapis.com"
+TIMEOUT = timedelta(seconds=60)
+QUESTION = timedelta(seconds=10)
+MOST_DOUBTS = 10_000
+
+_UNAUTHORIZED = 401
+
+
+class GmailTransport:
+    """Sends as `subject`, a mailbox of the domain. Any number of tasks may send at once; some are served.
+
+    `timeout` is how long Google may take for a message; `tls` replaces the usual verification, for tests.
+    """
+
+    name = "gmail"
+
+    def __init__(
+        self,
+        credentials: GmailCredentials,
+        *,
+        subject: str,
+        base_url: str = BASE_URL,
+        timeout: timedelta = TIMEOUT,
+        max_connections: int = 10,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if not is_private_channel(base_url):
+            raise ValueError("base_url must be an https address, or one of this machine")
+        self._base_url = base_url.rstrip("/")
+        self._exchange = Exchange(timeout_s=timeout.total_seconds(), max_connections=max_connections, tls=tls)
+        self._question_s = min(timeout, QUESTION).total_seconds()
+        self._sending = TokenSource(self._exchange, credentials, subject=subject, scope=SEND)
+        self._reading = TokenSource(self._exchange, credentials, subject=subject, scope=READ)
+        self._doubtful: dict[str, None] = {}  # messages that may have been sent, oldest first
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Try once. What was in doubt after an earlier try is looked for first, and not sent again if found."""
+        if not envelope.recipients:
+            return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
+        async with self._exchange.turns:
+            if envelope.message_id in self._doubtful and await self._find(envelope.message_id):
+                return self._known(envelope.message_id)
+            reply = await self._send(addressed(content.encode(eight_bit=True), envelope.recipients))
+            if reply.stage is not Stage.FINAL or reply.code is not None:
+                self._doubtful.pop(envelope.message_id, None)
+                return reply
+            if await self._find(envelope.message_id):
+                return self._known(envelope.message_id)
+            self._doubt(envelope.message_id)
+            return reply
+
+    async def was_sent(self, message_id: str) -> bool | None:
+        """True if the mailbox holds this message, False if it does not, None if it cannot be asked."""
+        async with self._exchange.turns:
+            return await self._find(message_id)
+
+    async def close(self) -> None:
+        """Give back connections; twice is once."""
+        await self._exchange.close()
+        await self._sending.close()
+        await self._reading.close()
+
+    async def _send(self, raw: bytes) -> Reply:
+        url = f"{self._base_url}/upload/gmail/v1/users/me/messages/send?uploadType=media"
+
+        async def post(token: str) -> Answered | Reply:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "message/rfc822"}
+            return await self._exchange.ask("POST", url, headers=headers, content=raw)
+
+        answer = await _with_token(self._sending, post)
+        return answer if isinstance(answer, Reply) else reply_to(answer, now=datetime.now(UTC))
+
+    async def _find(self, message_id: str) -> bool | None:
+        query = quote(f"rfc822msgid:{message_id.strip('<>')}", safe="")
+        url = f"{self._base_url}/gmail/v1/users/me/messages?maxResults=1&includeSpamTrash=true&q={query}"
+
+        async def get(token: str) -> Answered | Reply:
+            headers = {"Authorization": f"Bearer {token}"}
+            return await self._exchange.ask("GET", url, headers=headers, timeout_s=self._question_s)
+
+        answer = await _with_token(self._reading, get)
+        if isinstance(answer, Reply) or not answer.is_success:
+            return None
+        return bool(answer.json.get("messages"))
+
+    def _doubt(self, message_id: str) -> None:
+        self._doubtful[message_id] = None
+        if len(self._doubtful) > MOST_DOUBTS:
+            del self._doubtful[next(iter(self._doubtful))]
+
+    def _known(self, message_id: str) -> Reply:
+        self._doubtful.pop(message_id, None)
+        return Reply(Stage.FINAL, 250, "2.0.0", "taken: the mailbox holds the message")
+
+
+async def _with_token(source: TokenSource, request: Callable[[str], Awaitable[Answered | Reply]]) -> Answered | Reply:
+    """Make a request; if its token turns out to be dead, once more with a fresh one."""
+    token = await source.get()
+    if isinstance(token, Reply):
+        return token
+    answer = await request(token)
+    if isinstance(answer, Reply) or answer.status != _UNAUTHORIZED:
+        return answer
+    source.forget(token)
+    token = await source.get()
+    return token if isinstance(token, Reply) else await request(token)

@@ -1,0 +1,37 @@
+"""What SES is asked: `SendEmail` of version 2 with a raw message."""
+
+import base64
+from email.parser import BytesHeaderParser
+from email.utils import parseaddr
+from typing import Any
+
+import msgspec
+
+from postroom.transports.base import Envelope
+
+MOST_RECIPIENTS = 50
+"""As many as SES takes for one message."""
+
+
+def request_body(
+    envelope: Envelope, raw: bytes, *, return_path: bool = False, configuration_set: str | None = None
+) -> bytes:
+    """The JSON of a request for the first recipients of the envelope."""
+    body: dict[str, Any] = {
+        "Destination": {"ToAddresses": list(envelope.recipients[:MOST_RECIPIENTS])},
+        "Content": {"Raw": {"Data": base64.b64encode(raw).decode()}},
+        "EmailTags": [{"Name": "postroom-delivery", "Value": str(envelope.delivery_id)}],
+    }
+    if sender := _sender(raw) or envelope.sender:
+        body["FromEmailAddress"] = sender
+    if return_path and envelope.sender:
+        body["FeedbackForwardingEmailAddress"] = envelope.sender
+    if configuration_set is not None:
+        body["ConfigurationSetName"] = configuration_set
+    return msgspec.json.encode(body)
+
+
+def _sender(raw: bytes) -> str:
+    """The address in From: the identity that SES knows. The envelope's may be one for bounces only."""
+    head = raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    return parseaddr(str(BytesHeaderParser().parsebytes(head).get("From", "")))[1]

@@ -1,0 +1,86 @@
+"""The seam: one message in, one reply out, through SES."""
+
+import ssl
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from postroom.runtime.aws import AwsCredentials, sign
+from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
+from postroom.transports.exchange import Exchange, is_http
+from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
+from postroom.transports.ses.verdict import reply_to
+
+TIMEOUT = timedelta(seconds=60)
+
+_PATH = "/v2/email/outbound-emails"
+_JSON = {"Content-Type": "application/json"}
+_NEXT_TIME = "SES takes 50 recipients of a message at once"
+
+
+class SesTransport:
+    """Sends through one account. Any number of tasks may send at once; `max_connections` of them are served.
+
+    `endpoint_url` leads elsewhere than to the region's own endpoint; `configuration_set` is the one whose events tell
+    of bounces and complaints; `return_path` sends those to the envelope's sender, which SES must have verified then.
+    """
+
+    name = "ses"
+
+    def __init__(  # noqa: PLR0913 - the account, its place, its options, and how it is reached
+        self,
+        credentials: AwsCredentials,
+        *,
+        region: str,
+        endpoint_url: str | None = None,
+        configuration_set: str | None = None,
+        return_path: bool = False,
+        timeout: timedelta = TIMEOUT,
+        max_connections: int = 20,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._credentials, self._region = credentials, region
+        self._url = (endpoint_url or f"https://email.{region}.amazonaws.com").rstrip("/") + _PATH
+        if not is_http(self._url):
+            raise ValueError("endpoint_url must be an http or https address")
+        self._configuration_set, self._return_path = configuration_set, return_path
+        self._exchange = Exchange(timeout_s=timeout.total_seconds(), max_connections=max_connections, tls=tls)
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Try once. Never raises for what the network or AWS does."""
+        if not envelope.recipients:
+            return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
+        if envelope.needs_smtputf8:
+            return Reply(Stage.SENDER, 553, "5.6.7", "SES does not take internationalised addresses")
+        body = request_body(
+            envelope,
+            content.encode(eight_bit=False),
+            return_path=self._return_path,
+            configuration_set=self._configuration_set,
+        )
+        async with self._exchange.turns:
+            reply = await self._post(body)
+        return replace(reply, recipients=_left_over(envelope)) if reply.code == 250 else reply  # noqa: PLR2004 - taken
+
+    async def close(self) -> None:
+        """Give back connections; twice is once."""
+        await self._exchange.close()
+
+    async def _post(self, body: bytes) -> Reply:
+        now = datetime.now(UTC)
+        signed = sign(
+            "POST",
+            self._url,
+            _JSON,
+            body,
+            credentials=self._credentials,
+            region=self._region,
+            service="ses",
+            now=now,
+        )
+        answer = await self._exchange.ask("POST", self._url, headers={**_JSON, **signed}, content=body)
+        return answer if isinstance(answer, Reply) else reply_to(answer, now=now)
+
+
+def _left_over(envelope: Envelope) -> tuple[RecipientReply, ...]:
+    """Those who were not part of the request, deferred in the words of SMTP."""
+    return tuple(RecipientReply(address, 452, "4.5.3", _NEXT_TIME) for address in envelope.recipients[MOST_RECIPIENTS:])

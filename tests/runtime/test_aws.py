@@ -1,0 +1,214 @@
+"""Signature Version 4: botocore signs the same requests the same way, and is believed when it signed right."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.auth
+import pytest
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from postroom.runtime.aws import AwsCredentials, SignatureRefused, parse_authorization, sign, verify
+
+NOW = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+CREDENTIALS = AwsCredentials("EXAMPLEKEY", "example/secret+key")
+JSON = {"Content-Type": "application/json", "Content-Length": "2"}
+
+REQUESTS: dict[str, tuple[str, str, dict[str, str], bytes]] = {
+    "post json": ("POST", "https://email.eu-central-1.amazonaws.com/v2/email/outbound-emails", JSON, b"{}"),
+    "no path": ("GET", "https://kms.eu-west-1.amazonaws.com", {}, b""),
+    "port": ("POST", "http://127.0.0.1:4566/", JSON, b"{}"),
+    "default port": ("POST", "https://kms.example.org:443/", JSON, b"{}"),
+    "query": ("GET", "https://example.org/?b=2&a=1&a=0&c&d=%20%2F", {}, b""),
+    "odd path": ("GET", "https://example.org/a%20b/./c/../d~//e/", {}, b""),
+    "target header": ("POST", "https://example.org/", {"X-Amz-Target": "TrentService.Encrypt", **JSON}, b"{}"),
+    "spaces in a header": ("POST", "https://example.org/", {"X-Amz-Meta": "  a   b "}, b"x"),
+    "unsigned headers": ("POST", "https://example.org/", {"User-Agent": "x", "Expect": "100-continue"}, b"x"),
+}
+every_request = pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
+
+
+def by_botocore(
+    method: str, url: str, headers: dict[str, str], body: bytes, *, service: str = "ses", token: str | None = None
+) -> dict[str, str]:
+    """The headers after botocore signed, at the moment it is."""
+    kind: Any = botocore.auth.S3SigV4Auth if service == "s3" else botocore.auth.SigV4Auth
+    request = AWSRequest(method=method, url=url, headers=headers, data=body)
+    kind(Credentials("EXAMPLEKEY", "example/secret+key", token), service, "eu-central-1").add_auth(request)
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def moment_of(headers: dict[str, str]) -> datetime:
+    return datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+def signed(
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    body: bytes,
+    *,
+    service: str = "ses",
+    token: str | None = None,
+    now: datetime = NOW,
+) -> dict[str, str]:
+    credentials = AwsCredentials("EXAMPLEKEY", "example/secret+key", token)
+    return sign(method, url, headers, body, credentials=credentials, region="eu-central-1", service=service, now=now)
+
+
+def received(method: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+    """A signed request as a server sees it."""
+    parts = urlsplit(url)
+    added = {name.lower(): value for name, value in {**headers, **signed(method, url, headers, body)}.items()}
+    port = {"http": ":80", "https": ":443"}[parts.scheme]
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return {
+        "method": method,
+        "target": target,
+        "headers": {"host": parts.netloc.removesuffix(port), **added},
+        "body": body,
+    }
+
+
+def judge(request: dict[str, Any], *, now: datetime = NOW, secret: str = "example/secret+key") -> None:
+    claim = parse_authorization(request["headers"].get("authorization"))
+    verify(
+        claim,
+        request["method"],
+        target=request["target"],
+        headers=request["headers"],
+        body=request["body"],
+        secret_access_key=secret,
+        now=now,
+    )
+
+
+def good() -> dict[str, Any]:
+    return received(*REQUESTS["post json"])
+
+
+@every_request
+def test_botocore_signs_the_same(request_: tuple[str, str, dict[str, str], bytes]) -> None:
+    """For every kind of request the Authorization header equals that of AWS's own library."""
+    theirs = by_botocore(*request_)
+    ours = signed(*request_, now=moment_of(theirs))
+    assert ours["Authorization"] == theirs["authorization"]
+    assert ours["X-Amz-Date"] == theirs["x-amz-date"]
+
+
+def test_a_session_token_is_signed_too() -> None:
+    """Temporary credentials send their token, and it is part of the signature."""
+    request = REQUESTS["post json"]
+    theirs = by_botocore(*request, token="token")
+    ours = signed(*request, token="token", now=moment_of(theirs))
+    assert ours["Authorization"] == theirs["authorization"]
+    assert ours["X-Amz-Security-Token"] == "token"
+
+
+def test_s3_has_its_own_rules() -> None:
+    """For S3 the path is signed as it is sent, and the hash of the content stands in a header."""
+    url = "https://bucket.s3.amazonaws.com/a%20b//c"
+    theirs = by_botocore("PUT", url, {}, b"content", service="s3")
+    ours = signed("PUT", url, {}, b"content", service="s3", now=moment_of(theirs))
+    assert ours["Authorization"] == theirs["authorization"]
+    assert ours["X-Amz-Content-SHA256"] == theirs["x-amz-content-sha256"]
+
+
+def test_secrets_stay_out_of_representations() -> None:
+    """Neither the secret nor the token can get into a log by way of repr."""
+    shown = repr(AwsCredentials("EXAMPLEKEY", "example-secret", "example-token"))
+    assert "EXAMPLEKEY" in shown
+    assert "secret'" not in shown
+    assert "example-token" not in shown
+
+
+@every_request
+def test_what_was_signed_is_believed(request_: tuple[str, str, dict[str, str], bytes]) -> None:
+    """A server with the same secret accepts every one of these requests."""
+    judge(received(*request_))
+
+
+def test_a_proxy_may_add_headers() -> None:
+    """What is not signed may change on the way."""
+    request = good()
+    request["headers"] |= {"via": "1.1 proxy", "user-agent": "other"}
+    judge(request)
+
+
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
+    "body": ({"body": b"{ }"}, "mismatch"),
+    "method": ({"method": "PUT"}, "mismatch"),
+    "path": ({"target": "/v2/email/outbound-bulk-emails"}, "mismatch"),
+    "query": ({"target": "/v2/email/outbound-emails?a=1"}, "mismatch"),
+}
+
+
+@pytest.mark.parametrize("change, reason", CHANGES.values(), ids=CHANGES.keys())
+def test_a_changed_request_is_refused(change: dict[str, Any], reason: str) -> None:
+    """No part of the request can be exchanged."""
+    with pytest.raises(SignatureRefused) as refused:
+        judge({**good(), **change})
+    assert refused.value.reason == reason
+
+
+HEADERS: dict[str, tuple[dict[str, str], str]] = {
+    "other host": ({"host": "example.org"}, "mismatch"),
+    "other type": ({"content-type": "text/plain"}, "mismatch"),
+    "other moment": ({"x-amz-date": "20310506T070810Z"}, "mismatch"),
+    "other day": ({"x-amz-date": "20310507T070809Z"}, "mismatch"),
+    "no moment": ({"x-amz-date": ""}, "incomplete"),
+    "content hash of another body": ({"x-amz-content-sha256": "UNSIGNED-PAYLOAD"}, "mismatch"),
+    "no signature": ({"authorization": ""}, "incomplete"),
+    "a bearer": ({"authorization": "Bearer pr_x"}, "incomplete"),
+    "another algorithm": ({"authorization": "AWS4-HMAC-SHA1 Credential=a"}, "incomplete"),
+}
+
+
+@pytest.mark.parametrize("change, reason", HEADERS.values(), ids=HEADERS.keys())
+def test_a_changed_header_is_refused(change: dict[str, str], reason: str) -> None:
+    """A signed header cannot be exchanged, and a request without a whole signature has none."""
+    request = good()
+    request["headers"] |= change
+    with pytest.raises(SignatureRefused) as refused:
+        judge(request)
+    assert refused.value.reason == reason
+
+
+def test_a_signed_header_that_is_gone_is_noticed() -> None:
+    """Taking a signed header away is a change like any other."""
+    request = good()
+    del request["headers"]["content-type"]
+    with pytest.raises(SignatureRefused, match="missing"):
+        judge(request)
+
+
+@pytest.mark.parametrize("name", ["host", "x-amz-date"])
+def test_host_and_moment_must_be_signed(name: str) -> None:
+    """A signature that leaves them out could be used elsewhere, or for ever."""
+    header = good()["headers"]["authorization"]
+    names = header.partition("SignedHeaders=")[2].partition(",")[0]
+    without = ";".join(part for part in names.split(";") if part != name)
+    with pytest.raises(SignatureRefused, match="signed headers"):
+        parse_authorization(header.replace(names, without))
+
+
+def test_another_secret_is_refused() -> None:
+    """Knowing the access key id is not enough."""
+    with pytest.raises(SignatureRefused) as refused:
+        judge(good(), secret="another")
+    assert refused.value.reason == "mismatch"
+
+
+@pytest.mark.parametrize("minutes", [-14.9, 14.9])
+def test_clocks_may_differ_a_little(minutes: float) -> None:
+    """A quarter of an hour either way is borne."""
+    judge(good(), now=NOW + timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize("minutes", [-15.1, 15.1])
+def test_an_old_signature_is_worth_nothing(minutes: float) -> None:
+    """Beyond a quarter of an hour, either way, the request is refused as expired."""
+    with pytest.raises(SignatureRefused) as refused:
+        judge(good(), now=NOW + timedelta(minutes=minutes))
+    assert refused.value.reason == "expired"
