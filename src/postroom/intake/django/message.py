@@ -1,0 +1,114 @@
+"""What a Django message means as a delivery."""
+
+import base64
+import mimetypes
+from collections.abc import Iterator, Mapping
+from email.message import Message
+from email.utils import formataddr, getaddresses
+from typing import Any
+
+from postroom.delivery.shapes import AttachmentBody, DeliveryBody
+from postroom.errors import BadInput
+from postroom.intake.smtp.marks import Marks, is_mark, read_marks
+from postroom.intake.smtp.submission import NO_SUBJECT
+
+Keyed = tuple[DeliveryBody, str | None]
+"""A delivery and its idempotency key."""
+
+_OCTETS = "application/octet-stream"
+
+
+def deliveries_of(message: Any) -> Iterator[Keyed]:
+    """The deliveries of an `EmailMessage`, each with its idempotency key; none if it has no recipients.
+
+    Blind copies that are all there is each get a delivery of their own: put together, they would see each other.
+    """
+    marks = read_marks(tuple((name, str(value)) for name, value in message.extra_headers.items()))
+    to, cc, bcc = list(message.to), list(message.cc), list(message.bcc)
+    shared = {**_content(message, marks), **_headers(message), "lane": marks.lane, "tags": marks.tags}
+    if marks.campaign:
+        shared["custom_data"] = {"campaign": marks.campaign}
+    key = marks.idempotency_key
+    if to or cc:
+        # A delivery has somebody in To; who stands in Cc is as visible.
+        yield DeliveryBody(to=to or cc, cc=cc if to else [], bcc=bcc, **shared), key
+        return
+    for index, address in enumerate(bcc):
+        own = f"{key}/{index}" if key is not None and len(bcc) > 1 else key
+        yield DeliveryBody(to=[address], **shared), own
+
+
+def _headers(message: Any) -> dict[str, Any]:
+    """Who writes, who is answered, and the headers that go along."""
+    given = {name: str(value) for name, value in message.extra_headers.items() if not is_mark(name)}
+    sender = _take(given, "from") or message.from_email
+    answered = _take(given, "reply-to")
+    reply_to = [formataddr(pair) for pair in getaddresses([answered])] if answered else list(message.reply_to)
+    return {"sender": str(sender) if sender else None, "reply_to": reply_to, "headers": given}
+
+
+def _take(headers: dict[str, str], wanted: str) -> str | None:
+    name = next((name for name in headers if name.lower() == wanted), None)
+    return headers.pop(name) if name is not None else None
+
+
+def _content(message: Any, marks: Marks) -> dict[str, Any]:
+    attachments = [_attachment(file, index) for index, file in enumerate(message.attachments)]
+    if marks.template is not None:
+        chosen = {"template": marks.template, "variables": marks.variables, "locale": marks.locale}
+        return {**chosen, "attachments": attachments}
+    bodies = _bodies(message)
+    return {
+        "subject": str(message.subject) or NO_SUBJECT,
+        "text": bodies.get("text/plain"),
+        "html": bodies.get("text/html"),
+        "attachments": attachments,
+    }
+
+
+def _bodies(message: Any) -> Mapping[str, str]:
+    bodies = {f"text/{message.content_subtype}": str(message.body)}
+    for index, alternative in enumerate(getattr(message, "alternatives", None) or ()):
+        content, kind = alternative
+        if kind not in ("text/plain", "text/html"):
+            raise BadInput.of(f"alternatives[{index}]", f"{kind} is not sent: a mail is text, HTML or both")
+        if kind in bodies and bodies[kind].strip():
+            raise BadInput.of(f"alternatives[{index}]", f"there is a body of {kind} already")
+        bodies[kind] = content.decode() if isinstance(content, bytes) else str(content)
+    if unknown := set(bodies) - {"text/plain", "text/html"}:
+        raise BadInput.of("content_subtype", f"{', '.join(unknown)} is not sent: a mail is text, HTML or both")
+    if "text/html" in bodies and not bodies.get("text/plain", "").strip():
+        bodies.pop("text/plain", None)  # derived from the HTML when the mail is composed
+    return bodies
+
+
+def _attachment(file: Any, index: int) -> AttachmentBody:
+    if isinstance(file, Message):
+        return _from_part(file, index)
+    filename, content, kind = file
+    name = filename or f"attachment-{index + 1}{mimetypes.guess_extension(kind or '') or '.bin'}"
+    kind = kind or mimetypes.guess_type(name)[0] or _OCTETS
+    return AttachmentBody(filename=name, content_type=kind, content=base64.b64encode(_octets(content)).decode())
+
+
+def _from_part(part: Message, index: int) -> AttachmentBody:
+    """A MIME part that the site built itself, an image with a Content-ID for example."""
+    content_id = str(part.get("Content-ID", "")).strip().strip("<>")
+    payload = part.get_payload(decode=True)
+    kind = part.get_content_type()
+    return AttachmentBody(
+        filename=part.get_filename() or f"attachment-{index + 1}{mimetypes.guess_extension(kind) or '.bin'}",
+        content_type=kind,
+        content=base64.b64encode(payload if isinstance(payload, bytes) else part.as_bytes()).decode(),
+        content_id=content_id or None,
+    )
+
+
+def _octets(content: Any) -> bytes:
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    if isinstance(content, Message):
+        return content.as_bytes()
+    if hasattr(content, "message"):  # a Django message, forwarded
+        return bytes(content.message().as_bytes())
+    return str(content).encode()

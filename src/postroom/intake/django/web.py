@@ -1,0 +1,60 @@
+"""Acceptance over HTTP, for sites whose database is not Postroom's. Django waits, so this waits too."""
+
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.error import HTTPError
+
+import msgspec
+from django.core.exceptions import ImproperlyConfigured
+
+from postroom.delivery.shapes import DeliveryBody
+from postroom.errors import BadInput, FieldError, IdempotencyConflict, PostroomError, Unauthenticated
+from postroom.intake.django.message import Keyed
+
+_UNAUTHORIZED, _CONFLICT = 401, 409
+
+
+@dataclass(frozen=True, slots=True)
+class WebDoor:
+    """The way into a room by its API. The key is in no representation."""
+
+    url: str
+    key: str = field(repr=False)
+    timeout_s: float
+
+    def accept(self, deliveries: Sequence[Keyed]) -> None:
+        """Accept each of them; committed on return. Raises `BadInput` and others, and OSError for the network."""
+        for body, key in deliveries:
+            self._post(body, key)
+
+    def _post(self, body: DeliveryBody, key: str | None) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ImproperlyConfigured("POSTROOM['URL'] is not an http or https address.")
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        url = f"{self.url.rstrip('/')}/v1/deliveries"
+        request = urllib.request.Request(url, msgspec.json.encode(body), headers)  # noqa: S310 - checked above
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s):  # noqa: S310 - checked above
+                return
+        except HTTPError as answer:
+            with answer:
+                raise _refusal(answer.code, answer.read()) from None
+
+
+def _refusal(status: int, content: bytes) -> PostroomError:
+    """The error a problem document stands for."""
+    try:
+        problem = msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        problem = {}
+    fields = [FieldError(error["field"], error["message"]) for error in problem.get("errors") or ()]
+    if fields:
+        return BadInput(fields)
+    if status == _UNAUTHORIZED:
+        return Unauthenticated()
+    detail = problem.get("detail") or f"Postroom answered {status}."
+    return IdempotencyConflict(detail) if status == _CONFLICT else PostroomError(detail)

@@ -1,0 +1,75 @@
+"""What endpoints that speak somebody else's protocol share: who is asking, and a body read only after that is known.
+
+Such an endpoint is public as far as `postroom.http` is concerned, because it has its own way of signing in and its own
+words for refusing. Its body is streamed, so that whoever is not known cannot make us hold one.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from postroom.db.room import Room
+from postroom.delivery import service
+from postroom.delivery.combiner import count_accepted
+from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
+from postroom.errors import BadInput, IdempotencyConflict
+from postroom.runtime.endpoint import Call
+
+WRITE = "deliveries:write"
+READ = "deliveries:read"
+OPERATE = "deliveries:operate"
+
+_MEGABYTE = 1024 * 1024
+Kind = TypeVar("Kind")
+
+
+class Caller(Protocol):
+    """An API key: who asks, and what he may do."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def allows(self, scope: str) -> bool: ...
+
+
+Authenticate = Callable[[str | None, str], Awaitable[Caller]]
+"""From an `Authorization` header and a scope to the key; raises `Unauthenticated` and `ScopeMissing`."""
+
+
+async def read_body(call: Call) -> bytes:
+    """The body, refused as soon as it is known to be too large."""
+    limit = call.room.settings.max_body_mb
+    parts: list[bytes] = []
+    size = 0
+    assert call.chunks is not None, "the endpoint streams"
+    async for part in call.chunks:
+        size += len(part)
+        if size > limit * _MEGABYTE:
+            raise BadInput.of("body", f"is larger than {limit} MB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def decode(raw: bytes, kind: type[Kind]) -> Kind:
+    """JSON as a shape; what is wrong with it is `BadInput`."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadInput.of("body", str(error)) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadInput.of("body", "is not JSON") from None
+
+
+async def accept_together(room: Room, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+    """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+    async with room.pool.acquire() as connection, connection.transaction():
+        answers = await service.accept_batch(connection, requests, idempotency_ttl=room.settings.idempotency_ttl)
+        if any(answer.acceptance is Acceptance.CONFLICT for answer in answers):
+            raise IdempotencyConflict
+    for request, answer in zip(requests, answers, strict=True):
+        count_accepted(request, answer)
+    return answers

@@ -1,0 +1,168 @@
+"""What clients of Resend are told: a delivery in its words, and refusals in its form.
+
+{"statusCode": 422, "name": "validation_error", "message": "to[0]: …"}
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from postroom.delivery.model import Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.errors import (
+    BadInput,
+    IdempotencyConflict,
+    NotFoundError,
+    ScopeMissing,
+    Unauthenticated,
+    WrongState,
+)
+from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.endpoint import Answer
+
+_EVENTS = {
+    State.SENDING: "queued",
+    State.SENT: "sent",
+    State.DEAD_LETTER: "failed",
+    State.CANCELLED: "canceled",
+    State.SUPPRESSED: "suppressed",
+}
+
+
+_NO_KEY = (401, "missing_api_key", "There is no API key in the Authorization header.")
+_INVALID_KEY = (403, "invalid_api_key", "The API key is not valid.")
+_NO_DATABASE = (503, "application_error", "The database does not answer. The request can be tried again.")
+_NAMES: dict[type, tuple[int, str]] = {
+    ScopeMissing: (401, "restricted_api_key"),
+    IdempotencyConflict: (409, "invalid_idempotent_request"),
+    NotFoundError: (404, "not_found"),
+    WrongState: (422, "validation_error"),
+}
+
+
+class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+    """Why a request was not honoured."""
+
+    status_code: int
+    name: str
+    message: str
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The id of a mail that was taken."""
+
+    id: str
+
+
+class BatchError(msgspec.Struct, frozen=True):
+    """One mail of a batch that was not taken, by its place."""
+
+    index: int
+    message: str
+
+
+class SentBatch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ids of a batch, and what was left out if the client allows that."""
+
+    data: list[Sent]
+    errors: list[BatchError] | None = None
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A mail after something was done to it."""
+
+    id: str
+    object: str = "email"
+
+
+class EmailTag(msgspec.Struct, frozen=True):
+    """A label."""
+
+    name: str
+    value: str
+
+
+class Email(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """One mail as clients of Resend read it."""
+
+    object: str = "email"
+    id: str
+    message_id: str | None
+    sender: str | None
+    to: list[str]
+    cc: list[str]
+    bcc: list[str]
+    reply_to: list[str]
+    subject: str | None
+    html: str | None
+    text: str | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    last_event: str
+    tags: list[EmailTag]
+
+
+def email_of(delivery: Delivery, *, now: datetime) -> Email:
+    """A delivery in Resend's words. What holds a one-time code stays hidden, as everywhere."""
+    is_hidden = delivery.lane is Lane.AUTH
+    event = last_event(delivery, now=now)
+    given = {name.lower(): value for name, value in delivery.headers.items()}
+    sender = delivery.sender
+    return Email(
+        id=str(delivery.id),
+        message_id=given.get("message-id"),
+        sender=None if sender is None else f"{sender.name} <{sender.email}>" if sender.name else sender.email,
+        to=_addresses(delivery, RecipientKind.TO),
+        cc=_addresses(delivery, RecipientKind.CC),
+        bcc=_addresses(delivery, RecipientKind.BCC),
+        reply_to=_addresses(delivery, RecipientKind.REPLY_TO),
+        subject=None if is_hidden else delivery.subject,
+        html=None if is_hidden else delivery.html,
+        text=None if is_hidden else delivery.text,
+        created_at=delivery.created_at,
+        scheduled_at=delivery.next_attempt_at if event == "scheduled" else None,
+        last_event=event,
+        tags=[EmailTag(name, value) for name, value in delivery.tags.items()],
+    )
+
+
+def last_event(delivery: Delivery, *, now: datetime) -> str:
+    """Where a delivery stands, in one of Resend's words."""
+    if delivery.state in (State.QUEUED, State.RENDERED):
+        if delivery.attempt_count > 0:
+            return "delivery_delayed"
+        is_ahead = delivery.next_attempt_at is not None and delivery.next_attempt_at > now
+        return "scheduled" if is_ahead else "queued"
+    if delivery.state is State.FAILED:
+        was_refused = any(each.outcome is RecipientOutcome.REFUSED for each in delivery.recipients)
+        return "bounced" if was_refused else "failed"
+    return _EVENTS[delivery.state]
+
+
+def refusal(error: Exception, *, with_key: bool) -> Answer | None:
+    """The answer to an error that a client can understand; None for one that is our fault."""
+    if isinstance(error, Unauthenticated):
+        found = _INVALID_KEY if with_key else _NO_KEY
+    elif isinstance(error, BadInput):
+        found = _bad(error)
+    elif is_connection_lost(error):
+        found = _NO_DATABASE
+    else:
+        named = next((_NAMES[kind] for kind in type(error).__mro__ if kind in _NAMES), None)
+        if named is None:
+            return None
+        found = (*named, str(error))
+    return Answer(Refusal(*found), found[0])
+
+
+def _bad(error: BadInput) -> tuple[int, str, str]:
+    fields: list[Any] = [each.field for each in error.errors]
+    if fields == ["Idempotency-Key"]:
+        return 400, "invalid_idempotency_key", error.message
+    is_missing = any("missing required field" in each.message for each in error.errors)
+    return 422, "missing_required_field" if is_missing else "validation_error", error.message
+
+
+def _addresses(delivery: Delivery, kind: RecipientKind) -> list[str]:
+    chosen = sorted((each for each in delivery.recipients if each.kind is kind), key=lambda each: each.position)
+    return [each.address for each in chosen]

@@ -1,0 +1,137 @@
+"""The endpoints of Resend's API."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+
+from postroom.delivery import service
+from postroom.delivery.api import traceparent_of
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Delivery, DeliveryRequest
+from postroom.delivery.shapes import request_from
+from postroom.errors import BadInput, DeliveryNotFound, FieldError
+from postroom.intake.drop_in import OPERATE, READ, WRITE, Authenticate, Caller, accept_together, decode, read_body
+from postroom.intake.resend.answers import BatchError, Email, Named, Sent, SentBatch, email_of, refusal
+from postroom.intake.resend.shapes import MOST_EMAILS, ResendEmail, delivery_body
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
+
+_KEY = re.compile(r"[!-~]{1,255}")
+_LONGEST_BATCH_KEY = 250
+_ID = re.compile(r"\d{1,18}")
+
+Emails = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_EMAILS)]
+
+
+def endpoints(accepting: AcceptCombiner, authenticate: Authenticate) -> list[Endpoint]:
+    """The endpoints; acceptance goes through the combiner, keys are looked up by `authenticate`."""
+    shared: dict[str, Any] = {"scope": None, "tag": "resend", "problems": (401, 403, 404, 409, 422)}
+    listed = [
+        ("POST", "/emails", partial(send_email, accepting, authenticate), "Accept a mail.", Sent, True),
+        ("POST", "/emails/batch", partial(send_batch, authenticate), "Accept up to 100 mails.", SentBatch, True),
+        ("GET", "/emails/{email_id}", partial(get_email, authenticate), "Show a mail.", Email, False),
+        ("POST", "/emails/{email_id}/cancel", partial(cancel_email, authenticate), "Cancel a mail.", Named, False),
+    ]
+    return [
+        Endpoint(
+            method=method,
+            path=path,
+            handler=_in_its_words(handler.func.__name__, handler),
+            summary=f"{summary} As clients of Resend do.",
+            answers={200: answer},
+            stream=stream,
+            **shared,
+        )
+        for method, path, handler, summary, answer, stream in listed
+    ]
+
+
+async def send_email(accepting: AcceptCombiner, authenticate: Authenticate, call: Call) -> Answer:
+    caller = await authenticate(call.headers.get("authorization"), WRITE)
+    key = _idempotency_key(call)
+    email = decode(await read_body(call), ResendEmail)
+    accepted = await accepting.accept(_request(email, call, caller, key))
+    return Answer(Sent(str(accepted.id)))
+
+
+async def send_batch(authenticate: Authenticate, call: Call) -> Answer:
+    caller = await authenticate(call.headers.get("authorization"), WRITE)
+    key = _idempotency_key(call, longest=_LONGEST_BATCH_KEY)
+    emails = decode(await read_body(call), Emails)
+    requests, errors = _requests(emails, call, caller, key)
+    is_permissive = call.headers.get("x-batch-validation", "").lower() == "permissive"
+    if errors and not is_permissive:
+        raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
+    accepted = await accept_together(call.room, requests)
+    sent = [Sent(str(each.id)) for each in accepted]
+    return Answer(SentBatch(sent, errors if is_permissive else None))
+
+
+async def get_email(authenticate: Authenticate, call: Call) -> Answer:
+    await authenticate(call.headers.get("authorization"), READ)
+    delivery = await _find(call)
+    return Answer(email_of(delivery, now=datetime.now(UTC)))
+
+
+async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
+    caller = await authenticate(call.headers.get("authorization"), OPERATE)
+    delivery_id = _id(call)
+    await service.cancel(call.room.pool, delivery_id, actor=f"key:{caller.name}")
+    return Answer(Named(str(delivery_id)))
+
+
+def _in_its_words(name: str, handler: Handler) -> Handler:
+    """The handler with its refusals in Resend's form; the name is that of the operation in OpenAPI."""
+
+    async def answered(call: Call) -> Answer:
+        try:
+            return await handler(call)
+        except Exception as error:
+            answer = refusal(error, with_key="authorization" in call.headers)
+            if answer is None:
+                raise
+            return answer
+
+    answered.__name__ = name
+    return answered
+
+
+def _requests(
+    emails: Sequence[msgspec.Raw], call: Call, caller: Caller, key: str | None
+) -> tuple[list[DeliveryRequest], list[BatchError]]:
+    """The request of each mail that is right, and what is wrong with the others."""
+    requests: list[DeliveryRequest] = []
+    errors: list[BatchError] = []
+    for index, raw in enumerate(emails):
+        try:
+            email = decode(bytes(raw), ResendEmail)
+            requests.append(_request(email, call, caller, None if key is None else f"{key}/{index}"))
+        except BadInput as bad:
+            errors.append(BatchError(index, bad.message))
+    return requests, errors
+
+
+def _request(email: ResendEmail, call: Call, caller: Caller, key: str | None) -> DeliveryRequest:
+    body = delivery_body(email)
+    return request_from(body, source=caller.name, idempotency_key=key, traceparent=traceparent_of(call))
+
+
+def _idempotency_key(call: Call, *, longest: int = 255) -> str | None:
+    key = call.headers.get("idempotency-key")
+    if key is not None and (len(key) > longest or not _KEY.fullmatch(key)):
+        raise BadInput.of("Idempotency-Key", f"must be 1 to {longest} visible ASCII characters")
+    return key
+
+
+def _id(call: Call) -> int:
+    written: str = call.path["email_id"]
+    if not (written.isascii() and _ID.fullmatch(written)):
+        raise DeliveryNotFound
+    return int(written)
+
+
+async def _find(call: Call) -> Delivery:
+    return await service.get_delivery(call.room.pool, _id(call))

@@ -1,0 +1,45 @@
+"""What clients of SES are told: an id, or an error by AWS's names, which its libraries turn into exceptions."""
+
+import msgspec
+
+from postroom.errors import BadInput, IdempotencyConflict, ScopeMissing
+from postroom.intake.ses.sign_in import KeyUnknown
+from postroom.runtime.aws import SignatureRefused
+from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.endpoint import Answer
+
+_UNKNOWN = (403, "UnrecognizedClientException", "The security token included in the request is invalid.")
+_NO_DATABASE = (503, "ServiceUnavailable", "The database does not answer. The request can be tried again.")
+_NAMES: dict[type, tuple[int, str]] = {
+    BadInput: (400, "BadRequestException"),
+    IdempotencyConflict: (409, "ConflictException"),
+    ScopeMissing: (403, "AccessDeniedException"),
+    SignatureRefused: (403, "InvalidSignatureException"),
+}
+
+
+class Taken(msgspec.Struct, frozen=True, rename="pascal"):
+    """The id of a mail that was taken: its delivery's."""
+
+    message_id: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request was not honoured; the name of the error is in a header."""
+
+    message: str
+
+
+def refusal(error: Exception) -> Answer | None:
+    """The answer to an error that a client can understand; None for one that is our fault."""
+    if isinstance(error, KeyUnknown):
+        status, name, message = _UNKNOWN
+    elif is_connection_lost(error):
+        status, name, message = _NO_DATABASE
+    elif (named := next((_NAMES[kind] for kind in type(error).__mro__ if kind in _NAMES), None)) is not None:
+        (status, name), message = named, str(error)
+    else:
+        return None
+    if isinstance(error, SignatureRefused) and error.reason == "incomplete":
+        name = "MissingAuthenticationTokenException"
+    return Answer(Refusal(message), status, headers={"x-amzn-errortype": name})

@@ -1,0 +1,68 @@
+"""The endpoint of SES's API."""
+
+import re
+
+from postroom.delivery.api import traceparent_of
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.errors import BadInput
+from postroom.intake.drop_in import accept_together, decode, read_body
+from postroom.intake.ses.answers import Taken, refusal
+from postroom.intake.ses.shapes import SendEmail, requests_of
+from postroom.intake.ses.sign_in import find_signer
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+
+_KEY = re.compile(r"[!-~]{1,240}")
+
+
+def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
+    """The endpoint; acceptance goes through the combiner."""
+
+    async def send_ses_email(call: Call) -> Answer:
+        try:
+            return await _send(accepting, call)
+        except Exception as error:
+            answer = refusal(error)
+            if answer is None:
+                raise
+            return answer
+
+    return [
+        Endpoint(
+            method="POST",
+            path="/v2/email/outbound-emails",
+            handler=send_ses_email,
+            summary="Accept a mail, as clients of Amazon SES do.",
+            scope=None,
+            tag="ses",
+            answers={200: Taken},
+            problems=(403, 409),
+            stream=True,
+        )
+    ]
+
+
+async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
+    signer = await find_signer(call)
+    raw = await read_body(call)
+    signer.verify(call, raw)
+    requests = requests_of(
+        decode(raw, SendEmail),
+        source=signer.key.name,
+        idempotency_key=_idempotency_key(call),
+        traceparent=traceparent_of(call),
+    )
+    if len(requests) == 1:
+        return Answer(Taken(str((await accepting.accept(requests[0])).id)))
+    accepted = await accept_together(call.room, requests)
+    return Answer(Taken(str(accepted[0].id)))
+
+
+def _idempotency_key(call: Call) -> str | None:
+    """The caller's own, or the one under which AWS's libraries repeat a call."""
+    given = call.headers.get("idempotency-key")
+    if given is None:
+        invocation = call.headers.get("amz-sdk-invocation-id", "")
+        return f"aws:{invocation}" if _KEY.fullmatch(invocation) else None
+    if not _KEY.fullmatch(given):
+        raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
+    return given

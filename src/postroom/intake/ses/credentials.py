@@ -1,0 +1,42 @@
+"""Keys for AWS's clients: a pair that belongs to one API key and follows from it. Pure.
+
+The access key id names the API key; the secret is made from the installation's secret key. Nothing is stored, and a
+revoked API key takes its pair along. Another secret key of the installation makes other pairs.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+
+from postroom.runtime.aws import AwsCredentials
+
+LARGEST_ID = 2**63 - 1
+
+_ACCESS_KEY = re.compile(r"PR([0-9A-F]{18})")
+
+
+@dataclass(frozen=True, slots=True)
+class SesKey:
+    """The API key behind a pair."""
+
+    id: int
+    name: str
+    scopes: tuple[str, ...]
+
+    def allows(self, scope: str) -> bool:
+        return "*" in self.scopes or scope in self.scopes
+
+
+def derive_credentials(key_id: int, secret_key: bytes) -> AwsCredentials:
+    """The pair of an API key; the access key id has twenty characters, as AWS's have."""
+    derived = hmac.digest(secret_key, f"postroom:ses:v1:{key_id}".encode(), hashlib.sha256)
+    return AwsCredentials(f"PR{key_id:018X}", base64.urlsafe_b64encode(derived).rstrip(b"=").decode())
+
+
+def parse_access_key(access_key_id: str) -> int | None:
+    """The id of the API key that an access key id names; None if it is not one of ours."""
+    found = _ACCESS_KEY.fullmatch(access_key_id)
+    key_id = int(found[1], 16) if found else LARGEST_ID + 1
+    return key_id if key_id <= LARGEST_ID else None

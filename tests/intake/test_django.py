@@ -1,0 +1,377 @@
+"""A Django site in a process of its own, with the backend that its settings name."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.support.http import served
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery import service
+from postroom.delivery.model import Address, Delivery, DeliveryFilter, Lane, RecipientKind
+from postroom.http import build_app
+from postroom.http import service as keys
+
+pytest.importorskip("django", reason="Django is not installed: its backend is NOT tested")
+
+SITE = """
+import json, sys
+from email.mime.image import MIMEImage
+import django
+from django.conf import settings
+
+configuration = json.load(sys.stdin)
+settings.configure(
+    EMAIL_BACKEND="postroom.intake.django.EmailBackend",
+    DEFAULT_FROM_EMAIL="Site <site@example.org>",
+    DATABASES=configuration["databases"],
+    POSTROOM=configuration["postroom"],
+    USE_TZ=True,
+)
+django.setup()
+
+from django.core import mail
+from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection, send_mail, send_mass_mail
+from django.db import connection, transaction
+
+try:
+    exec(configuration["program"])
+except Exception as error:
+    result = f"{type(error).__name__}: {error}"
+print(json.dumps(result))
+"""
+
+
+def database_settings(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    return {
+        "default": {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.path.lstrip("/"),
+            "USER": parts.username,
+            "PASSWORD": parts.password,
+            "HOST": parts.hostname,
+            "PORT": parts.port,
+        }
+    }
+
+
+def in_site(program: str, *, databases: dict[str, Any], postroom: dict[str, Any]) -> Any:
+    """What a program of the site leaves in `result`, or the error that ended it."""
+    configuration = json.dumps({"program": program, "databases": databases, "postroom": postroom})
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SITE],
+        input=configuration,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def run(program: str, url: str, **postroom: Any) -> Any:
+    """The program in a site whose own database holds the room."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: mail in Django's own transaction is NOT tested")
+    return await asyncio.to_thread(in_site, program, databases=database_settings(url), postroom=postroom)
+
+
+async def found(pool: Pool) -> list[Delivery]:
+    """Every delivery, oldest first."""
+    listed, _cursor = await service.list_deliveries(pool, DeliveryFilter())
+    return [await service.get_delivery(pool, each.id) for each in reversed(listed)]
+
+
+def addresses(delivery: Delivery, kind: RecipientKind) -> list[str]:
+    return [each.address for each in delivery.recipients if each.kind is kind]
+
+
+WHOLE = """
+message = EmailMultiAlternatives(
+    "Grüße", "Hällo", "Shop <shop@example.org>", ["Ada <ada@example.org>"], cc=["bob@example.org"],
+    bcc=["cyd@example.org"], reply_to=["help@example.org"],
+    headers={"X-Order": "7", "X-Postroom-Tag": "kind=greeting", "X-Postroom-Lane": "bulk"},
+)
+message.attach_alternative("<p>Hällo <img src='cid:logo'></p>", "text/html")
+message.attach("über.txt", "über", "text/plain")
+message.attach("bill.pdf", b"%PDF")
+image = MIMEImage(b"GIF89a", _subtype="gif")
+image.add_header("Content-ID", "<logo>")
+message.attach(image)
+result = message.send()
+"""
+
+
+async def test_a_message_is_a_delivery(room: Room, database_url: str) -> None:
+    """Everything a Django message holds arrives, in the room of the site's own database."""
+    assert await run(WHOLE, database_url) == 1
+    (delivery,) = await found(room.pool)
+    assert (delivery.source, delivery.lane, delivery.tags) == ("django", Lane.BULK, {"kind": "greeting"})
+    assert delivery.sender == Address("shop@example.org", "Shop")
+    assert (delivery.subject, delivery.text) == ("Grüße", "Hällo")
+    assert delivery.html == "<p>Hällo <img src='cid:logo'></p>"
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.CC) == ["bob@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["cyd@example.org"]
+    assert addresses(delivery, RecipientKind.REPLY_TO) == ["help@example.org"]
+    assert delivery.headers == {"X-Order": "7"}
+    files = [(file.filename, file.content_type, file.content_id) for file in delivery.attachments]
+    assert files == [
+        ("über.txt", "text/plain", None),
+        ("bill.pdf", "application/pdf", None),
+        ("attachment-3.gif", "image/gif", "logo"),
+    ]
+    contents = [base64.b64decode(file.content) for file in delivery.attachments]
+    assert contents == ["über".encode(), b"%PDF", b"GIF89a"]
+
+
+async def test_mail_is_part_of_the_sites_transaction(room: Room, database_url: str) -> None:
+    """What is rolled back was never sent; what is committed is."""
+    program = """
+try:
+    with transaction.atomic():
+        send_mail("Gone", "x", None, ["ada@example.org"])
+        raise KeyError
+except KeyError:
+    pass
+with transaction.atomic():
+    result = send_mail("Kept", "x", None, ["ada@example.org"])
+"""
+    assert await run(program, database_url) == 1
+    assert [each.subject for each in await found(room.pool)] == ["Kept"]
+
+
+async def test_a_refused_mail_leaves_the_transaction_usable(room: Room, database_url: str) -> None:
+    """With fail_silently a bad address costs one mail and not the site's transaction."""
+    program = """
+with transaction.atomic():
+    bad = send_mail("Bad", "x", None, ["nonsense"], fail_silently=True)
+    worse = send_mail("Worse", "x\\0", None, ["ada@example.org"], fail_silently=True)
+    result = [bad, worse, send_mail("Good", "x", None, ["ada@example.org"])]
+"""
+    assert await run(program, database_url) == [0, 0, 1]
+    assert [each.subject for each in await found(room.pool)] == ["Good"]
+
+
+async def test_a_room_that_is_not_there_is_told(room: Room, database_url: str) -> None:
+    """A missing schema is the database's error, or nothing with fail_silently; the transaction goes on."""
+    program = """
+with transaction.atomic():
+    silent = send_mail("x", "x", None, ["ada@example.org"], fail_silently=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+try:
+    send_mail("x", "x", None, ["ada@example.org"])
+except Exception as error:
+    result = [silent, type(error).__name__]
+"""
+    assert await run(program, database_url, ROOM="nowhere") == [0, "ProgrammingError"]
+
+
+async def test_a_bad_address_is_an_error_that_names_it(room: Room, database_url: str) -> None:
+    """Without fail_silently the site learns what is wrong."""
+    result = await run('result = send_mail("x", "x", None, ["nonsense"])', database_url)
+    assert result == "BadInput: to[0]: An email address must have an @-sign."
+
+
+async def test_the_count_is_of_those_that_were_taken(room: Room, database_url: str) -> None:
+    """Mass mail answers how many; a message without recipients is none."""
+    program = """
+mails = [("One", "x", None, ["ada@example.org"]), ("None", "x", None, []), ("Two", "x", None, ["bob@example.org"])]
+result = send_mass_mail(mails)
+"""
+    assert await run(program, database_url) == 2
+    assert [each.subject for each in await found(room.pool)] == ["One", "Two"]
+
+
+async def test_the_default_sender_is_the_sites(room: Room, database_url: str) -> None:
+    """DEFAULT_FROM_EMAIL is who writes; a source can be chosen."""
+    await run('result = send_mail("x", "x", None, ["ada@example.org"])', database_url, SOURCE="shop")
+    (delivery,) = await found(room.pool)
+    assert (delivery.sender, delivery.source) == (Address("site@example.org", "Site"), "shop")
+
+
+async def test_html_alone_needs_no_text(room: Room, database_url: str) -> None:
+    """A message of subtype html, or one whose text is empty, is HTML."""
+    program = """
+message = EmailMessage("One", "<p>x</p>", None, ["ada@example.org"])
+message.content_subtype = "html"
+message.send()
+result = send_mail("Two", "", None, ["ada@example.org"], html_message="<p>x</p>")
+"""
+    await run(program, database_url)
+    assert [(each.text, each.html) for each in await found(room.pool)] == [(None, "<p>x</p>")] * 2
+
+
+async def test_blind_copies_alone_do_not_see_each_other(room: Room, database_url: str) -> None:
+    """One message, as many deliveries as blind copies, counted once."""
+    program = """
+blind = ["ada@example.org", "bob@example.org"]
+result = EmailMessage("x", "x", None, [], blind, headers={"Idempotency-Key": "k"}).send()
+"""
+    assert await run(program, database_url) == 1
+    assert [addresses(each, RecipientKind.TO) for each in await found(room.pool)] == [
+        ["ada@example.org"],
+        ["bob@example.org"],
+    ]
+
+
+async def test_an_idempotency_key_is_kept(room: Room, database_url: str) -> None:
+    """The same message under the same key is one delivery; another message is an error."""
+    program = """
+def send(subject):
+    return EmailMessage(subject, "x", None, ["ada@example.org"], headers={"Idempotency-Key": "order-7"}).send()
+first = [send("One"), send("One")]
+try:
+    send("Two")
+except Exception as error:
+    result = [*first, type(error).__name__]
+"""
+    assert await run(program, database_url) == [1, 1, "IdempotencyConflict"]
+    assert len(await found(room.pool)) == 1
+
+
+async def test_headers_of_the_message_choose_sender_and_answer(room: Room, database_url: str) -> None:
+    """Django lets From and Reply-To be written as headers; so they are read."""
+    program = """
+headers = {"From": "Ann <ann@example.org>", "Reply-To": "a@example.org, b@example.org", "Message-ID": "<1@example.org>"}
+result = EmailMessage("x", "x", None, ["ada@example.org"], headers=headers).send()
+"""
+    await run(program, database_url)
+    (delivery,) = await found(room.pool)
+    assert delivery.sender == Address("ann@example.org", "Ann")
+    assert addresses(delivery, RecipientKind.REPLY_TO) == ["a@example.org", "b@example.org"]
+    assert delivery.headers == {"Message-ID": "<1@example.org>"}
+
+
+async def test_a_template_can_be_named(room: Room, database_url: str) -> None:
+    """Marks choose one of our templates instead of the bodies."""
+    program = """
+headers = {"X-Postroom-Template": "login-code", "X-Postroom-Variables": '{"code": "123"}'}
+result = EmailMessage("ignored", "ignored", None, ["ada@example.org"], headers=headers).send()
+"""
+    assert await run(program, database_url) == 1
+    (delivery,) = await found(room.pool)
+    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+
+
+async def test_a_forwarded_message_is_a_file(room: Room, database_url: str) -> None:
+    """A message attached to a message stays whole."""
+    program = """
+inner = EmailMessage("Inner", "x", None, ["bob@example.org"])
+message = EmailMessage("Outer", "x", None, ["ada@example.org"])
+message.attach("inner.eml", inner, "message/rfc822")
+result = message.send()
+"""
+    assert await run(program, database_url) == 1
+    (delivery,) = await found(room.pool)
+    (file,) = delivery.attachments
+    assert file.content_type == "message/rfc822"
+    assert b"Subject: Inner" in base64.b64decode(file.content)
+
+
+CALENDAR = """
+message = EmailMultiAlternatives("x", "x", None, ["ada@example.org"])
+message.attach_alternative("BEGIN:VCALENDAR", "text/calendar")
+result = message.send()
+"""
+TWO_TEXTS = """
+message = EmailMultiAlternatives("x", "x", None, ["ada@example.org"])
+message.attach_alternative("y", "text/plain")
+result = message.send()
+"""
+SUBTYPE = """
+message = EmailMessage("x", "x", None, ["ada@example.org"])
+message.content_subtype = "calendar"
+result = message.send()
+"""
+INJECTION = """
+result = send_mail("x\\nBcc: eve@example.org", "x", None, ["ada@example.org"])
+"""
+UNSENDABLE = {
+    "calendar": (CALENDAR, "alternatives[0]: text/calendar"),
+    "two texts": (TWO_TEXTS, "alternatives[0]: there is a body"),
+    "subtype": (SUBTYPE, "content_subtype"),
+    "injection": (INJECTION, "subject"),
+}
+
+
+@pytest.mark.parametrize("program, problem", UNSENDABLE.values(), ids=UNSENDABLE.keys())
+async def test_what_cannot_be_sent_is_refused(room: Room, database_url: str, program: str, problem: str) -> None:
+    """Nothing is left out in silence."""
+    result = await run(program, database_url)
+    assert result.startswith(f"BadInput: {problem}")
+    assert await found(room.pool) == []
+
+
+async def over_http(room: Room, program: str, *, key: str | None = None, **postroom: Any) -> Any:
+    made, _row = await keys.create_key(room.pool, "shop", scopes=("deliveries:write",), actor="tests")
+    async with served(build_app(room)) as url:
+        chosen = {"URL": url, "KEY": key or made, **postroom}
+        return await asyncio.to_thread(in_site, program, databases={}, postroom=chosen)
+
+
+async def test_a_site_with_another_database_sends_over_http(room: Room) -> None:
+    """With a URL and a key the same message arrives by the API, under the key's name."""
+    assert await over_http(room, WHOLE) == 1
+    (delivery,) = await found(room.pool)
+    assert (delivery.source, delivery.subject, delivery.text) == ("shop", "Grüße", "Hällo")
+    assert addresses(delivery, RecipientKind.BCC) == ["cyd@example.org"]
+    assert [file.content_id for file in delivery.attachments] == [None, None, "logo"]
+
+
+REFUSED = {
+    "address": ({}, ["nonsense"], "BadInput: to[0]: An email address must have an @-sign."),
+    "key": ({"key": "pr_" + "x" * 43}, ["ada@example.org"], "Unauthenticated: "),
+    "path": ({"URL": "http://127.0.0.1:1"}, ["ada@example.org"], "URLError: "),
+    "scheme": ({"URL": "ftp://127.0.0.1"}, ["ada@example.org"], "ImproperlyConfigured: "),
+}
+
+
+@pytest.mark.parametrize("options, to, problem", REFUSED.values(), ids=REFUSED.keys())
+async def test_a_refusal_over_http_is_an_error(
+    room: Room, options: dict[str, Any], to: list[str], problem: str
+) -> None:
+    """What the API refuses, and a server that is not there, are errors with a name."""
+    result = await over_http(room, f"result = send_mail('x', 'x', None, {to})", **options)
+    assert result.startswith(problem)
+
+
+async def test_trouble_over_http_can_be_silent(room: Room) -> None:
+    """With fail_silently a server that is not there is a count of none."""
+    program = "result = send_mail('x', 'x', None, ['ada@example.org'], fail_silently=True)"
+    assert await over_http(room, program, URL="http://127.0.0.1:1") == 0
+
+
+async def test_a_key_is_kept_over_http(room: Room) -> None:
+    """The key travels; another message under it is an error."""
+    program = """
+def send(subject):
+    return EmailMessage(subject, "x", None, ["ada@example.org"], headers={"Idempotency-Key": "order-7"}).send()
+send("One"), send("One"), send("Two")
+"""
+    assert (await over_http(room, program)).startswith("IdempotencyConflict: ")
+    assert len(await found(room.pool)) == 1
+
+
+MISCONFIGURED = {
+    "unknown": ({"URI": "http://127.0.0.1"}, "POSTROOM has unknown settings: URI."),
+    "no key": ({"URL": "http://127.0.0.1"}, "POSTROOM['KEY']"),
+    "no room": ({}, "The database 'default' cannot hold a room"),
+}
+
+
+@pytest.mark.parametrize("postroom, problem", MISCONFIGURED.values(), ids=MISCONFIGURED.keys())
+def test_wrong_settings_are_named(postroom: dict[str, Any], problem: str) -> None:
+    """A setting that cannot work is told at the first mail, fail_silently or not."""
+    sqlite = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    program = "result = send_mail('x', 'x', None, ['ada@example.org'], fail_silently=True)"
+    result = in_site(program, databases=sqlite, postroom=postroom)
+    assert result.startswith(f"ImproperlyConfigured: {problem}")

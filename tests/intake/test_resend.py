@@ -1,0 +1,330 @@
+"""Resend's own client library against a served Postroom."""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import resend
+from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, ResendError, ValidationError
+from tests.support.http import Browser, Response, served
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery import service as deliveries
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Address, Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.http import build_app
+from postroom.http import service as keys
+from postroom.http.asgi import HttpApplication
+from postroom.http.auth import Authenticator
+from postroom.intake.resend import api as drop_in
+from postroom.intake.resend.answers import email_of, last_event, refusal
+
+MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
+
+
+def app_of(room: Room) -> HttpApplication:
+    paths = {endpoint.path for endpoint in build_app(room).endpoints}
+    if "/emails" in paths:
+        return build_app(room)
+    return build_app(room, more=drop_in.endpoints(AcceptCombiner(room.pool), Authenticator(room.pool).authenticate))
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The library, pointed at a served room."""
+
+    room: Room
+    key: str
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.to_thread(function, *arguments)
+
+    async def send(self, options: dict[str, str] | None = None, **changes: Any) -> Any:
+        return await self.call(resend.Emails.send, {**MAIL, **changes}, options)
+
+    async def sent(self, options: dict[str, str] | None = None, **changes: Any) -> Delivery:
+        answer = await self.send(options, **changes)
+        return await deliveries.get_delivery(self.room.pool, int(answer["id"]))
+
+
+@contextlib.asynccontextmanager
+async def opened(room: Room, monkeypatch: pytest.MonkeyPatch, *scopes: str) -> AsyncIterator[Shop]:
+    key, _row = await keys.create_key(room.pool, "shop", scopes=scopes or ("*",), actor="tests")
+    async with served(app_of(room)) as url:
+        monkeypatch.setattr(resend, "api_url", url)
+        monkeypatch.setattr(resend, "api_key", key)
+        yield Shop(room, key)
+
+
+@pytest.fixture
+async def shop(room: Room, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shop]:
+    async with opened(room, monkeypatch) as one:
+        yield one
+
+
+def addresses(delivery: Delivery, kind: RecipientKind) -> list[str]:
+    return [each.address for each in delivery.recipients if each.kind is kind]
+
+
+async def count(pool: Pool) -> int:
+    async with pool.acquire() as connection:
+        return int(await connection.fetchval("SELECT count(*) FROM deliveries"))
+
+
+async def test_a_mail_is_a_delivery(shop: Shop) -> None:
+    """What the library sends is committed when it returns, under the key's name."""
+    delivery = await shop.sent(
+        html="<p>Hello</p>",
+        cc=["bob@example.org"],
+        bcc="cyd@example.org",
+        reply_to=["help@example.org"],
+        headers={"X-Order": "7"},
+        tags=[{"name": "kind", "value": "greeting"}, {"name": "bare"}],
+    )
+    assert (delivery.state, delivery.source) == (State.QUEUED, "shop")
+    assert delivery.sender == Address("shop@example.org", "Shop")
+    assert (delivery.subject, delivery.text, delivery.html) == ("Hello", "Hello, Ada.", "<p>Hello</p>")
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.CC) == ["bob@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["cyd@example.org"]
+    assert addresses(delivery, RecipientKind.REPLY_TO) == ["help@example.org"]
+    assert delivery.headers == {"X-Order": "7"}
+    assert delivery.tags == {"kind": "greeting", "bare": ""}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [base64.b64encode(b"%PDF").decode(), list(b"%PDF"), {"type": "Buffer", "data": list(b"%PDF")}],
+    ids=["base64", "numbers", "buffer"],
+)
+async def test_files_come_in_every_way_clients_write_them(shop: Shop, content: Any) -> None:
+    """Base64, a list of bytes and a Buffer of Node.js are the same file."""
+    delivery = await shop.sent(attachments=[{"filename": "bill.pdf", "content": content, "content_id": "bill"}])
+    (file,) = delivery.attachments
+    assert (file.filename, file.content_type, file.content_id) == ("bill.pdf", "application/pdf", "bill")
+    assert base64.b64decode(file.content) == b"%PDF"
+
+
+async def test_a_file_by_url_is_refused_by_name(shop: Shop) -> None:
+    """We fetch nothing, and say so."""
+    with pytest.raises(ValidationError, match=r"attachments\[0\].path: is not supported"):
+        await shop.send(attachments=[{"path": "https://example.org/bill.pdf", "filename": "bill.pdf"}])
+
+
+async def test_a_file_without_content_is_refused(shop: Shop) -> None:
+    """A file needs its content."""
+    with pytest.raises(ValidationError, match=r"attachments\[0\].content: is required"):
+        await shop.send(attachments=[{"filename": "bill.pdf"}])
+
+
+async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
+    """The template's id and variables become the delivery's."""
+    delivery = await shop.sent(template={"id": "login-code", "variables": {"code": "123"}})
+    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+
+
+async def test_a_mail_can_wait(shop: Shop) -> None:
+    """A scheduled mail is due at its moment, and says that it is scheduled."""
+    moment = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+    delivery = await shop.sent(scheduled_at=moment.isoformat())
+    assert delivery.next_attempt_at == moment
+    shown = await shop.call(resend.Emails.get, str(delivery.id))
+    assert shown["last_event"] == "scheduled"
+    assert datetime.fromisoformat(shown["scheduled_at"]) == moment
+
+
+async def test_a_vague_moment_is_refused(shop: Shop) -> None:
+    """What means another moment when it is repeated could not be accepted once."""
+    with pytest.raises(ValidationError, match="scheduled_at: must be a moment"):
+        await shop.send(scheduled_at="in 5 minutes")
+
+
+async def test_the_same_key_is_the_same_mail(shop: Shop) -> None:
+    """A repetition gets the first id; another mail under the same key is refused."""
+    options = {"idempotency_key": "order-7"}
+    first, again = await shop.send(options), await shop.send(options)
+    assert first["id"] == again["id"]
+    with pytest.raises(ResendError) as refused:
+        await shop.send(options, subject="Another")
+    assert (refused.value.code, refused.value.error_type) == (409, "invalid_idempotent_request")
+    assert await count(shop.room.pool) == 1
+
+
+async def test_a_key_that_cannot_be_one_is_refused(shop: Shop) -> None:
+    """An idempotency key is visible ASCII of limited length."""
+    with pytest.raises(ResendError) as refused:
+        await shop.send({"idempotency_key": "k" * 300})
+    assert (refused.value.code, refused.value.error_type) == (400, "invalid_idempotency_key")
+
+
+async def test_a_mail_can_be_read_back(shop: Shop) -> None:
+    """The library's `get` finds what it sent, in Resend's words."""
+    sent = await shop.send(cc="bob@example.org", tags=[{"name": "a", "value": "b"}])
+    shown = await shop.call(resend.Emails.get, sent["id"])
+    assert (shown["object"], shown["id"], shown["last_event"]) == ("email", sent["id"], "queued")
+    assert (shown["from"], shown["to"], shown["cc"]) == (
+        "Shop <shop@example.org>",
+        ["ada@example.org"],
+        ["bob@example.org"],
+    )
+    assert (shown["subject"], shown["text"], shown["html"]) == ("Hello", "Hello, Ada.", None)
+    assert shown["tags"] == [{"name": "a", "value": "b"}]
+
+
+@pytest.mark.parametrize("email_id", ["999", "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794", "9" * 40])
+async def test_an_unknown_id_is_not_found(shop: Shop, email_id: str) -> None:
+    """A number nobody has, or one of Resend's own ids, is answered in Resend's form."""
+    with pytest.raises(ResendError) as refused:
+        await shop.call(resend.Emails.get, email_id)
+    assert (refused.value.code, refused.value.error_type) == (404, "not_found")
+
+
+async def test_a_waiting_mail_can_be_cancelled_once(shop: Shop) -> None:
+    """Cancelling ends it; a second time there is nothing to cancel."""
+    sent = await shop.send()
+    answer = await shop.call(resend.Emails.cancel, sent["id"])
+    assert (answer["object"], answer["id"]) == ("email", sent["id"])
+    shown = await shop.call(resend.Emails.get, sent["id"])
+    assert shown["last_event"] == "canceled"
+    with pytest.raises(ValidationError):
+        await shop.call(resend.Emails.cancel, sent["id"])
+
+
+async def test_a_batch_is_taken_together(shop: Shop) -> None:
+    """Every mail of a batch gets an id, in order, and the batch's key makes it happen once."""
+    mails = [{**MAIL, "subject": f"Number {n}"} for n in range(3)]
+    options = {"idempotency_key": "batch-1"}
+    first = await shop.call(resend.Batch.send, mails, options)
+    again = await shop.call(resend.Batch.send, mails, options)
+    ids = [each["id"] for each in first["data"]]
+    assert ids == [each["id"] for each in again["data"]]
+    found = [await deliveries.get_delivery(shop.room.pool, int(each)) for each in ids]
+    assert [each.subject for each in found] == ["Number 0", "Number 1", "Number 2"]
+
+
+async def test_one_wrong_mail_refuses_a_strict_batch(shop: Shop) -> None:
+    """All or none, and the wrong one is named."""
+    with pytest.raises(ValidationError, match=r"\[1\]: to: "):
+        await shop.call(resend.Batch.send, [MAIL, {**MAIL, "to": "nonsense"}])
+    assert await count(shop.room.pool) == 0
+
+
+async def test_a_conflict_refuses_the_whole_batch(shop: Shop) -> None:
+    """A batch whose key was used for another one leaves nothing behind."""
+    options = {"idempotency_key": "batch-1"}
+    await shop.call(resend.Batch.send, [MAIL], options)
+    with pytest.raises(ResendError) as refused:
+        await shop.call(resend.Batch.send, [{**MAIL, "subject": "Another"}, MAIL], options)
+    assert refused.value.code == 409
+    assert await count(shop.room.pool) == 1
+
+
+async def test_a_permissive_batch_takes_what_is_right(shop: Shop) -> None:
+    """A client may ask for the good ones to be taken, and is told of the others by their place."""
+    answer = await shop.call(resend.Batch.send, [{"to": 7}, MAIL], {"batch_validation": "permissive"})
+    assert len(answer["data"]) == 1
+    assert [error["index"] for error in answer["errors"]] == [0]
+
+
+async def test_what_is_missing_is_named(shop: Shop) -> None:
+    """A mail to nobody is refused with the library's own exception."""
+    with pytest.raises(MissingRequiredFieldsError, match="`to`"):
+        await shop.call(resend.Emails.send, {"from": "a@example.org", "subject": "x", "text": "y"})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"to": "nonsense"}, {"topic_id": "x"}, {"subject": "a\r\nBcc: b@example.org"}, {"text": None}]
+)
+async def test_what_is_wrong_is_refused(shop: Shop, changes: dict[str, Any]) -> None:
+    """Bad addresses, unknown fields, broken headers and no content store nothing."""
+    with pytest.raises(ValidationError):
+        await shop.send(**changes)
+    assert await count(shop.room.pool) == 0
+
+
+async def test_a_wrong_key_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library raises its own exception for a key that is not valid."""
+    monkeypatch.setattr(resend, "api_key", "re_123")
+    with pytest.raises(InvalidApiKeyError):
+        await shop.send()
+
+
+async def test_a_key_needs_its_scope(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that may only send can neither look nor cancel."""
+    async with opened(room, monkeypatch, "deliveries:write") as shop:
+        sent = await shop.send()
+        for function in (resend.Emails.get, resend.Emails.cancel):
+            with pytest.raises(ResendError) as refused:
+                await shop.call(function, sent["id"])
+            assert (refused.value.code, refused.value.error_type) == (401, "restricted_api_key")
+
+
+async def test_without_a_key_nothing_is_read(room: Room) -> None:
+    """A request without a key is refused in Resend's form."""
+    response: Response = await Browser(app_of(room)).post("/emails", content=b"x" * 1000)
+    assert response.status == 401
+    assert response.json["name"] == "missing_api_key"
+    assert response.json["statusCode"] == 401
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"[]", b"[" * 100_000, b'"\xff"'])
+async def test_a_body_that_is_no_mail_is_refused(room: Room, content: bytes) -> None:
+    """Whatever the bytes are, the answer is a refusal in Resend's form."""
+    key, _row = await keys.create_key(room.pool, "shop", scopes=("*",), actor="tests")
+    response = await Browser(app_of(room), key).post("/emails", content=content)
+    assert response.status == 422
+    assert response.json["name"] == "validation_error"
+
+
+async def test_a_body_without_end_is_refused(room: Room) -> None:
+    """More than the limit is not read."""
+    key, _row = await keys.create_key(room.pool, "shop", scopes=("*",), actor="tests")
+    content = b" " * ((room.settings.max_body_mb << 20) + 1)
+    response = await Browser(app_of(room), key).post("/emails", content=content)
+    assert (response.status, response.json["name"]) == (422, "validation_error")
+    assert "larger than" in response.json["message"]
+
+
+STATES: dict[str, tuple[dict[str, Any], str]] = {
+    "waiting": ({}, "queued"),
+    "rendered": ({"state": State.RENDERED}, "queued"),
+    "deferred": ({"attempt_count": 1}, "delivery_delayed"),
+    "sending": ({"state": State.SENDING}, "queued"),
+    "sent": ({"state": State.SENT}, "sent"),
+    "failed": ({"state": State.FAILED}, "failed"),
+    "dead letter": ({"state": State.DEAD_LETTER}, "failed"),
+    "cancelled": ({"state": State.CANCELLED}, "canceled"),
+    "suppressed": ({"state": State.SUPPRESSED}, "suppressed"),
+}
+
+
+async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
+    """Wherever a delivery stands, clients of Resend know the word."""
+    delivery = await shop.sent()
+    now = datetime.now(UTC) + timedelta(seconds=1)
+    words = {name: last_event(replace(delivery, **change), now=now) for name, (change, _word) in STATES.items()}
+    assert words == {name: word for name, (_change, word) in STATES.items()}
+    assert {change.get("state", State.QUEUED) for change, _word in STATES.values()} == set(State)
+    refused = tuple(replace(each, outcome=RecipientOutcome.REFUSED) for each in delivery.recipients)
+    assert last_event(replace(delivery, state=State.FAILED, recipients=refused), now=now) == "bounced"
+
+
+async def test_one_time_codes_stay_hidden(shop: Shop) -> None:
+    """What holds a code is not shown, here as everywhere."""
+    delivery = await shop.sent(html="<p>123</p>")
+    shown = email_of(replace(delivery, lane=Lane.AUTH), now=datetime.now(UTC))
+    assert (shown.subject, shown.text, shown.html) == (None, None, None)
+
+
+def test_a_database_that_does_not_answer_is_said_in_its_words() -> None:
+    """Clients can try again; a bug of ours is not dressed up."""
+    answer = refusal(ConnectionRefusedError(), with_key=True)
+    assert answer is not None
+    assert (answer.status, answer.value.name) == (503, "application_error")
+    assert refusal(KeyError(), with_key=True) is None

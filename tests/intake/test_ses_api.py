@@ -1,0 +1,419 @@
+"""AWS's own client library against a served Postroom."""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from typing import Any
+
+import boto3
+import pytest
+import typer
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.support.http import Browser, served
+from typer.testing import CliRunner
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery import service as deliveries
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.model import Address, Delivery, RecipientKind, State
+from postroom.errors import KeyNotFound, SecretKeyMissing
+from postroom.http import build_app
+from postroom.http import service as keys
+from postroom.http.asgi import HttpApplication
+from postroom.http.model import ApiKey
+from postroom.intake.ses import api as ses_api
+from postroom.intake.ses.answers import refusal
+from postroom.intake.ses.cli import ses_credentials
+from postroom.intake.ses.credentials import derive_credentials, parse_access_key
+from postroom.intake.ses.service import show_credentials
+from postroom.runtime.aws import AwsCredentials, sign
+
+SECRET_KEY = b"installation-key-for-tests-only!"
+SIMPLE = {"Subject": {"Data": "Hello"}, "Body": {"Text": {"Data": "Hello, Ada."}}}
+TO = {"ToAddresses": ["ada@example.org"]}
+
+
+def app_of(room: Room) -> HttpApplication:
+    paths = {endpoint.path for endpoint in build_app(room).endpoints}
+    if "/v2/email/outbound-emails" in paths:
+        return build_app(room)
+    return build_app(room, more=ses_api.endpoints(AcceptCombiner(room.pool)))
+
+
+def client_to(url: str, pair: AwsCredentials, *, attempts: int = 1) -> Any:
+    return boto3.client(
+        "sesv2",
+        region_name="eu-central-1",
+        endpoint_url=url,
+        aws_access_key_id=pair.access_key_id,
+        aws_secret_access_key=pair.secret_access_key,
+        config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The library, pointed at a served room."""
+
+    room: Room
+    url: str
+    row: ApiKey
+    client: Any
+
+    async def send(self, client: Any = None, **request: Any) -> str:
+        answer = await asyncio.to_thread((client or self.client).send_email, **request)
+        return str(answer["MessageId"])
+
+    async def sent(self, **request: Any) -> Delivery:
+        return await deliveries.get_delivery(self.room.pool, int(await self.send(**request)))
+
+
+@contextlib.asynccontextmanager
+async def opened(room: Room, *scopes: str) -> AsyncIterator[Shop]:
+    sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
+    _key, row = await keys.create_key(room.pool, "shop", scopes=scopes or ("deliveries:write",), actor="tests")
+    async with served(app_of(sealed)) as url:
+        client = client_to(url, derive_credentials(row.id, SECRET_KEY))
+        yield Shop(sealed, url, row, client)
+        client.close()
+
+
+@pytest.fixture
+async def shop(room: Room) -> AsyncIterator[Shop]:
+    async with opened(room) as one:
+        yield one
+
+
+def addresses(delivery: Delivery, kind: RecipientKind) -> list[str]:
+    return [each.address for each in delivery.recipients if each.kind is kind]
+
+
+async def count(pool: Pool) -> int:
+    async with pool.acquire() as connection:
+        return int(await connection.fetchval("SELECT count(*) FROM deliveries"))
+
+
+def refused(error: pytest.ExceptionInfo[ClientError]) -> tuple[int, str]:
+    response: dict[str, Any] = error.value.response
+    return response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Code"]
+
+
+async def test_a_simple_mail_is_a_delivery(shop: Shop) -> None:
+    """What the library sends is committed when it returns, under the key's name."""
+    file = {"RawContent": b"%PDF", "FileName": "bill.pdf", "ContentId": "<bill>", "ContentType": "application/pdf"}
+    delivery = await shop.sent(
+        FromEmailAddress="Shop <shop@example.org>",
+        Destination={**TO, "CcAddresses": ["bob@example.org"], "BccAddresses": ["cyd@example.org"]},
+        ReplyToAddresses=["help@example.org"],
+        Content={
+            "Simple": {
+                "Subject": {"Data": "Héllo", "Charset": "UTF-8"},
+                "Body": {"Text": {"Data": "Hello"}, "Html": {"Data": "<p>Hello</p>"}},
+                "Headers": [{"Name": "X-Order", "Value": "7"}],
+                "Attachments": [file],
+            }
+        },
+        EmailTags=[{"Name": "kind", "Value": "greeting"}],
+        ConfigurationSetName="ignored",
+    )
+    assert (delivery.state, delivery.source) == (State.QUEUED, "shop")
+    assert delivery.sender == Address("shop@example.org", "Shop")
+    assert (delivery.subject, delivery.text, delivery.html) == ("Héllo", "Hello", "<p>Hello</p>")
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.CC) == ["bob@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["cyd@example.org"]
+    assert addresses(delivery, RecipientKind.REPLY_TO) == ["help@example.org"]
+    assert (delivery.headers, delivery.tags) == ({"X-Order": "7"}, {"kind": "greeting"})
+    (attached,) = delivery.attachments
+    assert (attached.filename, attached.content_type, attached.content_id) == ("bill.pdf", "application/pdf", "bill")
+    assert base64.b64decode(attached.content) == b"%PDF"
+
+
+def message(**headers: str) -> EmailMessage:
+    made = EmailMessage()
+    for name, value in {"From": "Shop <shop@example.org>", "Subject": "Raw", **headers}.items():
+        made[name] = value
+    made.set_content("Hello, Ada.")
+    made.add_alternative("<p>Hello</p>", subtype="html")
+    made.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="bill.pdf")
+    return made
+
+
+async def test_a_raw_mail_is_read(shop: Shop) -> None:
+    """A whole message is taken apart; its own headers name those who receive it."""
+    raw = message(To="Ada <ada@example.org>", Cc="bob@example.org", Bcc="cyd@example.org")
+    delivery = await shop.sent(Content={"Raw": {"Data": raw.as_bytes()}})
+    assert (delivery.subject, delivery.html) == ("Raw", "<p>Hello</p>\n")
+    assert delivery.sender == Address("shop@example.org", "Shop")
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.CC) == ["bob@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["cyd@example.org"]
+    assert [file.filename for file in delivery.attachments] == ["bill.pdf"]
+
+
+async def test_the_destination_rules_over_a_raw_mail(shop: Shop) -> None:
+    """Only those of the destination receive it; who is not named in the message is a blind copy."""
+    raw = message(To="ada@example.org, bob@example.org")
+    delivery = await shop.sent(
+        FromEmailAddress="shop@example.org",
+        Destination={"ToAddresses": ["ada@example.org", "dan@example.org"]},
+        Content={"Raw": {"Data": raw.as_bytes()}},
+        EmailTags=[{"Name": "kind", "Value": "raw"}],
+    )
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["dan@example.org"]
+    assert delivery.tags == {"kind": "raw"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"Raw": {"Data": message(To="undisclosed-recipients:;").as_bytes()}}, {"Simple": SIMPLE}],
+    ids=["raw", "simple"],
+)
+async def test_blind_copies_alone_are_deliveries_of_their_own(shop: Shop, content: dict[str, Any]) -> None:
+    """Recipients whom the message does not name do not learn of each other."""
+    await shop.send(Destination={"BccAddresses": ["ada@example.org", "bob@example.org"]}, Content=content)
+    assert await count(shop.room.pool) == 2
+
+
+async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
+    """TemplateName and TemplateData become the delivery's template and variables."""
+    template = {"TemplateName": "login-code", "TemplateData": '{"code": "123"}'}
+    delivery = await shop.sent(FromEmailAddress="shop@example.org", Destination=TO, Content={"Template": template})
+    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+
+
+class AnswerLost:
+    """The application behind a proxy that loses its first answer: the work is done, the client hears 503."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self.requests = app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self.requests += 1
+        if self.requests > 1:
+            await self._app(scope, receive, send)
+            return
+
+        async def lose(_message: Message) -> None:
+            """The client never hears of it."""
+
+        await self._app(scope, receive, lose)
+        await send({"type": "http.response.start", "status": 503, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def test_repetitions_of_one_call_are_one_mail(shop: Shop) -> None:
+    """The library repeats a call whose answer was lost; the mail was taken once, and its id is known."""
+    proxy = AnswerLost(app_of(shop.room))
+    async with served(proxy) as url:
+        client = client_to(url, derive_credentials(shop.row.id, SECRET_KEY), attempts=2)
+        message_id = await shop.send(client, Destination=TO, Content={"Simple": SIMPLE})
+        client.close()
+    assert proxy.requests == 2
+    assert await count(shop.room.pool) == 1
+    assert (await deliveries.get_delivery(shop.room.pool, int(message_id))).subject == "Hello"
+
+
+async def test_two_calls_are_two_mails(shop: Shop) -> None:
+    """The same request sent twice on purpose is sent twice."""
+    request = {"Destination": TO, "Content": {"Simple": SIMPLE}}
+    assert await shop.send(**request) != await shop.send(**request)
+
+
+async def test_a_key_with_another_body_is_a_conflict(shop: Shop) -> None:
+    """An Idempotency-Key that was used for something else is refused."""
+
+    def fix(request: Any, **_more: Any) -> None:
+        request.headers["Idempotency-Key"] = "order-7"
+
+    shop.client.meta.events.register("before-sign.sesv2.SendEmail", fix)
+    await shop.send(Destination=TO, Content={"Simple": SIMPLE})
+    with pytest.raises(ClientError) as error:
+        await shop.send(Destination={"ToAddresses": ["bob@example.org"]}, Content={"Simple": SIMPLE})
+    assert refused(error) == (409, "ConflictException")
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "nobody": ({"Content": {"Simple": SIMPLE}}, "to"),
+    "bad address": ({"Destination": {"ToAddresses": ["nonsense"]}, "Content": {"Simple": SIMPLE}}, "to"),
+    "nothing": ({"Destination": TO, "Content": {}}, "Content"),
+    "two ways": (
+        {"Destination": TO, "Content": {"Simple": SIMPLE, "Template": {"TemplateName": "login-code"}}},
+        "Content",
+    ),
+    "bad data": (
+        {"Destination": TO, "Content": {"Template": {"TemplateName": "login-code", "TemplateData": "[]"}}},
+        "TemplateData",
+    ),
+    "inline template": (
+        {"Destination": TO, "Content": {"Template": {"TemplateContent": {"Subject": "x"}, "TemplateData": "{}"}}},
+        "Template",
+    ),
+    "raw to nobody": ({"Content": {"Raw": {"Data": message().as_bytes()}}}, "Destination"),
+    "raw from nobody": ({"Destination": TO, "Content": {"Raw": {"Data": b"Subject: x\r\n\r\nx"}}}, "FromEmailAddress"),
+    "raw to nonsense": (
+        {"Destination": {"ToAddresses": ["nonsense"]}, "Content": {"Raw": {"Data": message().as_bytes()}}},
+        "Destination",
+    ),
+    "lists": (
+        {"Destination": TO, "Content": {"Simple": SIMPLE}, "ListManagementOptions": {"ContactListName": "x"}},
+        "ListManagementOptions",
+    ),
+}
+
+
+@pytest.mark.parametrize("request_, named", WRONG.values(), ids=WRONG.keys())
+async def test_what_is_wrong_is_refused(shop: Shop, request_: dict[str, Any], named: str) -> None:
+    """A bad request stores nothing, and its field is named."""
+    with pytest.raises(ClientError, match=named) as error:
+        await shop.send(**request_)
+    assert refused(error) == (400, "BadRequestException")
+    assert await count(shop.room.pool) == 0
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        AwsCredentials("EXAMPLEKEY", "example-secret"),
+        AwsCredentials("PRFFFFFFFFFFFFFFFFFF", "example-secret"),
+        derive_credentials(999_999, SECRET_KEY),
+    ],
+    ids=["foreign", "beyond", "nobody"],
+)
+async def test_an_unknown_key_is_refused(shop: Shop, pair: AwsCredentials) -> None:
+    """A key that is not ours is refused as AWS refuses one."""
+    client = client_to(shop.url, pair)
+    with pytest.raises(ClientError) as error:
+        await shop.send(client, Destination=TO, Content={"Simple": SIMPLE})
+    client.close()
+    assert refused(error) == (403, "UnrecognizedClientException")
+
+
+async def test_a_wrong_secret_is_refused(shop: Shop) -> None:
+    """The pair of one API key does not sign for another."""
+    mixed = AwsCredentials(
+        derive_credentials(shop.row.id, SECRET_KEY).access_key_id,
+        derive_credentials(shop.row.id + 1, SECRET_KEY).secret_access_key,
+    )
+    client = client_to(shop.url, mixed)
+    with pytest.raises(ClientError) as error:
+        await shop.send(client, Destination=TO, Content={"Simple": SIMPLE})
+    client.close()
+    assert refused(error) == (403, "InvalidSignatureException")
+    assert await count(shop.room.pool) == 0
+
+
+async def test_a_revoked_key_takes_its_pair_along(shop: Shop) -> None:
+    """From the moment of revocation the pair is worth nothing."""
+    await shop.send(Destination=TO, Content={"Simple": SIMPLE})
+    await keys.revoke_key(shop.room.pool, shop.row.id, actor="tests")
+    with pytest.raises(ClientError) as error:
+        await shop.send(Destination=TO, Content={"Simple": SIMPLE})
+    assert refused(error) == (403, "UnrecognizedClientException")
+
+
+async def test_a_key_needs_its_scope(room: Room) -> None:
+    """A key that may only look cannot send."""
+    async with opened(room, "deliveries:read") as shop:
+        with pytest.raises(ClientError) as error:
+            await shop.send(Destination=TO, Content={"Simple": SIMPLE})
+    assert refused(error) == (403, "AccessDeniedException")
+
+
+async def test_a_used_key_is_noted(shop: Shop) -> None:
+    """An operator sees that the key is in use."""
+    await shop.send(Destination=TO, Content={"Simple": SIMPLE})
+    (row,), _cursor = await keys.list_keys(shop.room.pool)
+    assert row.last_used_at is not None
+
+
+async def test_another_service_is_refused(shop: Shop) -> None:
+    """A signature made for another service of AWS does not count here."""
+    url = "http://example.org/v2/email/outbound-emails"
+    pair = derive_credentials(shop.row.id, SECRET_KEY)
+    signed = sign("POST", url, {}, b"{}", credentials=pair, region="eu-central-1", service="kms", now=datetime.now(UTC))
+    response = await Browser(app_of(shop.room)).post(
+        "/v2/email/outbound-emails", content=b"{}", headers={"host": "example.org", **signed}
+    )
+    assert response.status == 403
+    assert response.headers["x-amzn-errortype"] == "InvalidSignatureException"
+
+
+async def test_without_a_signature_nothing_is_read(room: Room) -> None:
+    """A request that is not signed is refused in AWS's form."""
+    response = await Browser(app_of(room)).post("/v2/email/outbound-emails", content=b"x" * 1000)
+    assert response.status == 403
+    assert response.headers["x-amzn-errortype"] == "MissingAuthenticationTokenException"
+    assert set(response.json) == {"message"}
+
+
+@pytest.mark.parametrize("key_id", [0, 1, 2**63 - 1])
+def test_an_access_key_names_its_api_key(key_id: int) -> None:
+    """The id can be read from it, and it looks like one of AWS's."""
+    pair = derive_credentials(key_id, SECRET_KEY)
+    assert len(pair.access_key_id) == 20
+    assert parse_access_key(pair.access_key_id) == key_id
+
+
+def test_every_installation_has_its_own_secrets() -> None:
+    """Another secret key of the installation makes another secret."""
+    assert derive_credentials(1, SECRET_KEY) != derive_credentials(1, b"another")
+
+
+async def test_a_pair_is_shown_by_id_or_name_and_audited(room: Room) -> None:
+    """An operator gets the same pair either way, and the audit log knows it without the secret."""
+    _key, row = await keys.create_key(room.pool, "shop", scopes=("deliveries:write",), actor="tests")
+    by_id = await show_credentials(room.pool, str(row.id), secret_key=SECRET_KEY, actor="cli:ann")
+    by_name = await show_credentials(room.pool, "shop", secret_key=SECRET_KEY, actor="cli:ann")
+    assert by_id == by_name
+    assert by_id[1] == derive_credentials(row.id, SECRET_KEY)
+    async with room.pool.acquire() as connection:
+        entries = await connection.fetch("SELECT * FROM audit_log WHERE action = 'key.ses_credentials'")
+    assert [entry["subject"] for entry in entries] == [f"key:{row.id}"] * 2
+    assert by_id[1].secret_access_key not in str([dict(entry) for entry in entries])
+
+
+@pytest.mark.parametrize("wanted", ["nobody", "999", "9" * 30])
+async def test_an_unknown_key_has_no_pair(room: Room, wanted: str) -> None:
+    """Neither a name nor a number that nobody has gives a pair."""
+    with pytest.raises(KeyNotFound):
+        await show_credentials(room.pool, wanted, secret_key=SECRET_KEY, actor="tests")
+
+
+async def test_without_a_secret_key_there_are_no_pairs(room: Room) -> None:
+    """An installation without a secret key says so."""
+    with pytest.raises(SecretKeyMissing):
+        await show_credentials(room.pool, "shop", secret_key=None, actor="tests")
+
+
+async def test_the_command_prints_the_pair(room: Room, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`postroom keys ses-credentials` prints what AWS's tools read from the environment."""
+    _key, row = await keys.create_key(room.pool, "shop", scopes=("deliveries:write",), actor="tests")
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    monkeypatch.setenv("POSTROOM_SECRET_KEY", "ab" * 32)
+    app = typer.Typer()
+    app.command()(ses_credentials)
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["shop"])
+    assert done.exit_code == 0, done.output
+    lines = dict(line.split("=", 1) for line in done.stdout.split())
+    assert parse_access_key(lines["AWS_ACCESS_KEY_ID"]) == row.id
+    assert len(lines["AWS_SECRET_ACCESS_KEY"]) == 43
+
+
+def test_a_database_that_does_not_answer_is_said_in_its_words() -> None:
+    """Clients try again; a bug of ours is not dressed up."""
+    answer = refusal(ConnectionRefusedError())
+    assert answer is not None
+    assert (answer.status, answer.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
+    assert refusal(KeyError()) is None
