@@ -1,0 +1,178 @@
+"""Figures over HTTP: as lines by time, campaign, sender or domain, and as one sum."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Moment, Shape
+from postroom.stats import service
+from postroom.stats.model import Figures, Grouping, Line, Selection
+
+READ = "stats:read"
+
+_ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="0: of none.")]
+_DOMAIN = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
+_FROM = Annotated[Moment, msgspec.Meta(description="The first hour, in which this moment stands.")]
+_TO = Annotated[Moment, msgspec.Meta(description="Hours that begin before this.")]
+_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=service.MOST_LINES, description="How many lines at most.")]
+By = Literal["hour", "day", "campaign", "sender", "domain"]
+
+
+class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
+    """Which figures."""
+
+    campaign_id: _ID | None = None
+    sender_id: _ID | None = None
+    domain: _DOMAIN | None = None
+    begin: _FROM | None = None
+    end: _TO | None = None
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(
+            campaign_id=self.campaign_id,
+            sender_account_id=self.sender_id,
+            domain=self.domain,
+            begin=self.begin,
+            end=self.end,
+        )
+
+
+class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
+    """Which figures, and by what they are told apart; `by` may be repeated."""
+
+    by: By | list[By] = "day"
+    limit: _LIMIT = 1000
+
+    @property
+    def groups(self) -> list[Grouping]:
+        return [Grouping(name) for name in ([self.by] if isinstance(self.by, str) else self.by)]
+
+
+class Reached(msgspec.Struct, frozen=True, kw_only=True):
+    """Opens or clicks: every one, people who did at least once, and those of machines."""
+
+    total: int
+    unique: int
+    machine: int
+
+
+class RatesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares between 0 and 1; null when nothing was sent, or nothing delivered."""
+
+    delivery: float | None
+    bounce: float | None
+    open: float | None
+    click: float | None
+    unsubscribe: float | None
+    complaint: float | None
+
+
+class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How often. Delivered is what was sent and did not come back."""
+
+    accepted: int
+    sent: int
+    delivered: int
+    bounced: int
+    refused: int
+    deferred: int
+    ambiguous: int
+    suppressed: int
+    cancelled: int
+    dead_lettered: int
+    opens: Reached
+    clicks: Reached
+    unsubscribes: int
+    complaints: int
+    rates: RatesShape
+
+
+class LineShape(FiguresShape, frozen=True, kw_only=True):
+    """Figures of one group. Only what they are grouped by is there; id 0 and domain "" stand for none."""
+
+    hour: datetime | msgspec.UnsetType = msgspec.UNSET
+    day: str | msgspec.UnsetType = msgspec.UNSET
+    campaign_id: int | msgspec.UnsetType = msgspec.UNSET
+    sender_id: int | msgspec.UnsetType = msgspec.UNSET
+    domain: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class StatsPage(msgspec.Struct, frozen=True):
+    """Lines: times in order, everything else by how much was sent."""
+
+    items: list[LineShape]
+    next_cursor: str | None = None
+
+
+async def list_stats(call: Call) -> Answer:
+    query: StatsQuery = call.query
+    lines = await service.measure(call.room.pool, query.selection, groups=query.groups, limit=query.limit)
+    return Answer(StatsPage([shape_line(line, query.groups) for line in lines]))
+
+
+async def read_summary(call: Call) -> Answer:
+    return Answer(FiguresShape(**_fields(await service.total(call.room.pool, call.query.selection))))
+
+
+def shape_line(line: Line, groups: list[Grouping]) -> LineShape:
+    """A line as the API writes it, without what it is not grouped by."""
+    moment = None if line.moment is None else line.moment.astimezone(UTC)
+    known: dict[Grouping, tuple[str, Any]] = {
+        Grouping.HOUR: ("hour", moment),
+        Grouping.DAY: ("day", None if moment is None else moment.date().isoformat()),
+        Grouping.CAMPAIGN: ("campaign_id", line.campaign_id),
+        Grouping.SENDER: ("sender_id", line.sender_account_id),
+        Grouping.DOMAIN: ("domain", line.domain),
+    }
+    return LineShape(**dict(known[group] for group in groups), **_fields(line.figures))
+
+
+def _fields(figures: Figures) -> dict[str, Any]:
+    rates = figures.rates
+    return {
+        **{name: getattr(figures, name) for name in _PLAIN},
+        "opens": Reached(total=figures.opened, unique=figures.opened_unique, machine=figures.opened_machine),
+        "clicks": Reached(total=figures.clicked, unique=figures.clicked_unique, machine=figures.clicked_machine),
+        "unsubscribes": figures.unsubscribed,
+        "complaints": figures.complained,
+        "rates": RatesShape(**{name: getattr(rates, name) for name in RatesShape.__struct_fields__}),
+    }
+
+
+_PLAIN = (
+    "accepted",
+    "sent",
+    "delivered",
+    "bounced",
+    "refused",
+    "deferred",
+    "ambiguous",
+    "suppressed",
+    "cancelled",
+    "dead_lettered",
+)
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/stats",
+        handler=list_stats,
+        summary="Figures by hour, day, campaign, sender or domain",
+        scope=READ,
+        tag="stats",
+        query=StatsQuery,
+        answers={200: StatsPage},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/stats/summary",
+        handler=read_summary,
+        summary="The sum of the figures",
+        scope=READ,
+        tag="stats",
+        query=SummaryQuery,
+        answers={200: FiguresShape},
+    ),
+)

@@ -1,0 +1,145 @@
+"""Figures at the command line: a table by anything, a plot over time, and the index over custom data."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Limit,
+    actor,
+    in_room,
+    parse_moment,
+    print_json,
+    print_table,
+    say,
+)
+from postroom.stats.model import METRICS, Grouping, Line, Selection
+from postroom.stats.plot import bar, sparkline
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.stats.api import FiguresShape
+
+stats = typer.Typer()
+
+_BAR_WIDTH = 40
+_SHOWN = (
+    "accepted",
+    "sent",
+    "delivered",
+    "bounced",
+    "refused",
+    "deferred",
+    "suppressed",
+    "cancelled",
+    "dead_lettered",
+    "opened_unique",
+    "clicked_unique",
+    "unsubscribed",
+    "complained",
+)
+_KEYS = {
+    Grouping.HOUR: "moment",
+    Grouping.DAY: "moment",
+    Grouping.CAMPAIGN: "campaign_id",
+    Grouping.SENDER: "sender_account_id",
+    Grouping.DOMAIN: "domain",
+}
+
+Campaign = Annotated[
+    int | None, typer.Option("--campaign", min=0, max=LARGEST_ID, help="Of this campaign; 0: of none.")
+]
+Sender = Annotated[int | None, typer.Option("--sender", min=0, max=LARGEST_ID, help="Of this sender; 0: none.")]
+Domain = Annotated[str | None, typer.Option(help="Of mail to this domain.")]
+From = Annotated[datetime | None, typer.Option("--from", parser=parse_moment, help="From the hour of this moment on.")]
+To = Annotated[datetime | None, typer.Option("--to", parser=parse_moment, help="Hours that begin before this moment.")]
+Groups = Annotated[list[Grouping] | None, typer.Option("--by", help="Told apart by this; repeatable.")]
+
+
+@stats.command()
+def show(  # noqa: PLR0913 - every filter is an option
+    *,
+    by: Groups = None,
+    campaign: Campaign = None,
+    sender: Sender = None,
+    domain: Domain = None,
+    begin: From = None,
+    end: To = None,
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Add up what happened: everything in one line, or a line for each campaign, sender, domain, hour or day."""
+    groups = by or []
+    selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
+    lines = in_room(lambda room: _measure(room, selection, groups, limit))
+    if as_json:
+        print_json(_as_json(lines, groups))
+        return
+    keys = list(dict.fromkeys(_KEYS[group] for group in groups))
+    rows = (
+        [*(getattr(line, key) for key in keys), *(getattr(line.figures, name) for name in _SHOWN)] for line in lines
+    )
+    print_table([*keys, *_SHOWN], rows)
+
+
+@stats.command()
+def series(  # noqa: PLR0913 - every filter is an option
+    *,
+    metric: Annotated[str, typer.Option(help="What to plot: " + ", ".join((*METRICS, "delivered")) + ".")] = "sent",
+    hourly: Annotated[bool, typer.Option("--hourly", help="By the hour instead of by the day.")] = False,
+    campaign: Campaign = None,
+    sender: Sender = None,
+    domain: Domain = None,
+    begin: From = None,
+    end: To = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plot one figure over time: the last two days by the hour, the last thirty by the day, or from when you say."""
+    if metric not in (*METRICS, "delivered"):
+        raise typer.BadParameter(f"{metric!r} is not counted", param_hint="--metric")
+    group = Grouping.HOUR if hourly else Grouping.DAY
+    begin = begin or datetime.now(UTC) - (timedelta(days=2) if hourly else timedelta(days=30))
+    selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
+    lines = in_room(lambda room: _measure(room, selection, [group], None))
+    if as_json:
+        print_json(_as_json(lines, [group]))
+        return
+    _plot(lines, metric, group)
+
+
+@stats.command("index-custom-data")
+def index_custom_data() -> None:
+    """Make the index that finds deliveries by what their custom data contains. Mail goes on meanwhile."""
+    from postroom.stats import service
+
+    made = in_room(lambda room: service.index_custom_data(room.pool, actor=actor()))
+    say("made" if made else "is there already")
+
+
+async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[Line]:
+    from postroom.stats import service
+
+    return await service.measure(room.pool, selection, groups=groups, limit=limit or service.MOST_LINES)
+
+
+def _as_json(lines: list[Line], groups: list[Grouping]) -> "dict[str, list[FiguresShape] | None]":
+    from postroom.stats.api import shape_line
+
+    return {"items": [shape_line(line, groups) for line in lines], "next_cursor": None}
+
+
+def _row(line: Line, keys: list[str]) -> list[object]:
+    return [*(getattr(line, key) for key in keys), *(getattr(line.figures, name) for name in _SHOWN)]
+
+
+def _plot(lines: list[Line], metric: str, group: Grouping) -> None:
+    amounts = [int(getattr(line.figures, metric)) for line in lines]
+    most = max(amounts, default=0)
+    for line, amount in zip(lines, amounts, strict=True):
+        assert line.moment is not None
+        moment = line.moment.astimezone(UTC).strftime("%Y-%m-%d %H:00" if group is Grouping.HOUR else "%Y-%m-%d")
+        say(f"{moment}  {bar(amount, most, width=_BAR_WIDTH):<{_BAR_WIDTH}}  {amount}")
+    say(f"{metric} {sum(amounts)}  {sparkline(amounts)}".rstrip())

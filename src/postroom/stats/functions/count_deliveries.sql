@@ -1,0 +1,65 @@
+-- Count what no attempt tells: acceptance, and ends that were reached without one. With count_attempts this counts every
+-- mail as accepted once and as ended once: sent, refused, suppressed, cancelled or given up. What an operator brings back
+-- from the dead letters is taken off again.
+CREATE OR REPLACE FUNCTION count_deliveries() RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER -- who may send need not be allowed to write statistics
+SET search_path FROM CURRENT
+SET jit = off -- a plan that avoids something counts as dear, and would be compiled
+SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
+AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would cost a look at every recipient
+        SELECT date_trunc('hour', created_at, 'UTC'), campaign_id, 'accepted', count(*)
+        FROM new_rows
+        WHERE channel = 'email'
+        GROUP BY created_at, campaign_id;
+        IF EXISTS (SELECT FROM new_rows WHERE state = 'suppressed') THEN
+            INSERT INTO stat_deltas (hour, campaign_id, domain, metric, amount)
+            SELECT date_trunc('hour', finished_at, 'UTC'), campaign_id, first_domain(id), 'suppressed', count(*)
+            FROM new_rows
+            WHERE channel = 'email' AND state = 'suppressed'
+            GROUP BY 1, 2, 3;
+        END IF;
+    ELSIF EXISTS (SELECT FROM new_rows WHERE state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
+        OR EXISTS (SELECT FROM old_rows WHERE state = 'dead_letter')
+    THEN -- neither a claim, nor a rendering, nor mail that was simply sent
+        WITH step AS MATERIALIZED (
+            SELECT n.id, n.campaign_id, n.sender_account_id, o.state AS old_state, n.state AS new_state,
+                date_trunc('hour', coalesce(n.finished_at, n.next_attempt_at), 'UTC') AS hour
+            FROM new_rows AS n
+            JOIN old_rows AS o USING (id)
+            WHERE n.channel = 'email' AND n.state <> o.state
+                AND (o.state <> 'sending' OR n.state = 'dead_letter') -- every other end of an attempt is the attempt's
+        )
+        INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+        SELECT hour, campaign_id, sender_account_id, first_domain(id), metric, sum(amount)
+        FROM (
+            SELECT *, 1 AS amount, CASE new_state
+                WHEN 'failed' THEN 'refused'
+                WHEN 'dead_letter' THEN 'dead_lettered'
+                ELSE new_state::text
+            END AS metric
+            FROM step
+            WHERE new_state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
+            UNION ALL
+            SELECT *, -1, 'dead_lettered'
+            FROM step
+            WHERE old_state = 'dead_letter'
+        ) AS counted
+        GROUP BY 1, 2, 3, 4, 5;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER deliveries_insert_counts
+    AFTER INSERT ON deliveries
+    REFERENCING NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
+
+CREATE OR REPLACE TRIGGER deliveries_update_counts
+    AFTER UPDATE ON deliveries
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();

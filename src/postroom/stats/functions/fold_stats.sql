@@ -1,0 +1,29 @@
+-- Add at most p_limit deltas to the hours they belong to and forget them, in one transaction: whoever reads sees each
+-- of them once, before and after. Answers how many; nothing when another folder is at work.
+CREATE OR REPLACE FUNCTION fold_stats(p_limit integer) RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_folded integer;
+BEGIN
+    -- One at a time: two would wait for each other's hours, and in a circle.
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
+        RETURN 0;
+    END IF;
+    WITH taken AS (
+        DELETE FROM stat_deltas
+        WHERE ctid = ANY(ARRAY(SELECT ctid FROM stat_deltas LIMIT p_limit))
+        RETURNING hour, campaign_id, sender_account_id, domain, metric, amount
+    ),
+    folded AS (
+        INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
+        SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, sum(amount)
+        FROM taken
+        GROUP BY 1, 2, 3, 4, 5
+        ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
+            DO UPDATE SET amount = s.amount + excluded.amount
+    )
+    SELECT count(*) INTO v_folded FROM taken;
+    RETURN v_folded;
+END
+$$;

@@ -1,0 +1,39 @@
+-- UPDATE email_queue SET status = 'cancelled' ends a mail that waits. Every other change is refused by its column: mail is
+-- claimed by workers, under a lease that a status alone would not have.
+CREATE OR REPLACE FUNCTION update_email_queue() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_column text;
+BEGIN
+    SELECT changed.key INTO v_column
+    FROM jsonb_each(to_jsonb(NEW)) AS changed
+    WHERE changed.value IS DISTINCT FROM to_jsonb(OLD) -> changed.key
+        AND NOT (changed.key = 'status' AND NEW.status = 'cancelled')
+    ORDER BY changed.key <> 'status', changed.key
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '%: cannot be changed here; a waiting mail can be cancelled, by status = ''cancelled''', v_column
+            USING ERRCODE = 'PR101', COLUMN = v_column;
+    END IF;
+    IF NEW.status IS NOT DISTINCT FROM OLD.status THEN
+        RETURN NEW;
+    END IF;
+    UPDATE deliveries
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'cancelled_by_operator'
+    WHERE id = OLD.id AND state IN ('queued', 'rendered');
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'status: a mail that is % cannot be cancelled', OLD.status
+            USING ERRCODE = 'PR100', COLUMN = 'status';
+    END IF;
+    INSERT INTO audit_log (actor, action, subject)
+    VALUES ('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
+    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER update_email_queue
+    INSTEAD OF UPDATE ON email_queue
+    FOR EACH ROW EXECUTE FUNCTION update_email_queue();

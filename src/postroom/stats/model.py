@@ -1,0 +1,126 @@
+"""What is counted, and what follows from it. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+HOUR = timedelta(hours=1)
+
+
+class Grouping(StrEnum):
+    """What figures can be told apart by."""
+
+    HOUR = "hour"
+    DAY = "day"
+    CAMPAIGN = "campaign"
+    SENDER = "sender"
+    DOMAIN = "domain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How often each thing happened, under the names in `stat_deltas.metric`."""
+
+    accepted: int = 0
+    sent: int = 0
+    deferred: int = 0
+    refused: int = 0  # for good, in the conversation
+    ambiguous: int = 0  # handed over, and no answer came
+    bounced: int = 0  # taken, and sent back later
+    suppressed: int = 0
+    cancelled: int = 0
+    dead_lettered: int = 0
+    opened: int = 0
+    opened_unique: int = 0
+    opened_machine: int = 0
+    clicked: int = 0
+    clicked_unique: int = 0
+    clicked_machine: int = 0
+    unsubscribed: int = 0
+    complained: int = 0
+
+    @property
+    def delivered(self) -> int:
+        """Sent and not sent back. Never less than nothing: a bounce may come in a later hour than its mail left."""
+        return max(self.sent - self.bounced, 0)
+
+    @property
+    def rates(self) -> "Rates":
+        return Rates(
+            delivery=_share(self.delivered, self.sent),
+            bounce=_share(self.bounced, self.sent),
+            open=_share(self.opened_unique, self.delivered),
+            click=_share(self.clicked_unique, self.delivered),
+            unsubscribe=_share(self.unsubscribed, self.delivered),
+            complaint=_share(self.complained, self.delivered),
+        )
+
+    @classmethod
+    def of(cls, amounts: Mapping[str, int]) -> "Figures":
+        """Figures from amounts by metric; what this version does not know is left out."""
+        return cls(**{name: amounts[name] for name in METRICS if name in amounts})
+
+
+METRICS = tuple(field.name for field in fields(Figures))
+"""Everything that may stand in `stat_deltas.metric`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Shares between 0 and 1, of what was sent or delivered; None when nothing was."""
+
+    delivery: float | None
+    bounce: float | None
+    open: float | None
+    click: float | None
+    unsubscribe: float | None
+    complaint: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which figures: of a campaign, a sender, a domain, and of whole hours from one moment to before another."""
+
+    campaign_id: int | None = None
+    sender_account_id: int | None = None
+    domain: str | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
+
+    @property
+    def begin_hour(self) -> datetime | None:
+        """The hour that `begin` stands in; figures know no shorter time."""
+        return None if self.begin is None else _hour_of(self.begin)
+
+    @property
+    def end_hour(self) -> datetime | None:
+        """The first hour that is left out: what began before `end` belongs to the period."""
+        if self.end is None:
+            return None
+        hour = _hour_of(self.end)
+        return hour if hour == self.end else hour + HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Figures of one group; of what it was not grouped by nothing is said. Id 0 and domain '' stand for none."""
+
+    moment: datetime | None = None
+    campaign_id: int | None = None
+    sender_account_id: int | None = None
+    domain: str | None = None
+    figures: Figures
+
+
+def _hour_of(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 6) if whole else None
+
+
+def in_order(groups: Sequence[Grouping]) -> tuple[Grouping, ...]:
+    """Each grouping once, in the order of the enum."""
+    return tuple(group for group in Grouping if group in groups)

@@ -1,0 +1,69 @@
+-- Everything stats asks of the database, in alphabetical order. Figures are what is folded and what is not yet, read in
+-- one statement: a fold that commits meanwhile is seen whole or not at all.
+
+-- name: campaign_figures :one
+-- Everything that was counted for one campaign; see functions/campaign_figures.sql.
+SELECT campaign_figures(:campaign_id)::text AS figures;
+
+-- name: find_custom_data_index :maybe
+-- The index over custom data, and whether it was made to its end.
+SELECT indisvalid AS is_whole
+FROM pg_index
+WHERE indexrelid = to_regclass('deliveries_custom_data_idx');
+
+-- name: fold :one
+-- Add a bounded number of deltas to their hours; see functions/fold_stats.sql.
+SELECT fold_stats(:batch_limit) AS folded;
+
+-- name: forget_custom_data_index :exec
+-- Away with an index that somebody began and did not finish.
+DROP INDEX CONCURRENTLY IF EXISTS deliveries_custom_data_idx;
+
+-- name: index_custom_data :exec
+-- Make the index that finds deliveries by what their custom data contains. Nobody waits for it, but every accepted mail
+-- that has custom data pays for it, so it is only made when somebody asks.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops)
+    WHERE custom_data IS NOT NULL;
+
+-- name: measure :many
+-- Figures of a selection, by any of the groupings: time in order, everything else by how much was sent.
+SELECT
+    CASE
+        WHEN 'hour' = ANY(:groups::text[]) THEN hour
+        WHEN 'day' = ANY(:groups::text[]) THEN date_trunc('day', hour, 'UTC')
+    END AS moment,
+    CASE WHEN 'campaign' = ANY(:groups::text[]) THEN campaign_id END AS campaign_id,
+    CASE WHEN 'sender' = ANY(:groups::text[]) THEN sender_account_id END AS sender_account_id,
+    CASE WHEN 'domain' = ANY(:groups::text[]) THEN domain END AS domain,
+    coalesce(sum(amount) FILTER (WHERE metric = 'accepted'), 0)::bigint AS accepted,
+    coalesce(sum(amount) FILTER (WHERE metric = 'sent'), 0)::bigint AS sent,
+    coalesce(sum(amount) FILTER (WHERE metric = 'deferred'), 0)::bigint AS deferred,
+    coalesce(sum(amount) FILTER (WHERE metric = 'refused'), 0)::bigint AS refused,
+    coalesce(sum(amount) FILTER (WHERE metric = 'ambiguous'), 0)::bigint AS ambiguous,
+    coalesce(sum(amount) FILTER (WHERE metric = 'bounced'), 0)::bigint AS bounced,
+    coalesce(sum(amount) FILTER (WHERE metric = 'suppressed'), 0)::bigint AS suppressed,
+    coalesce(sum(amount) FILTER (WHERE metric = 'cancelled'), 0)::bigint AS cancelled,
+    coalesce(sum(amount) FILTER (WHERE metric = 'dead_lettered'), 0)::bigint AS dead_lettered,
+    coalesce(sum(amount) FILTER (WHERE metric = 'opened'), 0)::bigint AS opened,
+    coalesce(sum(amount) FILTER (WHERE metric = 'opened_unique'), 0)::bigint AS opened_unique,
+    coalesce(sum(amount) FILTER (WHERE metric = 'opened_machine'), 0)::bigint AS opened_machine,
+    coalesce(sum(amount) FILTER (WHERE metric = 'clicked'), 0)::bigint AS clicked,
+    coalesce(sum(amount) FILTER (WHERE metric = 'clicked_unique'), 0)::bigint AS clicked_unique,
+    coalesce(sum(amount) FILTER (WHERE metric = 'clicked_machine'), 0)::bigint AS clicked_machine,
+    coalesce(sum(amount) FILTER (WHERE metric = 'unsubscribed'), 0)::bigint AS unsubscribed,
+    coalesce(sum(amount) FILTER (WHERE metric = 'complained'), 0)::bigint AS complained
+FROM (
+    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
+    FROM stats_hourly
+    UNION ALL
+    SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, amount
+    FROM stat_deltas
+) AS counted
+WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
+    AND (:sender_account_id::bigint IS NULL OR sender_account_id = :sender_account_id)
+    AND (:domain::text IS NULL OR domain = :domain)
+    AND (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
+    AND (:end_hour::timestamptz IS NULL OR hour < :end_hour)
+GROUP BY 1, 2, 3, 4
+ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain
+LIMIT :page_limit;

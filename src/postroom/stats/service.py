@@ -1,0 +1,71 @@
+"""Reading figures, and asking for the index on custom data. Every reading is one statement: the truth of one moment."""
+
+from collections.abc import Sequence
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput
+from postroom.events.audit import record_audit
+from postroom.stats import store
+from postroom.stats.model import Figures, Grouping, Line, Selection, in_order
+
+MOST_LINES = 10_000
+"""Of one answer: a year of hours, and more domains than anybody reads."""
+
+
+async def measure(
+    pool: Pool, selection: Selection, *, groups: Sequence[Grouping], limit: int = MOST_LINES
+) -> list[Line]:
+    """Figures of a selection by any of the groupings: times in order, everything else by how much was sent."""
+    _check(selection, groups)
+    async with pool.acquire() as connection:
+        return await _read(connection, selection, groups, limit)
+
+
+async def total(pool: Pool, selection: Selection) -> Figures:
+    """The figures of a whole selection."""
+    _check(selection, ())
+    async with pool.acquire() as connection:
+        lines = await _read(connection, selection, (), 1)
+    return lines[0].figures if lines else Figures()
+
+
+async def campaign_figures(connection: Connection, campaign_id: int) -> Figures:
+    """Everything counted for one campaign, as of this statement; in the caller's transaction."""
+    return await store.campaign_figures(connection, campaign_id=campaign_id)
+
+
+async def index_custom_data(pool: Pool, *, actor: str) -> bool:
+    """Make the index that finds deliveries by their custom data, while mail goes on; False if it is there already.
+
+    Only the owner of the room can. It is made outside any transaction, as an index that nobody waits for must be.
+    """
+    async with pool.acquire() as connection:
+        is_whole = await store.find_custom_data_index(connection)
+        if is_whole:
+            return False
+        if is_whole is False:
+            await store.forget_custom_data_index(connection)
+        await store.index_custom_data(connection)
+        await record_audit(connection, actor=actor, action="custom_data.index", subject="deliveries")
+    return True
+
+
+async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[Line]:
+    return await store.measure(
+        connection,
+        groups=[group.value for group in in_order(groups)],
+        campaign_id=selection.campaign_id,
+        sender_account_id=selection.sender_account_id,
+        domain=None if selection.domain is None else selection.domain.lower(),
+        begin_hour=selection.begin_hour,
+        end_hour=selection.end_hour,
+        page_limit=limit,
+    )
+
+
+def _check(selection: Selection, groups: Sequence[Grouping]) -> None:
+    if selection.begin is not None and selection.end is not None and selection.begin >= selection.end:
+        raise BadInput.of("to", "must be later than from")
+    if Grouping.HOUR in groups and Grouping.DAY in groups:
+        raise BadInput.of("by", "takes hour or day, not both")

@@ -1,0 +1,71 @@
+"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import asyncpg
+import msgspec
+
+from postroom.db.queries import Connection, load
+from postroom.stats.model import METRICS, Figures, Line
+
+QUERIES = load("postroom.stats")
+
+_amounts = msgspec.json.Decoder(dict[str, int]).decode
+
+
+async def campaign_figures(connection: Connection, *, campaign_id: int) -> Figures:
+    row = await QUERIES["campaign_figures"].one(connection, campaign_id=campaign_id)
+    return Figures.of(_amounts(row["figures"]))
+
+
+async def find_custom_data_index(connection: Connection) -> bool | None:
+    """Whether the index was made to its end; None if nobody ever began it."""
+    row = await QUERIES["find_custom_data_index"].maybe(connection)
+    return None if row is None else bool(row["is_whole"])
+
+
+async def fold(connection: Connection, *, batch_limit: int) -> int:
+    return int((await QUERIES["fold"].one(connection, batch_limit=batch_limit))["folded"])
+
+
+async def forget_custom_data_index(connection: Connection) -> None:
+    await QUERIES["forget_custom_data_index"].exec(connection)
+
+
+async def index_custom_data(connection: Connection) -> None:
+    await QUERIES["index_custom_data"].exec(connection)
+
+
+async def measure(  # noqa: PLR0913 - a selection, column by column
+    connection: Connection,
+    *,
+    groups: Sequence[str],
+    campaign_id: int | None,
+    sender_account_id: int | None,
+    domain: str | None,
+    begin_hour: datetime | None,
+    end_hour: datetime | None,
+    page_limit: int,
+) -> list[Line]:
+    rows = await QUERIES["measure"].many(
+        connection,
+        groups=groups,
+        campaign_id=campaign_id,
+        sender_account_id=sender_account_id,
+        domain=domain,
+        begin_hour=begin_hour,
+        end_hour=end_hour,
+        page_limit=page_limit,
+    )
+    return [_line(row) for row in rows]
+
+
+def _line(row: asyncpg.Record) -> Line:
+    return Line(
+        moment=row["moment"],
+        campaign_id=row["campaign_id"],
+        sender_account_id=row["sender_account_id"],
+        domain=row["domain"],
+        figures=Figures(**{metric: row[metric] for metric in METRICS}),
+    )

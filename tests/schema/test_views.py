@@ -1,0 +1,496 @@
+"""The queue and the ledger under the names that reports use, read and written as in plain SQL."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.builders import NOON, a_mail, accepted, suppress
+
+from postroom.db.pool import Pool, Session
+from postroom.delivery.model import (
+    Address,
+    Channel,
+    ClaimId,
+    DeliveryId,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+)
+from postroom.delivery.store import QUERIES
+from postroom.mail.compose import Composer
+from postroom.stats import service
+
+INSERT = """
+    INSERT INTO email_queue (recipient_email, recipient_name, subject, html_body, text_body, custom_data)
+    VALUES ('ada@example.org', 'Ada Lovelace', 'Hello', '<p>Hello</p>', 'Hello', '{"merge_tag": "value"}')
+    RETURNING *
+"""
+ATTEMPT = """
+    INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, code, enhanced_code, stage, reply_text, started_at,
+        finished_at, campaign_id, sender_account_id)
+    VALUES ($1, $2, $3, 'bulk', $4, $5, $6, $7, $8::timestamptz - interval '250 milliseconds', $8, 7, 3)
+"""
+
+
+@pytest.fixture
+async def session(pool: Pool) -> AsyncIterator[Session]:
+    """One connection, as psql has it: without the settings of ours that keep plans from going astray."""
+    async with pool.acquire() as connection:
+        await connection.execute("SET enable_seqscan = on")
+        yield connection
+        await connection.execute("SET enable_seqscan = off")
+
+
+async def the_mail(session: Session, delivery_id: int) -> asyncpg.Record:
+    row = await session.fetchrow("SELECT * FROM email_queue WHERE id = $1", delivery_id)
+    assert row is not None
+    return row
+
+
+# ── email_queue, read ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_waiting_mail_is_pending(pool: Pool, session: Session) -> None:
+    """With its first recipient, its content, and when it is due."""
+    [mail] = await accepted(pool, a_mail("ada@example.org", "bob@example.org", custom_data={"order": 7}), now=NOON)
+    row = await the_mail(session, mail)
+    assert (row["recipient_email"], row["subject"], row["text_body"]) == ("ada@example.org", "Hello", "Hello, Ada.")
+    assert (row["status"], row["retry_count"], row["next_retry_at"], row["created_at"]) == ("pending", 0, NOON, NOON)
+    assert (row["assigned_to"], row["assigned_at"], row["sent_at"], row["last_error"]) == (None, None, None, None)
+
+
+STATES = {
+    "sending": ("assigned", "claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL, attempt_count = 1"),
+    "sent": ("sent", "next_attempt_at = NULL, finished_at = now(), attempt_count = 1"),
+    "failed": ("failed", "next_attempt_at = NULL, finished_at = now(), reason = 'refused', detail = 'go away'"),
+    "dead_letter": ("failed", "next_attempt_at = NULL, finished_at = now(), reason = 'max_age'"),
+    "suppressed": ("failed", "next_attempt_at = NULL, finished_at = now(), reason = 'recipient_suppressed'"),
+    "cancelled": ("cancelled", "next_attempt_at = NULL, finished_at = now(), reason = 'expired'"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+async def test_every_state_has_its_status(pool: Pool, session: Session, state: str) -> None:
+    """Five words for eight states; what failed says how."""
+    [mail] = await accepted(pool)
+    status, columns = STATES[state]
+    await session.execute("ALTER TABLE deliveries DISABLE TRIGGER deliveries_guard")
+    await session.execute(f"UPDATE deliveries SET state = '{state}', sender_account_id = 3, {columns}")
+    row = await the_mail(session, mail)
+    assert (row["status"], row["assigned_to"], row["retry_count"]) == (status, 3, 0)
+    assert (row["sent_at"] is not None) == (state == "sent")
+    assert (row["last_error"] is not None) == (status in {"failed", "cancelled"})
+
+
+async def test_a_mail_that_waits_for_its_second_try_has_one_retry(pool: Pool, session: Session) -> None:
+    """Retries are tries after the first, made or waited for."""
+    [mail] = await accepted(pool)
+    await session.execute("UPDATE deliveries SET attempt_count = 1, reason = 'deferred', detail = 'busy'")
+    row = await the_mail(session, mail)
+    assert (row["retry_count"], row["last_error"]) == (1, "busy")
+
+
+async def test_webhooks_are_not_in_the_mail_queue(session: Session) -> None:
+    """They have no recipient and no subject."""
+    await session.execute(
+        "INSERT INTO deliveries (channel, next_attempt_at, ladder, source) VALUES ('webhook', now(), 'generic', 'x')"
+    )
+    assert await session.fetch("SELECT * FROM email_queue") == []
+
+
+async def test_a_campaign_is_shown_by_its_id_or_by_the_text_it_was_given(pool: Pool, session: Session) -> None:
+    """A campaign of ours has a number; mails that were grouped by hand have the text."""
+    await accepted(pool, a_mail(), a_mail(tags={"campaign_id": "summer"}))
+    await session.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = 1")
+    assert await session.fetch("SELECT campaign_id FROM email_queue ORDER BY id") == [("7",), ("summer",)]
+
+
+async def test_only_what_is_asked_for_is_read(pool: Pool, session: Session) -> None:
+    """A report on states does not read a single letter."""
+    await accepted(pool)
+    plan = await session.fetch("EXPLAIN SELECT status, count(*) FROM email_queue GROUP BY status")
+    assert "payload" not in str(plan)
+    assert "recipient" not in str(plan)
+
+
+# ── email_queue, written ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_to_insert_is_to_accept(session: Session) -> None:
+    """The row comes back as it stands in the queue, and the delivery is like any other."""
+    row = await session.fetchrow(INSERT)
+    assert row is not None
+    assert (row["id"], row["status"], row["recipient_name"]) == (1, "pending", "Ada Lovelace")
+    assert row == await the_mail(session, 1)
+    delivery = await session.fetchrow("SELECT lane::text, source, ladder FROM deliveries")
+    assert delivery == ("transactional", "email_queue", "generic")
+    assert await session.fetchval("SELECT custom_data ->> 'merge_tag' FROM deliveries") == "value"
+
+
+async def test_many_rows_can_be_inserted_from_a_query(session: Session) -> None:
+    """As from any table."""
+    await session.execute(
+        """
+        INSERT INTO email_queue (recipient_email, subject, html_body, campaign_id, next_retry_at)
+        SELECT 'person' || n || '@example.org', 'Sale', '<p>Sale</p>', 'summer', $1
+        FROM generate_series(1, 20) AS n
+        """,
+        NOON,
+    )
+    rows = await session.fetch("SELECT DISTINCT campaign_id, next_retry_at, status FROM email_queue")
+    assert rows == [("summer", NOON, "pending")]
+    assert await session.fetchval("SELECT count(*) FROM deliveries WHERE lane = 'bulk'") == 20
+
+
+async def test_a_suppressed_address_gets_nothing(pool: Pool, session: Session) -> None:
+    """The row is there, and says why it will not be sent; case does not matter."""
+    await suppress(pool, "ada@example.org")
+    row = await session.fetchrow(INSERT.replace("ada@", "ADA@"))
+    assert row is not None
+    assert (row["status"], row["last_error"]) == ("failed", "recipient_suppressed")
+    shown = await the_mail(session, row["id"])
+    assert {**row, "updated_at": None} == {**shown, "updated_at": None}
+
+
+@pytest.mark.parametrize(
+    "column, values",
+    [
+        ("recipient_email", {"recipient_email": None}),
+        ("recipient_email", {"recipient_email": "nobody"}),
+        ("recipient_email", {"recipient_email": "Ada <ada@example.org>"}),
+        ("recipient_name", {"recipient_name": "Ada\nBcc: eve@example.org"}),
+        ("recipient_name", {"recipient_name": '" <eve@example.org>'}),
+        ("subject", {"subject": None}),
+        ("subject", {"subject": "Hello\nBcc: eve@example.org"}),
+        ("html_body", {"html_body": None}),
+        ("custom_data", {"custom_data": "[1]"}),
+        ("status", {"status": "sent"}),
+        ("assigned_to", {"assigned_to": 3}),
+        ("max_retries", {"max_retries": 5}),
+        ("tracking_token", {"tracking_token": "x"}),
+        ("created_at", {"created_at": NOON}),
+    ],
+    ids=repr,
+)
+async def test_what_cannot_be_accepted_is_refused_by_its_column(
+    session: Session, column: str, values: dict[str, Any]
+) -> None:
+    """Nothing is stored, and the error names the column in the view's words."""
+    row = {"recipient_email": "ada@example.org", "subject": "Hello", "html_body": "<p>Hello</p>", **values}
+    places = ", ".join(f"${place}" for place in range(1, len(row) + 1))
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await session.execute(f"INSERT INTO email_queue ({', '.join(row)}) VALUES ({places})", *row.values())
+    assert caught.value.sqlstate in {"PR001", "PR101"}
+    assert caught.value.column_name == column
+    assert await session.fetchval("SELECT count(*) FROM deliveries") == 0
+
+
+async def test_setting_the_status_to_cancelled_cancels(pool: Pool, session: Session) -> None:
+    """What waits is cancelled, with a trace of who did it; the rest of the queue goes on."""
+    first, second = await accepted(pool, a_mail(), a_mail())
+    row = await session.fetchrow(
+        "UPDATE email_queue SET status = 'cancelled' WHERE id = $1 RETURNING id, status, last_error", first
+    )
+    assert row == (first, "cancelled", "cancelled_by_operator")
+    assert (await the_mail(session, second))["status"] == "pending"
+    audited = await session.fetchrow("SELECT actor, action, subject FROM audit_log")
+    assert audited == ("sql:postroom", "delivery.cancel", f"delivery:{first}")
+
+
+async def test_what_has_left_cannot_be_cancelled(pool: Pool, session: Session) -> None:
+    """The state is named; nothing changes."""
+    await accepted(pool)
+    await session.execute(
+        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
+    )
+    with pytest.raises(asyncpg.PostgresError, match="a mail that is assigned cannot be cancelled") as caught:
+        await session.execute("UPDATE email_queue SET status = 'cancelled'")
+    assert caught.value.sqlstate == "PR100"
+
+
+async def test_cancelling_twice_changes_nothing(pool: Pool, session: Session) -> None:
+    """An UPDATE that says what is already so is no error."""
+    await accepted(pool)
+    for _ in range(2):
+        await session.execute("UPDATE email_queue SET status = 'cancelled'")
+    assert await session.fetchval("SELECT count(*) FROM audit_log") == 1
+
+
+@pytest.mark.parametrize(
+    "change, column",
+    [
+        ("status = 'assigned', assigned_to = 3, assigned_at = now()", "status"),
+        ("status = 'sent'", "status"),
+        ("subject = 'Other'", "subject"),
+        ("status = 'cancelled', recipient_email = 'eve@example.org'", "recipient_email"),
+        ("next_retry_at = now()", "next_retry_at"),
+    ],
+)
+async def test_every_other_change_is_refused(pool: Pool, session: Session, change: str, column: str) -> None:
+    """By its column, and with what can be done instead."""
+    await accepted(pool)
+    with pytest.raises(asyncpg.PostgresError, match="a waiting mail can be cancelled") as caught:
+        await session.execute(f"UPDATE email_queue SET {change}")
+    assert (caught.value.sqlstate, caught.value.column_name) == ("PR101", column)
+
+
+@pytest.mark.parametrize("view", ["email_queue", "send_logs"])
+async def test_nothing_is_deleted_through_a_view(pool: Pool, session: Session, view: str) -> None:
+    """Rows leave by retention, which sees to what belongs to them."""
+    [mail] = await accepted(pool)
+    await session.execute(ATTEMPT, mail, 1, "sent", 250, "2.0.0", "final", "ok", NOON)
+    with pytest.raises(asyncpg.PostgresError, match="retention") as caught:
+        await session.execute(f"DELETE FROM {view}")
+    assert caught.value.sqlstate == "PR102"
+
+
+# ── send_logs ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "outcome, code, enhanced, stage, status",
+    [
+        ("sent", 250, "2.0.0", "final", "sent"),
+        ("deferred", 451, "4.3.0", "recipient", "failed"),
+        ("ambiguous", None, None, "final", "failed"),
+        ("failed", 550, "5.1.1", "recipient", "bounced"),
+        ("failed", 552, "5.2.2", "final", "bounced"),
+        ("failed", 550, None, "recipient", "bounced"),
+        ("failed", 554, "5.7.1", "final", "rejected"),
+        ("failed", 554, None, "final", "rejected"),
+        ("suppressed", None, None, None, "rejected"),
+        ("cancelled", None, None, None, "rejected"),
+    ],
+)
+async def test_an_attempt_is_one_line_of_the_log(
+    session: Session, outcome: str, code: int | None, enhanced: str | None, stage: str | None, status: str
+) -> None:
+    """Refused for the sake of the mailbox is bounced; for any other reason, or by ourselves, rejected."""
+    await session.execute(ATTEMPT, 42, 2, outcome, code, enhanced, stage, "said so", NOON)
+    row = await session.fetchrow("SELECT * FROM send_logs")
+    assert row is not None
+    assert (row["status"], row["email_queue_id"], row["retry_attempt"], row["sent_at"]) == (status, 42, 1, NOON)
+    assert (row["sender_account_id"], row["campaign_id"], row["response_time_ms"]) == (3, "7", 250)
+    assert row["error_message"] == (None if outcome == "sent" else "said so")
+    assert row["error_code"] == (None if outcome == "sent" else enhanced or (str(code) if code else None))
+
+
+async def test_a_mail_that_came_back_is_bounced(session: Session) -> None:
+    """Taken and returned later; not what anybody could have written, what was refused at once, or a mere delay."""
+    for delivery_id in range(1, 6):
+        await session.execute(ATTEMPT, delivery_id, 1, "sent", 250, "2.0.0", "final", "ok", NOON)
+    await session.execute(
+        """
+        INSERT INTO bounces (delivery_id, is_verified, class, origin, reported_at, kind, report_id)
+        SELECT bounce.*, now(), 'bounce', sha256(bounce::text::bytea)
+        FROM (VALUES (1, true, 'recipient_hard', 'smtp'), (2, false, 'recipient_hard', 'smtp'),
+            (3, true, 'recipient_hard', 'session'), (4, true, 'transient', 'smtp')) AS bounce
+        """
+    )
+    rows = await session.fetch("SELECT status FROM send_logs ORDER BY email_queue_id")
+    assert [row["status"] for row in rows] == ["bounced", "sent", "sent", "sent", "sent"]
+
+
+async def test_lines_have_ids_of_their_own(session: Session) -> None:
+    """Every attempt of every delivery another one."""
+    for delivery_id, attempt_no in ((1, 1), (1, 2), (2, 1), (2**40, 32767)):
+        await session.execute(ATTEMPT, delivery_id, attempt_no, "sent", 250, None, "final", "ok", NOON)
+    assert await session.fetchval("SELECT count(DISTINCT id) FROM send_logs WHERE id > 0") == 4
+
+
+@pytest.mark.parametrize(
+    "created_at", [NOON, NOON + timedelta(microseconds=120), NOON + timedelta(seconds=1.5)], ids=str
+)
+async def test_the_message_id_is_that_of_the_mail(pool: Pool, session: Session, created_at: datetime) -> None:
+    """If the session says for which domain; in the very words that the composer uses."""
+    [mail] = await accepted(pool, a_mail(), now=created_at)
+    await session.execute(ATTEMPT, mail, 1, "sent", 250, None, "final", "ok", NOON)
+    assert await session.fetchval("SELECT message_id FROM send_logs") is None
+    await session.execute("SET postroom.message_domain = 'Mail.Example.ORG'")
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="Mail.Example.ORG")
+    envelope, _ = composer.compose(_outgoing(mail, created_at), now=NOON)
+    assert await session.fetchval("SELECT message_id FROM send_logs") == envelope.message_id
+    await session.execute("RESET postroom.message_domain")
+
+
+def _outgoing(delivery_id: int, created_at: datetime) -> Outgoing:
+    return Outgoing(
+        id=DeliveryId(delivery_id),
+        claim_id=ClaimId(1),
+        channel=Channel.EMAIL,
+        lane=Lane.TRANSACTIONAL,
+        ladder="generic",
+        attempt_no=1,
+        attempt_base=0,
+        is_expired=False,
+        created_at=created_at,
+        retry_since=created_at,
+        expires_at=None,
+        traceparent=None,
+        recipients=(Recipient(RecipientKind.TO, 0, "ada@example.org", None, RecipientOutcome.PENDING),),
+        sender=None,
+        subject="Hello",
+        text="Hello",
+        html=None,
+        headers={},
+        attachments=(),
+    )
+
+
+async def test_a_message_id_that_was_given_is_kept(pool: Pool, session: Session) -> None:
+    """However its header is spelt."""
+    [mail] = await accepted(pool, a_mail(headers={"message-id": "<mine@example.org>"}))
+    await session.execute(ATTEMPT, mail, 1, "sent", 250, None, "final", "ok", NOON)
+    assert await session.fetchval("SELECT message_id FROM send_logs") == "<mine@example.org>"
+
+
+# ── bounce_list, unsubscribe_list ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_suppressions_are_told_apart_by_why(session: Session) -> None:
+    """Bounces and complaints on one list, unsubscribes on the other, what a person wrote on neither; once each."""
+    await session.execute(
+        """
+        INSERT INTO suppressions (address, scope, reason) VALUES
+            ('hard@example.org', 'all', 'hard_bounce'), ('soft@example.org', 'all', 'soft_bounce'),
+            ('spam@example.org', 'all', 'complaint'), ('spam@example.org', 'bulk', 'soft_bounce'),
+            ('enough@example.org', 'bulk', 'unsubscribe'), ('written@example.org', 'all', 'manual')
+        """
+    )
+    bounced = await session.fetch("SELECT email, bounce_type, bounce_count FROM bounce_list ORDER BY email")
+    assert bounced == [
+        ("hard@example.org", "hard", 1),
+        ("soft@example.org", "soft", 1),
+        ("spam@example.org", "complaint", 1),
+    ]
+    left = await session.fetch("SELECT email FROM unsubscribe_list WHERE unsubscribed_at <= now()")
+    assert left == [("enough@example.org",)]
+
+
+async def test_an_unsubscribe_by_link_says_where_from(session: Session) -> None:
+    """Address, agent and campaign, as they were when it was asked for."""
+    await session.execute(
+        "SELECT unsubscribe('Ada@example.org', 7, 3, 'one-click', '192.0.2.7', 'Mail/1.0')"  # the function of the links
+    )
+    row = await session.fetchrow("SELECT email, campaign_id, host(ip_address), user_agent FROM unsubscribe_list")
+    assert row == ("ada@example.org", "3", "192.0.2.7", "Mail/1.0")
+
+
+# ── The statements people know ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_batch_can_be_looked_at_and_locked(pool: Pool, session: Session) -> None:
+    """The statement that picks a batch runs as it is, and two of them pick different mail."""
+    pick = """
+        SELECT id FROM email_queue
+        WHERE status = 'pending' AND (next_retry_at IS NULL OR next_retry_at <= NOW())
+        ORDER BY created_at ASC LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    """
+    await accepted(pool, a_mail(), a_mail())
+    async with session.transaction(), pool.acquire() as other, other.transaction():
+        assert await session.fetchval(pick) != await other.fetchval(pick)
+
+
+async def test_taking_mail_by_hand_is_refused_with_the_reason(pool: Pool, session: Session) -> None:
+    """A status alone would be no lease: nobody would know when its holder is dead."""
+    await accepted(pool)
+    with pytest.raises(asyncpg.PostgresError, match="status: cannot be changed here"):
+        await session.fetch(
+            """
+            WITH batch AS (
+                SELECT id FROM email_queue
+                WHERE status = 'pending' AND (next_retry_at IS NULL OR next_retry_at <= NOW())
+                ORDER BY created_at ASC LIMIT 50 FOR UPDATE SKIP LOCKED
+            )
+            UPDATE email_queue SET status = 'assigned', assigned_to = 3, assigned_at = NOW()
+            WHERE id IN (SELECT id FROM batch)
+            RETURNING *
+            """
+        )
+
+
+async def test_the_log_can_be_copied_out(session: Session) -> None:
+    """An export of what is older than ninety days."""
+    await session.execute(ATTEMPT, 1, 1, "sent", 250, None, "final", "ok", NOON - timedelta(days=20 * 365))
+    lines: list[bytes] = []
+
+    async def keep(data: bytes) -> None:
+        lines.append(data)
+
+    old = "SELECT * FROM send_logs WHERE sent_at < NOW() - INTERVAL '90 days'"
+    await session.copy_from_query(old, output=keep, format="csv", header=True)
+    assert b"".join(lines).count(b"\n") == 2
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT status, count(*) FROM email_queue GROUP BY status",
+        "SELECT * FROM email_queue WHERE assigned_to = 3 AND status = 'assigned'",
+        "SELECT * FROM email_queue WHERE campaign_id = '7' ORDER BY created_at",
+        "SELECT * FROM email_queue WHERE tracking_token = 'x'",
+        "SELECT * FROM send_logs WHERE sender_account_id = 3 ORDER BY sent_at DESC",
+        "SELECT * FROM send_logs WHERE campaign_id = '7' ORDER BY sent_at DESC",
+        "SELECT * FROM send_logs WHERE recipient_email = 'ada@example.org'",
+        "SELECT status, avg(response_time_ms) FROM send_logs WHERE sent_at > now() - interval '1 day' GROUP BY 1",
+        "SELECT l.* FROM send_logs AS l JOIN email_queue AS q ON q.id = l.email_queue_id",
+        "SELECT * FROM bounce_list WHERE email = 'ada@example.org' AND bounce_type = 'hard'",
+        "SELECT 1 FROM unsubscribe_list WHERE email = 'ada@example.org'",
+    ],
+)
+async def test_a_report_runs(session: Session, question: str) -> None:
+    """Every column has the name and the kind that a report expects."""
+    assert await session.fetch(question) == []
+
+
+# ── custom_data ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _plan(session: Session, sql: str) -> str:
+    return "\n".join(row[0] for row in await session.fetch(f"EXPLAIN {sql}"))
+
+
+async def test_custom_data_has_an_index_only_when_asked_for(pool: Pool, session: Session) -> None:
+    """Nobody pays for it unasked; once made, containment is found by it, in the view and in the listing."""
+    await session.execute(
+        """
+        INSERT INTO deliveries (next_attempt_at, ladder, source, custom_data)
+        SELECT now(), 'generic', 'test', jsonb_build_object('merge_tag', n) FROM generate_series(1, 5000) AS n
+        """
+    )
+    await session.execute("ANALYZE deliveries")
+    question = """SELECT * FROM email_queue WHERE custom_data @> '{"merge_tag": 7}'"""
+    assert "deliveries_custom_data_idx" not in await _plan(session, question)
+    assert await service.index_custom_data(pool, actor="tests")
+    assert "deliveries_custom_data_idx" in await _plan(session, question)
+    assert "deliveries_custom_data_idx" in await _plan(session, _listing())
+    assert [row["id"] for row in await session.fetch(question)] == [7]
+    assert not await service.index_custom_data(pool, actor="tests")
+    assert await session.fetchval("SELECT count(*) FROM audit_log WHERE action = 'custom_data.index'") == 1
+
+
+async def test_an_index_that_was_not_finished_is_made_anew(pool: Pool, session: Session) -> None:
+    """A build that somebody interrupted leaves something that nobody can use."""
+    await accepted(pool, a_mail(), a_mail())
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await session.execute("CREATE UNIQUE INDEX CONCURRENTLY deliveries_custom_data_idx ON deliveries (source)")
+    assert await service.index_custom_data(pool, actor="tests")
+    made = await session.fetchrow(
+        "SELECT indisvalid, indisunique FROM pg_index WHERE indexrelid = 'deliveries_custom_data_idx'::regclass"
+    )
+    assert made == (True, False)
+
+
+def _listing() -> str:
+    """The listing of deliveries with nothing but a containment, its parameters written out."""
+    statement = QUERIES["list_deliveries"]
+    given = {"custom_data": """'{"merge_tag": 7}'""", "page_limit": "50"}
+    sql = statement.sql
+    for place in range(len(statement.parameters), 0, -1):
+        sql = sql.replace(f"${place}", given.get(statement.parameters[place - 1], "NULL"))
+    return sql

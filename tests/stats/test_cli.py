@@ -1,0 +1,97 @@
+"""Figures at the command line, in a process as a person starts it."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.support import command_line
+from tests.support.builders import NOON
+
+from postroom.db.pool import Pool
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys, typer
+from postroom.stats.cli import stats
+from postroom.cli.output import report
+app = typer.Typer(pretty_exceptions_enable=False)
+app.add_typer(stats, name="stats")
+try:
+    app()
+except Exception as error:
+    sys.exit(report(error))
+"""
+WRITE = """
+    INSERT INTO stat_deltas (hour, domain, metric, amount)
+    VALUES ($1, 'example.org', 'sent', 8), ($1 + interval '1 day', 'example.com', 'sent', 4)
+"""
+
+
+async def run(url: str, *arguments: str) -> tuple[int | None, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "stats",
+        *arguments,
+        env=command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    return process.returncode, output.decode(), errors.decode()
+
+
+@pytest.fixture
+async def url(pool: Pool, database_url: str) -> str:
+    """A room with mail on two days, to two domains."""
+    await pool.execute(WRITE, NOON)
+    return database_url
+
+
+async def test_a_table_by_domain(url: str) -> None:
+    """A line for each, the largest first."""
+    code, output, _ = await run(url, "show", "--by", "domain")
+    header, *lines = output.splitlines()
+    assert (code, header.split()[:3]) == (0, ["domain", "accepted", "sent"])
+    assert [line.split()[:3] for line in lines] == [["example.org", "0", "8"], ["example.com", "0", "4"]]
+
+
+async def test_one_line_without_a_grouping_and_as_json(url: str) -> None:
+    """The same shapes as over HTTP."""
+    _, output, _ = await run(url, "show", "--domain", "example.com", "--json")
+    [line] = msgspec.json.decode(output)["items"]
+    assert (line["sent"], line["rates"]["delivery"]) == (4, 1.0)
+
+
+async def test_a_plot_has_a_bar_for_each_day_and_a_sum(url: str) -> None:
+    """The largest bar is the widest, and the last line draws it all in one."""
+    code, output, _ = await run(url, "series", "--from", "2030-06-01T00:00:00Z")
+    first, second, last = output.splitlines()
+    assert (code, first) == (0, f"2030-06-01  {'█' * 40}  8")
+    assert second == f"2030-06-02  {'█' * 20}{' ' * 20}  4"
+    assert last == "sent 12  █▄"
+
+
+async def test_a_plot_by_the_hour_as_json(url: str) -> None:
+    """With the hour in each line."""
+    _, output, _ = await run(url, "series", "--hourly", "--from", "2030-06-01T00:00:00Z", "--json")
+    assert [line["hour"] for line in msgspec.json.decode(output)["items"]] == [
+        "2030-06-01T12:00:00Z",
+        "2030-06-02T12:00:00Z",
+    ]
+
+
+async def test_a_figure_that_is_not_counted_is_a_usage_error(url: str) -> None:
+    """Said before the database is asked."""
+    code, _, errors = await run(url, "series", "--metric", "yodelled")
+    assert code == 2
+    assert "yodelled" in errors
+
+
+async def test_the_index_is_made_once(url: str, pool: Pool) -> None:
+    """The second time it is there already."""
+    assert [(await run(url, "index-custom-data"))[1] for _ in range(2)] == ["made\n", "is there already\n"]
+    assert await pool.fetchval("SELECT to_regclass('deliveries_custom_data_idx')") is not None

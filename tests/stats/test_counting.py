@@ -1,0 +1,201 @@
+"""Counting: whatever happens to mail is counted once, in its own transaction, whoever does it."""
+
+from datetime import timedelta
+
+from tests.support.builders import (
+    BUSY,
+    NOON,
+    REFUSED,
+    Hands,
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    claimed,
+    finished,
+    suppress,
+)
+
+from postroom.db.pool import Pool
+from postroom.delivery import service as deliveries
+from postroom.delivery import store
+from postroom.delivery.complete import complete_columns
+from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
+from postroom.delivery.model import DeadLetterFilter, Lane
+from postroom.stats import service
+from postroom.stats.model import Figures, Grouping, Selection
+
+
+async def figures(pool: Pool) -> Figures:
+    return await service.total(pool, Selection())
+
+
+async def domains(pool: Pool, metric: str) -> dict[str | None, int]:
+    """A metric by domain, without those that have none of it."""
+    lines = await service.measure(pool, Selection(), groups=[Grouping.DOMAIN])
+    return {line.domain: getattr(line.figures, metric) for line in lines if getattr(line.figures, metric)}
+
+
+async def test_mail_that_is_sent_counts_as_accepted_and_as_sent(pool: Pool) -> None:
+    """Two mails accepted and sent by a worker: two and two, and by the domain of the first recipient."""
+    await accepted(pool, a_mail("ada@example.org"), a_mail("bob@Example.COM", "eve@example.org"))
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    assert await figures(pool) == Figures(accepted=2, sent=2)
+    assert await domains(pool, "sent") == {"example.org": 1, "example.com": 1}
+
+
+async def test_a_failed_attempt_counts_by_its_outcome(pool: Pool) -> None:
+    """A temporary refusal is deferred and the mail goes on; a refusal for good ends it."""
+    await accepted(pool, a_mail(), a_mail())
+    await a_worker(pool, Recording(BUSY, REFUSED)).run_once(Lane.TRANSACTIONAL)
+    assert await figures(pool) == Figures(accepted=2, deferred=1, refused=1)
+
+
+async def test_a_statement_writes_one_row_for_each_group(pool: Pool) -> None:
+    """Three hundred attempts to two domains in one statement are two rows of statistics."""
+    await pool.execute(
+        """
+        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain, campaign_id)
+        SELECT n, 1, 'sent', 'bulk', $1, $1, CASE WHEN n % 3 = 0 THEN 'a.example' ELSE 'b.example' END, 7
+        FROM generate_series(1, 300) AS n
+        """,
+        NOON + timedelta(minutes=59),
+    )
+    rows = await pool.fetch("SELECT hour, campaign_id, domain, metric, amount FROM stat_deltas ORDER BY domain")
+    assert [tuple(row) for row in rows] == [(NOON, 7, "a.example", "sent", 100), (NOON, 7, "b.example", "sent", 200)]
+
+
+async def test_attempts_of_different_months_are_all_counted(pool: Pool) -> None:
+    """Rows that go to several partitions in one statement are all seen by the trigger of the whole table."""
+    await pool.execute("SELECT ensure_attempt_partitions($1)", NOON)
+    await pool.execute(
+        """
+        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain)
+        SELECT n, 1, 'sent', 'bulk', moment, moment, 'example.org'
+        FROM generate_series(0, 2) AS n, LATERAL (SELECT $1::timestamptz + make_interval(months => n)) AS at(moment)
+        """,
+        NOON,
+    )
+    assert await pool.fetchval("SELECT count(DISTINCT tableoid) FROM attempts") == 3
+    lines = await service.measure(pool, Selection(), groups=[Grouping.DAY])
+    assert [line.figures.sent for line in lines] == [1, 1, 1]
+
+
+async def test_an_end_without_an_attempt_is_counted(pool: Pool) -> None:
+    """Suppressed at acceptance, cancelled by a person, expired while waiting, not to be rendered: each counts once."""
+    await suppress(pool, "eve@example.net")
+    cancelled, unrenderable = await accepted(pool, a_mail(), a_mail(template="welcome"), now=NOON)
+    await accepted(pool, a_mail("eve@example.net"), a_mail(expires_at=NOON + timedelta(minutes=1)), now=NOON)
+    await deliveries.cancel(pool, cancelled, actor="tests")
+    async with pool.acquire() as connection:
+        await store.fail_rendering(connection, delivery_id=[unrenderable], detail=["no such thing"], now=NOON)
+    await Maintenance(pool, clock=Hands(NOON + timedelta(minutes=2))).expire()
+    assert await figures(pool) == Figures(accepted=4, suppressed=1, cancelled=2, refused=1)
+    assert await domains(pool, "suppressed") == {"example.net": 1}
+    assert await domains(pool, "cancelled") == {"example.org": 2}
+
+
+async def test_a_suppression_found_before_sending_counts_once(pool: Pool) -> None:
+    """The attempt says suppressed, and the delivery's end does not say it again."""
+    await accepted(pool)
+    await suppress(pool, "ada@example.org")
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    assert await figures(pool) == Figures(accepted=1, suppressed=1)
+
+
+async def test_a_dead_letter_that_is_redriven_is_taken_off_again(pool: Pool) -> None:
+    """Given up, redriven and sent: at the end it counts as sent and not as given up."""
+    await _dead_letter(pool)
+    assert await figures(pool) == Figures(accepted=1, ambiguous=1, dead_lettered=1)
+    await deliveries.redrive(pool, DeadLetterFilter(), actor="tests")
+    assert await figures(pool) == Figures(accepted=1, ambiguous=1)
+    await a_worker(pool, Recording()).run_once(Lane.BULK)
+    assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)
+
+
+async def test_a_dead_letter_that_had_arrived_counts_as_sent(pool: Pool) -> None:
+    """What an operator settles is sent, in the hour it was given up."""
+    delivery_id = await _dead_letter(pool)
+    await deliveries.settle(pool, delivery_id, actor="tests")
+    assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)
+
+
+async def _dead_letter(pool: Pool) -> int:
+    """A bulk mail whose worker died while it was on the wire."""
+    [delivery_id] = await accepted(pool, a_mail(lane=Lane.BULK), now=NOON)
+    [outgoing] = await claimed(pool, Lane.BULK, now=NOON)
+    await pool.execute("UPDATE claims SET started_through = 1 WHERE id = $1", outgoing.claim_id)
+    await Maintenance(pool, MaintenanceOptions(held_lanes=("bulk",)), clock=Hands(NOON + timedelta(hours=1))).recover()
+    return delivery_id
+
+
+async def test_what_is_given_back_counts_as_nothing(pool: Pool) -> None:
+    """A claim, its release and a rendering are the machinery's own."""
+    await accepted(pool)
+    [outgoing] = await claimed(pool)
+    async with pool.acquire() as connection:
+        await store.release(connection, delivery_ids=[outgoing.id], claim_id=outgoing.claim_id, now=None)
+    assert await figures(pool) == Figures(accepted=1)
+
+
+async def test_webhooks_are_not_mail(pool: Pool) -> None:
+    """A delivery by webhook is neither accepted nor sent as far as statistics go."""
+    await pool.execute(
+        """
+        INSERT INTO deliveries (channel, next_attempt_at, ladder, source) VALUES ('webhook', now(), 'generic', 'outbox')
+        """
+    )
+    await pool.execute(
+        """
+        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, transport)
+        VALUES (1, 1, 'sent', 'transactional', now(), now(), 'webhook')
+        """
+    )
+    assert await figures(pool) == Figures()
+
+
+async def test_what_is_rolled_back_was_never_counted(pool: Pool) -> None:
+    """Statistics are written in the transaction of what they count."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await deliveries.accept(connection, a_mail())
+        await transaction.rollback()
+    assert await figures(pool) == Figures()
+
+
+async def test_the_campaign_and_the_sender_are_counted_with_it(pool: Pool) -> None:
+    """What belongs to a campaign and left through an account is found by both."""
+    await accepted(pool, a_mail(), a_mail())
+    await pool.execute("UPDATE deliveries SET campaign_id = 7")
+    outgoing = await claimed(pool)
+    await pool.execute("UPDATE deliveries SET sender_account_id = 3 WHERE id = $1", outgoing[0].id)
+    async with pool.acquire() as connection:
+        await store.complete(connection, **complete_columns(finished(outgoing)), now=NOON)
+    assert (await service.total(pool, Selection(campaign_id=7))).sent == 2
+    assert (await service.total(pool, Selection(campaign_id=7, sender_account_id=3))).sent == 1
+    assert (await service.total(pool, Selection(sender_account_id=0))).sent == 1
+    assert (await service.total(pool, Selection(campaign_id=8))).sent == 0
+
+
+async def test_an_operator_s_update_in_sql_is_counted(pool: Pool) -> None:
+    """Who cancels a thousand mails in psql leaves the same figures as who cancels them one by one."""
+    await accepted(pool, *(a_mail() for _ in range(5)))
+    await pool.execute(
+        """
+        UPDATE deliveries
+        SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'by_hand'
+        WHERE state = 'queued'
+        """
+    )
+    assert await figures(pool) == Figures(accepted=5, cancelled=5)
+    assert await pool.fetchval("SELECT count(*) FROM stat_deltas WHERE metric = 'cancelled'") == 1
+
+
+async def test_counting_needs_no_right_of_the_counted(pool: Pool) -> None:
+    """The functions that count run with the rights of the room's owner, on the room's search path."""
+    rows = await pool.fetch(
+        "SELECT prosecdef, proconfig FROM pg_proc WHERE proname IN ('count_attempts', 'count_deliveries')"
+    )
+    assert [row["prosecdef"] for row in rows] == [True, True]
+    assert all(any(setting.startswith("search_path=") for setting in row["proconfig"]) for row in rows)

@@ -1,0 +1,222 @@
+"""The roles of the handbook: the page's own statements, and then each role's work done with that role."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import asyncpg
+import pytest
+from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
+from tests.support.http import open_browser
+
+from postroom.db.data_directory import Home
+from postroom.db.migrate import migrate
+from postroom.db.pool import Pool, Session
+from postroom.db.room import Room, open_room
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import Lane, State
+from postroom.settings import Settings
+from postroom.stats import service
+from postroom.stats.model import Figures, Selection
+from postroom.stats.worker import Folder
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "database-roles.md"
+ROLES = ("postroom_owner", "postroom_worker", "postroom_api", "postroom_reader", "postroom_sender")
+_BLOCK = re.compile(r"<!-- as (?P<who>[\w ]+) -->\n```sql\n(?P<sql>.*?)```", re.DOTALL)
+
+
+def statements(who: str) -> str:
+    """What the page says this person has to run."""
+    [sql] = [found["sql"] for found in _BLOCK.finditer(PAGE.read_text("utf-8")) if found["who"] == who]
+    return sql
+
+
+async def run(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """A database with the page's roles, and the way in for each."""
+
+    url_of: Callable[[str], str]
+
+    @asynccontextmanager
+    async def room(self, role: str) -> AsyncIterator[Room]:
+        async with open_room(Settings(database_url=self.url_of(role))) as room:
+            yield room
+
+    @asynccontextmanager
+    async def session(self, role: str) -> AsyncIterator[Session]:
+        """As psql: nothing is set but what belongs to the role."""
+        connection = await asyncpg.connect(self.url_of(role))
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+@pytest.fixture
+async def house(database_url: str, server_directory: Path) -> AsyncIterator[House]:
+    """The page from top to bottom: the administrator's statements, the migration, and the owner's, twice."""
+    state = Home(server_directory / "data").read_state()
+    assert state is not None
+    host, database = quote(state.socket_dir, safe=""), urlsplit(database_url).path.strip("/")
+
+    def url_of(role: str) -> str:
+        return f"postgresql://{role}@/{database}?host={host}&port={state.port}"
+
+    try:
+        await run(url_of("postgres"), "DROP SCHEMA postroom CASCADE")
+        await run(url_of("postgres"), statements("an administrator"))
+        await migrate(url_of("postroom_owner"), "postroom")
+        for _ in range(2):
+            await run(url_of("postroom_owner"), statements("the owner"))
+        await run(url_of("postgres"), "ALTER ROLE postroom_sender LOGIN")
+        yield House(url_of)
+    finally:
+        await run(url_of("postgres"), "DROP SCHEMA IF EXISTS postroom CASCADE")
+        for role in ROLES:
+            await run(url_of("postgres"), f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def refused(session: Session, sql: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await session.execute(sql)
+
+
+async def test_the_worker_works(house: House) -> None:
+    """It claims, sends, completes, counts, folds, keeps house and makes partitions, and owns nothing."""
+    async with house.room("postroom_worker") as room:
+        assert await Maintenance(room.pool).make_partitions() == 3
+        [mail] = await accepted(room.pool)
+        await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
+        assert await state_of(room.pool, mail) is State.SENT
+        await _keep_house(room.pool)
+        assert await service.total(room.pool, Selection()) == Figures(accepted=1, sent=1)
+        owners = await room.pool.fetch("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'postroom'")
+        assert [row["tableowner"] for row in owners] == ["postroom_owner"]
+
+
+async def _keep_house(pool: Pool) -> None:
+    keeping = Maintenance(pool)
+    await keeping.recover()
+    await keeping.expire()
+    await keeping.clean_up()
+    assert await Folder(pool).run_once() == 2
+
+
+async def test_the_worker_cannot_do_more(house: House) -> None:
+    """No key, no history, no change of a table."""
+    async with house.session("postroom_worker") as session:
+        await refused(session, "SELECT * FROM api_keys")
+        await refused(session, "DELETE FROM audit_log")
+        await refused(session, "UPDATE migrations SET checksum = ''")
+        await refused(session, "ALTER TABLE deliveries ADD COLUMN extra text")
+        await refused(session, "CREATE TABLE extra ()")
+
+
+async def test_the_api_accepts_over_http(house: House) -> None:
+    """It makes a key, accepts with it, lists and answers figures."""
+    async with house.room("postroom_api") as room:
+        browser = await open_browser(room)
+        mail = {"to": ["ada@example.org"], "subject": "Hello", "text": "Hello"}
+        assert (await browser.post("/v1/deliveries", json=mail)).status == 202
+        listed = await browser.get("/v1/deliveries")
+        assert [item["status"] for item in listed.json["items"]] == ["queued"]
+        cancelled = await browser.post(f"/v1/deliveries/{listed.json['items'][0]['id']}/cancel")
+        assert cancelled.status in {200, 204}
+        assert await service.total(room.pool, Selection()) == Figures(accepted=1, cancelled=1)
+
+
+async def test_the_api_cannot_rewrite_history(house: House) -> None:
+    """The audit log is append-only for it too, and migrating is the owner's."""
+    async with house.session("postroom_api") as session:
+        await session.execute("INSERT INTO audit_log (actor, action, subject) VALUES ('tests', 'test', 'nothing')")
+        await refused(session, "UPDATE audit_log SET actor = 'nobody'")
+        await refused(session, "DELETE FROM migrations")
+        await refused(session, "DROP TABLE deliveries")
+
+
+async def test_what_a_later_migration_creates_is_open_to_those_who_work(house: House) -> None:
+    """By default privileges, and to nobody who only looks."""
+    async with house.session("postroom_owner") as session:
+        await session.execute("CREATE TABLE later (id bigint GENERATED BY DEFAULT AS IDENTITY, secret text)")
+    for role in ("postroom_worker", "postroom_api"):
+        async with house.session(role) as session:
+            await session.execute("INSERT INTO later (secret) VALUES ('x')")
+            await session.execute("UPDATE later SET secret = 'y'")
+            await session.execute("DELETE FROM later")
+    for role in ("postroom_reader", "postroom_sender"):
+        async with house.session(role) as session:
+            await refused(session, "SELECT * FROM postroom.later")
+
+
+async def test_the_reader_reads_the_ledger_and_the_figures(house: House) -> None:
+    """Tables, views and statistics; by name what the views show of letters is closed."""
+    async with house.room("postroom_api") as room:
+        await accepted(room.pool, a_mail(headers={"Message-ID": "<mine@example.org>"}))
+        await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    async with house.session("postroom_reader") as session:
+        row = await session.fetchrow("SELECT status, recipient_email, assigned_at, last_error FROM email_queue")
+        assert row == ("sent", "ada@example.org", None, None)
+        row = await session.fetchrow("SELECT * FROM send_logs")
+        assert row is not None
+        assert (row["status"], row["message_id"]) == ("sent", "<mine@example.org>")
+        assert await session.fetch("SELECT * FROM bounce_list UNION ALL SELECT * FROM bounce_list") == []
+        assert await session.fetch("SELECT * FROM unsubscribe_list") == []
+        figures = await session.fetchval("SELECT sum(amount) FROM stat_deltas WHERE metric = 'sent'")
+        assert figures == 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "delivery_payloads",
+        "inbox_messages",
+        "tokens",
+        "api_keys",
+        "sender_accounts",
+        "webhook_endpoints",
+        "erasure_key",
+    ],
+)
+async def test_the_reader_sees_no_letter_and_no_secret(house: House, table: str) -> None:
+    """Bodies, one-time codes, hashes of keys, sealed credentials."""
+    async with house.session("postroom_reader") as session:
+        await refused(session, f"SELECT * FROM {table}")
+
+
+async def test_the_reader_writes_nothing(house: House) -> None:
+    """Neither to tables nor through views or functions."""
+    async with house.session("postroom_reader") as session:
+        await refused(session, "UPDATE deliveries SET reason = 'x'")
+        await refused(session, "DELETE FROM suppressions")
+        await refused(session, "INSERT INTO email_queue (recipient_email) VALUES ('ada@example.org')")
+        await refused(session, "SELECT send('{ada@example.org}', p_subject => 'a', p_text => 'b')")
+        await refused(session, "SELECT fold_stats(1)")
+        await refused(session, "SELECT subject FROM email_queue")
+
+
+async def test_the_sender_sends(house: House) -> None:
+    """By the function, and by inserting into the queue's view; it reads nothing of what it sent."""
+    async with house.session("postroom_sender") as session:
+        send = "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b', p_idempotency_key => 'k')"
+        assert [await session.fetchval(send) for _ in range(2)] == [1, 1]
+        await session.execute(
+            """
+            INSERT INTO postroom.email_queue (recipient_email, subject, html_body)
+            VALUES ('ada@example.org', 'a', '<p>b</p>')
+            """
+        )
+        await refused(session, "SELECT * FROM postroom.delivery_payloads")
+        await refused(session, "SELECT * FROM postroom.email_queue")
+    async with house.room("postroom_api") as room:
+        assert await service.total(room.pool, Selection()) == Figures(accepted=2)

@@ -1,0 +1,156 @@
+"""The folder: figures are the same before, during and after a fold, with any number of folders."""
+
+import asyncio
+from datetime import timedelta
+
+from tests.support.builders import NOON, Steps
+
+from postroom.db.pool import Pool
+from postroom.stats import service
+from postroom.stats.model import Figures, Selection
+from postroom.stats.worker import Folder, FolderOptions
+
+WRITE = """
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT $1::timestamptz + make_interval(hours => n % 3), nullif(n % 4, 0), nullif(n % 2, 0), 'd' || n % 5, metric, 1
+    FROM generate_series(1, $2::integer) AS n, unnest(ARRAY['accepted', 'sent']) AS metric
+"""
+
+
+async def test_a_fold_empties_the_deltas_into_their_hours(pool: Pool) -> None:
+    """Deltas of the same hour, campaign, sender, domain and metric become one row; nothing is left behind."""
+    await pool.execute(
+        """
+        INSERT INTO stat_deltas (hour, campaign_id, domain, metric, amount)
+        VALUES ($1, 7, 'a.example', 'sent', 2), ($1, 7, 'a.example', 'sent', 3), ($1, NULL, '', 'accepted', 1)
+        """,
+        NOON,
+    )
+    assert await Folder(pool).run_once() == 3
+    rows = await pool.fetch("SELECT * FROM stats_hourly ORDER BY campaign_id")
+    assert [tuple(row.values()) for row in rows] == [
+        (NOON, 0, 0, 1, "", "accepted"),
+        (NOON, 7, 0, 5, "a.example", "sent"),
+    ]
+    assert await Folder(pool).run_once() == 0
+
+
+async def test_a_fold_is_bounded(pool: Pool) -> None:
+    """No transaction takes more than its batch."""
+    await pool.execute(WRITE, NOON, 5)
+    folder = Folder(pool, FolderOptions(batch=4))
+    assert [await folder.run_once() for _ in range(4)] == [4, 4, 2, 0]
+
+
+async def test_a_second_fold_adds_to_what_is_there(pool: Pool) -> None:
+    """An hour that goes on is one row that grows."""
+    for _ in range(3):
+        await pool.execute(WRITE, NOON, 1)
+        await Folder(pool).run_once()
+    assert await pool.fetchval("SELECT array_agg(amount) FROM stats_hourly") == [3, 3]
+
+
+async def test_while_one_folds_another_has_nothing_to_do(pool: Pool) -> None:
+    """Two folders never wait for each other, and never in a circle."""
+    await pool.execute(WRITE, NOON, 5)
+    async with pool.acquire() as connection, connection.transaction():
+        assert await connection.fetchval("SELECT fold_stats(5)") == 5
+        assert await Folder(pool).run_once() == 0
+    assert await Folder(pool).run_once() == 5
+
+
+async def test_a_fold_that_is_rolled_back_changes_nothing(pool: Pool) -> None:
+    """A folder that dies leaves every delta where it was."""
+    await pool.execute(WRITE, NOON, 5)
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.fetchval("SELECT fold_stats(100)")
+        await transaction.rollback()
+    assert await pool.fetchval("SELECT count(*) FROM stat_deltas") == 10
+    assert await service.total(pool, Selection()) == Figures(accepted=5, sent=5)
+
+
+class Rush:
+    """Writers, folders and readers at once; readers go on until the others are done."""
+
+    def __init__(self, pool: Pool, *, writers: int) -> None:
+        self._pool, self._writing, self._folding = pool, writers, 3
+        self.readings: list[list[int]] = []
+
+    async def write(self) -> None:
+        for _ in range(25):
+            await self._pool.execute(WRITE, NOON, 10)
+        self._writing -= 1
+
+    async def fold(self) -> None:
+        folder = Folder(self._pool, FolderOptions(batch=37))
+        while (
+            await folder.run_once() or self._writing or await self._pool.fetchval("SELECT 1 FROM stat_deltas LIMIT 1")
+        ):
+            pass
+        self._folding -= 1
+
+    async def read(self) -> None:
+        """Both metrics are written in one transaction: whoever sees half of one sees them differ."""
+        seen = []
+        while self._folding:
+            figures = await service.total(self._pool, Selection())
+            assert figures.accepted == figures.sent
+            seen.append(figures.sent)
+        self.readings.append(seen)
+
+    async def run(self) -> None:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for job in (*[self.write] * self._writing, *[self.fold] * self._folding, *[self.read] * 3):
+                group.create_task(job())
+
+
+async def test_figures_never_waver_while_they_are_folded(pool: Pool) -> None:
+    """Readers see exactly what was counted, at every moment of many small folds by three folders."""
+    await pool.execute(WRITE, NOON, 500)
+    rush = Rush(pool, writers=0)
+    await rush.run()
+    assert {amount for seen in rush.readings for amount in seen} == {500}
+    assert await pool.fetchval("SELECT count(*) FROM stat_deltas") == 0
+    assert await service.total(pool, Selection()) == Figures(accepted=500, sent=500)
+
+
+async def test_writers_folders_and_readers_agree(pool: Pool) -> None:
+    """With writers at work too, every reading has whole transactions, and none is less than the one before it."""
+    rush = Rush(pool, writers=4)
+    await rush.run()
+    for seen in rush.readings:
+        assert seen == sorted(seen)
+        assert {amount % 10 for amount in seen} == {0}
+    assert await pool.fetchval("SELECT sum(amount) FROM stats_hourly WHERE metric = 'sent'") == 1000
+
+
+async def test_the_loop_folds_at_once_and_stops_when_told(pool: Pool) -> None:
+    """Batches that are full are followed by the next one; a stop ends the rest between two looks."""
+    await pool.execute(WRITE, NOON, 10)
+    steps = Steps()
+    folder = Folder(pool, FolderOptions(batch=8, interval=timedelta(hours=1)), signal=steps)
+    running = asyncio.create_task(folder.run())
+    await steps.reached("folded", times=3)
+    folder.stop()
+    async with asyncio.timeout(10):
+        await running
+    assert steps.heard == ["folded"] * 3
+    assert await pool.fetchval("SELECT count(*) FROM stat_deltas") == 0
+
+
+async def test_a_loop_survives_a_database_that_refuses(pool: Pool) -> None:
+    """A turn that fails is done again at the next, and says so."""
+    await pool.execute(WRITE, NOON, 1)
+    await pool.execute("ALTER TABLE stats_hourly RENAME TO elsewhere")
+    steps = Steps()
+    folder = Folder(pool, FolderOptions(interval=timedelta(milliseconds=1)), signal=steps)
+    running = asyncio.create_task(folder.run())
+    await steps.reached("folded", times=2)
+    await pool.execute("ALTER TABLE elsewhere RENAME TO stats_hourly")
+    await steps.reached("folded", times=len(steps.heard) + 2)
+    folder.stop()
+    await running
+    assert await service.total(pool, Selection()) == Figures(accepted=1, sent=1)
+    assert await pool.fetchval("SELECT count(*) FROM stats_hourly") == 2
