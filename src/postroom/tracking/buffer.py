@@ -1,0 +1,213 @@
+"""Opens and clicks on their way to the database: gathered in memory, written together.
+
+Nobody waits for a hit to be written, so hits linger for a tenth of a second and one statement takes them all. While the
+database is away they wait, up to a bound; beyond it the oldest leave, counted and logged once in a while. A batch whose
+connection broke during the commit may be written twice: a hit too many is better than one too few.
+
+`run` until `stop`, which writes what is left; if the database is away then, it is given a last few seconds.
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import asyncpg
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.runtime.signals import Signal, unheard
+from postroom.tracking import store
+from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
+from postroom.tracking.model import Hit
+from postroom.tracking.origins import nowhere
+
+_log = structlog.get_logger()
+
+FindPlace = Callable[[str], tuple[str | None, str | None]]
+
+_FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+"""What is wrong with a hit. Everything else is wrong with the database, and waiting mends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferOptions:
+    """How hits are gathered; only the first is worth a setting."""
+
+    capacity: int = 100_000  # hits in memory, besides the batch in hand; about half a kilobyte each
+    batch_limit: int = 2_000
+    linger_s: float = 0.1
+    first_pause_s: float = 0.1  # after a failure; doubles up to the longest
+    longest_pause_s: float = 5.0
+    statement_timeout_s: float = 30.0
+    stop_grace_s: float = 5.0
+    complaint_interval_s: float = 10.0
+
+
+class HitBuffer:
+    """One per process. `add` never waits and never fails."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        options: BufferOptions | None = None,
+        find_place: FindPlace = nowhere,
+        signal: Signal = unheard,
+    ) -> None:
+        self._pool, self._find_place, self._signal = pool, find_place, signal
+        self._options = options or BufferOptions()
+        self._hits: deque[Hit] = deque()
+        self._in_hand = 0  # of the batch that is being written
+        self._arrived, self._full, self._stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._dropped, self._complained_at = 0, float("-inf")
+        HITS_WAITING.set_function(lambda: len(self))
+
+    def __len__(self) -> int:
+        """Hits in memory, not yet committed."""
+        return len(self._hits) + self._in_hand
+
+    def add(self, hit: Hit) -> None:
+        """Take a hit. If too many wait, the oldest is lost for it."""
+        hits = self._hits
+        if len(hits) >= self._options.capacity:
+            hits.popleft()
+            self._drop(1, "full")
+        hits.append(hit)
+        if len(hits) == 1:
+            self._arrived.set()
+        elif len(hits) == self._options.batch_limit:
+            self._full.set()
+
+    def stop(self) -> None:
+        """Write what is left and return from `run`."""
+        self._stopping.set()
+        self._arrived.set()
+        self._full.set()
+
+    async def run(self) -> None:
+        """Write until stopped."""
+        while not self._stopping.is_set():
+            await self._gather()
+            await self._write_all()
+        grace_s = self._options.stop_grace_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._write_all(until_empty=True)
+        if self._hits:
+            _log.error("hits_lost_at_stop", hits=len(self._hits))
+            HITS_DROPPED.labels("stop").inc(len(self._hits))
+
+    async def run_once(self) -> int:
+        """Write one batch now; how many hits it held. Raises what the database says."""
+        batch = self._take()
+        self._in_hand = len(batch)
+        try:
+            await self._write(batch)
+        except BaseException:
+            self._put_back(batch)
+            raise
+        finally:
+            self._in_hand = 0
+        return len(batch)
+
+    async def _gather(self) -> None:
+        """Wait for a hit, and then a moment longer, unless a batch is full before."""
+        await self._arrived.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.linger_s):
+                await self._full.wait()
+        if not self._stopping.is_set():
+            self._full.clear()
+
+    async def _write_all(self, *, until_empty: bool = False) -> None:
+        """Batch after batch while there are full ones; pauses, ever longer, while the database is away."""
+        pause_s = self._options.first_pause_s
+        while self._hits and (until_empty or not self._stopping.is_set()):
+            try:
+                await self.run_once()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the hits must not be lost for it
+                _log.warning("hits_postponed", error=type(error).__name__, waiting=len(self._hits))
+                self._signal("postponed")
+                await self._pause(pause_s)
+                pause_s = min(pause_s * 2, self._options.longest_pause_s)
+            else:
+                pause_s = self._options.first_pause_s
+                if len(self._hits) < self._options.batch_limit and not until_empty:
+                    break  # those who came meanwhile linger again: many small statements cost more than few
+        if not self._hits:
+            self._signal("written")
+
+    async def _pause(self, seconds: float) -> None:
+        """Less than `seconds`, so that processes do not come back all at once; no longer once we are to stop."""
+        if self._stopping.is_set():
+            await asyncio.sleep(min(seconds, self._options.first_pause_s))
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds * random.uniform(0.5, 1)):  # noqa: S311 - spreads load, guards nothing
+                await self._stopping.wait()
+
+    def _take(self) -> list[Hit]:
+        hits = self._hits
+        batch = [hits.popleft() for _ in range(min(len(hits), self._options.batch_limit))]
+        if not hits and not self._stopping.is_set():
+            self._arrived.clear()
+        return batch
+
+    def _put_back(self, batch: Sequence[Hit]) -> None:
+        """To the front again; what came meanwhile is newer, so those of the batch are the ones to go."""
+        room = max(self._options.capacity - len(self._hits), 0)
+        if len(batch) > room:
+            self._drop(len(batch) - room, "full")
+        self._hits.extendleft(reversed(batch[len(batch) - room :] if room else []))
+        self._arrived.set()
+
+    async def _write(self, batch: Sequence[Hit]) -> None:
+        """One statement. If it fails for what a hit holds, the halves are tried, down to the one hit, which is lost."""
+        if not batch:
+            return
+        try:
+            async with asyncio.timeout(self._options.statement_timeout_s), self._pool.acquire() as connection:
+                await store.record_hits(connection, **self._columns(batch))
+        except _FAULTS as error:
+            await self._write_halves(batch, error)
+        else:
+            for (hit, machine), count in Counter((h.link_url is None, h.agent.is_machine) for h in batch).items():
+                HITS.labels("open" if hit else "click", "yes" if machine else "no").inc(count)
+
+    async def _write_halves(self, batch: Sequence[Hit], error: Exception) -> None:
+        if len(batch) == 1:
+            _log.error("hit_refused", delivery_id=batch[0].mark.delivery_id, error=type(error).__name__)
+            HITS_DROPPED.labels("refused").inc()
+            return
+        middle = len(batch) // 2
+        await self._write(batch[:middle])
+        await self._write(batch[middle:])
+
+    def _columns(self, batch: Sequence[Hit]) -> dict[str, Sequence[object]]:
+        places = [self._find_place(hit.ip_address) if hit.ip_address else (None, None) for hit in batch]
+        return {
+            "delivery_ids": [hit.mark.delivery_id for hit in batch],
+            "campaign_ids": [hit.mark.campaign_id for hit in batch],
+            "times": [hit.at for hit in batch],
+            "link_urls": [hit.link_url for hit in batch],
+            "machines": [hit.agent.is_machine for hit in batch],
+            "agent_kinds": [hit.agent.kind for hit in batch],
+            "ip_addresses": [hit.ip_address for hit in batch],
+            "countries": [country for country, _city in places],
+            "cities": [city for _country, city in places],
+            "addresses": [hit.mark.address for hit in batch],
+            "user_agents": [hit.user_agent for hit in batch],
+        }
+
+    def _drop(self, count: int, cause: str) -> None:
+        HITS_DROPPED.labels(cause).inc(count)
+        self._dropped += count
+        now = time.monotonic()
+        if now - self._complained_at >= self._options.complaint_interval_s:
+            self._complained_at = now
+            _log.error("hits_dropped", cause=cause, hits=self._dropped, waiting=len(self._hits))
+            self._dropped = 0

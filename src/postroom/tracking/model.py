@@ -1,0 +1,60 @@
+"""What a tracked link stands for, what was done with it, and where a person stands. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which mail to which person a link was made for."""
+
+    campaign_id: int | None
+    delivery_id: int
+    address: str
+
+
+class Agent(NamedTuple):
+    """Who asked, as far as that can be known: a word for it, and whether nobody needs to have looked."""
+
+    kind: str
+    is_machine: bool
+
+
+class Hit(NamedTuple):
+    """One open or, with a link, one click, as it came in."""
+
+    mark: Mark
+    at: float  # seconds since 1970, of this host
+    agent: Agent
+    link_url: str | None
+    ip_address: str | None
+    user_agent: str | None
+
+
+class Origin(StrEnum):
+    """How somebody unsubscribed."""
+
+    ONE_CLICK = "one-click"  # their mail program did it for them, RFC 8058
+    PAGE = "page"
+
+
+class Visitor(NamedTuple):
+    """From where a request came."""
+
+    ip_address: str | None
+    user_agent: str | None
+
+
+class People(NamedTuple):
+    """How many deliveries of a campaign a person has opened and clicked."""
+
+    opened: int
+    clicked: int
+
+
+class Standing(NamedTuple):
+    """What bulk mail an address gets: none if either holds."""
+
+    is_unsubscribed: bool
+    is_closed: bool  # it bounced, complained, or an operator closed it

@@ -1,0 +1,122 @@
+"""The pages behind unsubscribe and preference links: one heading, one sentence, one button.
+
+They load nothing, run nothing, and tell the next page nothing about where one came from: the token stands in their
+address. English, and German to who prefers it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from string import Template
+
+_FOLDER = files("postroom.tracking").joinpath("pages")
+_PAGE, _BUTTON, _LINK = (
+    Template(_FOLDER.joinpath(name).read_text("utf-8")) for name in ("page.html", "button.html", "link.html")
+)
+
+Text = tuple[str, str]
+"""A title and a sentence; `{address}` stands for the person's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the pages say in one language."""
+
+    ask: Text
+    done: Text
+    subscribed: Text
+    unsubscribed: Text
+    closed: Text
+    unknown: Text
+    trouble: Text
+    unsubscribe: str
+    resubscribe: str
+    preferences: str
+
+
+WORDS: Mapping[str, Words] = {
+    "en": Words(
+        ask=(
+            "Unsubscribe",
+            "{address} will get no more mailings from us. Mail about your own account and your orders still arrives.",
+        ),
+        done=(
+            "You are unsubscribed",
+            "{address} gets no more mailings from us. Mail about your own account and your orders still arrives.",
+        ),
+        subscribed=("Your mail preferences", "{address} gets our mailings."),
+        unsubscribed=("Your mail preferences", "{address} gets no mailings from us."),
+        closed=("Your mail preferences", "{address} gets no mail from us, and only we can change that. Please ask us."),
+        unknown=("This link does not work", "Open it from the mail again: it may have been cut off on the way."),
+        trouble=(
+            "Please try again",
+            "We cannot reach our records right now, so nothing may have changed. It will not take long.",
+        ),
+        unsubscribe="Unsubscribe",
+        resubscribe="Subscribe again",
+        preferences="Your mail preferences",
+    ),
+    "de": Words(
+        ask=(
+            "Abmelden",
+            "{address} erhält dann keine Rundschreiben mehr. Post zu Ihrem Konto und Ihren Bestellungen kommt weiter.",
+        ),
+        done=(
+            "Sie sind abgemeldet",
+            "{address} erhält keine Rundschreiben mehr. Post zu Ihrem Konto und Ihren Bestellungen kommt weiter.",
+        ),
+        subscribed=("Ihre Einstellungen", "{address} erhält unsere Rundschreiben."),
+        unsubscribed=("Ihre Einstellungen", "{address} erhält keine Rundschreiben von uns."),
+        closed=(
+            "Ihre Einstellungen",
+            "{address} erhält keine Post von uns. Das können nur wir ändern: fragen Sie uns.",
+        ),
+        unknown=(
+            "Dieser Link funktioniert nicht",
+            "Öffnen Sie ihn noch einmal aus der E-Mail: vielleicht fehlt ein Stück.",
+        ),
+        trouble=(
+            "Bitte noch einmal",
+            "Unsere Daten sind gerade nicht erreichbar; vielleicht wurde nichts geändert. Das dauert nicht lange.",
+        ),
+        unsubscribe="Abmelden",
+        resubscribe="Wieder anmelden",
+        preferences="Ihre Einstellungen",
+    ),
+}
+
+
+def choose_language(accept_language: str) -> str:
+    """The one of ours that the visitor likes best; English if none is named."""
+    best, chosen = 0.0, "en"
+    for entry in accept_language.lower().split(","):
+        tag, _, parameter = entry.partition(";")
+        language = tag.strip().partition("-")[0]
+        weight = _weight(parameter)
+        if language in WORDS and weight > best:
+            best, chosen = weight, language
+    return chosen
+
+
+def _weight(parameter: str) -> float:
+    name, _, value = parameter.strip().partition("=")
+    try:
+        return float(value) if name == "q" else 1.0
+    except ValueError:
+        return 0.0
+
+
+def page(lang: str, text: Text, *, address: str = "", more: str = "") -> bytes:
+    title, sentence = text
+    shown = escape(sentence).replace("{address}", f"<strong>{escape(address)}</strong>")
+    return _PAGE.substitute(lang=lang, title=escape(title), text=shown, more=more).encode()
+
+
+def button(name: str, value: str, label: str) -> str:
+    """Posts to the page's own address."""
+    return _BUTTON.substitute(name=name, value=value, label=escape(label))
+
+
+def link(target: str, label: str) -> str:
+    return _LINK.substitute(target=escape(target), label=escape(label))

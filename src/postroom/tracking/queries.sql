@@ -1,0 +1,115 @@
+-- name: count_people :one
+-- How many deliveries of a campaign a person, and not only a machine, has opened and clicked.
+SELECT count(first_human_open_at) AS opened, count(first_human_click_at) AS clicked
+FROM engagements
+WHERE campaign_id = :campaign_id;
+
+-- name: delete_old_engagements :exec
+-- Retention: forget the firsts of deliveries whose events are long gone; a late open counts as a first again.
+DELETE FROM engagements
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid
+    FROM engagements
+    WHERE first_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit));
+
+-- name: ensure_tracking_partitions :one
+-- Make room for this month and the next two.
+SELECT ensure_tracking_partitions(coalesce(:now::timestamptz, now())) AS made;
+
+-- name: find_standing :one
+-- Whether an address has unsubscribed, and whether it is closed for a reason that its owner cannot take back.
+SELECT coalesce(bool_or(reason = 'unsubscribe'), false) AS is_unsubscribed,
+    coalesce(bool_or(reason IN ('manual', 'hard_bounce', 'complaint')), false) AS is_closed
+FROM suppressions
+WHERE address = lower(:address)
+    AND (until IS NULL OR until > coalesce(:now::timestamptz, now()));
+
+-- name: record_hits :one
+-- A batch of opens (no link) and clicks: the events, the firsts of their deliveries, and the statistics, at once. Whether
+-- a first is ours is told by its time, which an earlier batch cannot have had.
+WITH hit AS MATERIALIZED (
+    SELECT h.delivery_id, h.campaign_id, d.sender_account_id, to_timestamp(h.at) AS at, h.link_url, h.is_machine,
+        h.agent_kind, h.ip_address::inet AS ip_address, h.country, h.city, lower(h.address) AS address, h.user_agent
+    FROM unnest(:delivery_ids::bigint[], :campaign_ids::bigint[], :times::float8[], :link_urls::text[],
+        :machines::boolean[], :agent_kinds::text[], :ip_addresses::text[], :countries::text[], :cities::text[],
+        :addresses::text[], :user_agents::text[])
+        AS h(delivery_id, campaign_id, at, link_url, is_machine, agent_kind, ip_address, country, city, address, user_agent)
+    LEFT JOIN deliveries AS d ON d.id = h.delivery_id
+),
+opened AS (
+    INSERT INTO open_events (email_queue_id, campaign_id, opened_at, is_machine, agent_kind, ip_address, country, city,
+        recipient_email, user_agent)
+    SELECT delivery_id, campaign_id, at, is_machine, agent_kind, ip_address, country, city, address, user_agent
+    FROM hit
+    WHERE link_url IS NULL
+),
+clicked AS (
+    INSERT INTO click_events (email_queue_id, campaign_id, clicked_at, is_machine, agent_kind, ip_address, country, city,
+        recipient_email, user_agent, link_url)
+    SELECT delivery_id, campaign_id, at, is_machine, agent_kind, ip_address, country, city, address, user_agent, link_url
+    FROM hit
+    WHERE link_url IS NOT NULL
+),
+touched AS MATERIALIZED (
+    SELECT delivery_id, max(campaign_id) AS campaign_id, max(sender_account_id) AS sender_account_id,
+        max(address) AS address, min(at) AS first_at,
+        min(at) FILTER (WHERE link_url IS NULL) AS first_open_at,
+        min(at) FILTER (WHERE link_url IS NULL AND NOT is_machine) AS first_human_open_at,
+        min(at) FILTER (WHERE link_url IS NOT NULL) AS first_click_at,
+        min(at) FILTER (WHERE link_url IS NOT NULL AND NOT is_machine) AS first_human_click_at
+    FROM hit
+    GROUP BY delivery_id
+),
+engaged AS (
+    INSERT INTO engagements AS e (delivery_id, campaign_id, first_at, first_open_at, first_human_open_at, first_click_at,
+        first_human_click_at)
+    SELECT delivery_id, campaign_id, first_at, first_open_at, first_human_open_at, first_click_at, first_human_click_at
+    FROM touched
+    ORDER BY delivery_id -- two writers who share deliveries wait for each other in the same order
+    ON CONFLICT (delivery_id) DO UPDATE
+    SET first_open_at = coalesce(e.first_open_at, excluded.first_open_at),
+        first_human_open_at = coalesce(e.first_human_open_at, excluded.first_human_open_at),
+        first_click_at = coalesce(e.first_click_at, excluded.first_click_at),
+        first_human_click_at = coalesce(e.first_human_click_at, excluded.first_human_click_at)
+    WHERE (e.first_open_at IS NULL AND excluded.first_open_at IS NOT NULL)
+        OR (e.first_human_open_at IS NULL AND excluded.first_human_open_at IS NOT NULL)
+        OR (e.first_click_at IS NULL AND excluded.first_click_at IS NOT NULL)
+        OR (e.first_human_click_at IS NULL AND excluded.first_human_click_at IS NOT NULL)
+    RETURNING delivery_id, first_open_at, first_click_at
+),
+figure AS (
+    SELECT at, campaign_id, sender_account_id, address, m.metric
+    FROM hit
+    CROSS JOIN LATERAL (VALUES
+        ('opened', link_url IS NULL),
+        ('opened_machine', link_url IS NULL AND is_machine),
+        ('clicked', link_url IS NOT NULL),
+        ('clicked_machine', link_url IS NOT NULL AND is_machine)) AS m(metric, holds)
+    WHERE m.holds
+    UNION ALL
+    SELECT t.first_at, t.campaign_id, t.sender_account_id, t.address, m.metric
+    FROM touched AS t
+    JOIN engaged AS e ON e.delivery_id = t.delivery_id
+    CROSS JOIN LATERAL (VALUES
+        ('opened_unique', e.first_open_at = t.first_open_at),
+        ('clicked_unique', e.first_click_at = t.first_click_at)) AS m(metric, holds)
+    WHERE m.holds
+),
+counted AS (
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', at, 'UTC'), campaign_id, sender_account_id, split_part(address, '@', -1), metric, count(*)
+    FROM figure
+    GROUP BY 1, 2, 3, 4, 5
+)
+SELECT count(*) AS recorded
+FROM hit;
+
+-- name: resubscribe :one
+-- Take back an unsubscription; whether there was one.
+SELECT resubscribe(:address, coalesce(:now::timestamptz, now())) AS is_news;
+
+-- name: unsubscribe :one
+-- Close the bulk lane to an address; whether that is news.
+SELECT unsubscribe(:address, :delivery_id, :campaign_id, :origin, :ip_address::text::inet, :user_agent,
+    coalesce(:now::timestamptz, now())) AS is_news;

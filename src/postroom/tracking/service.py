@@ -1,0 +1,52 @@
+"""What people can do about bulk mail: leave it, come back to it, and see how they stand."""
+
+from datetime import datetime
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.events.audit import record_audit
+from postroom.tracking import store
+from postroom.tracking.metrics import UNSUBSCRIBES
+from postroom.tracking.model import Mark, Origin, People, Standing, Visitor
+
+
+async def count_people(connection: Connection, campaign_id: int) -> People:
+    """How many deliveries of a campaign were opened and clicked by a person, and not only by a machine."""
+    return await store.count_people(connection, campaign_id=campaign_id)
+
+
+async def find_standing(connection: Connection, mark: Mark, *, now: datetime | None = None) -> Standing:
+    return await store.find_standing(connection, address=mark.address, now=now)
+
+
+async def unsubscribe(pool: Pool, mark: Mark, *, origin: Origin, visitor: Visitor, now: datetime | None = None) -> bool:
+    """No more bulk mail for the address; committed on return. True if that was news."""
+    async with pool.acquire() as connection:
+        is_news = await store.unsubscribe(
+            connection,
+            address=mark.address,
+            delivery_id=mark.delivery_id,
+            campaign_id=mark.campaign_id,
+            origin=origin.value,
+            ip_address=visitor.ip_address,
+            user_agent=visitor.user_agent,
+            now=now,
+        )
+    if is_news:
+        UNSUBSCRIBES.labels(origin.value).inc()
+    return is_news
+
+
+async def resubscribe(pool: Pool, mark: Mark, *, now: datetime | None = None) -> Standing:
+    """Take back what the person did, and nothing an operator or a bounce did; how they stand then."""
+    async with pool.acquire() as connection, connection.transaction():
+        if await store.resubscribe(connection, address=mark.address, now=now):
+            # The person is named by the mail whose link they used: facts and audit hold no addresses.
+            await record_audit(
+                connection,
+                actor="recipient",
+                action="suppression.undo",
+                subject=f"delivery:{mark.delivery_id}",
+                before={"reason": "unsubscribe"},
+            )
+        return await store.find_standing(connection, address=mark.address, now=now)

@@ -1,0 +1,117 @@
+"""A tracking desk in tests: the real application on a real socket, a raw client, and short ways to look."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import asyncpg
+from tests.support.http import Response
+from tests.support.served import served
+
+from postroom.db.pool import Pool
+from postroom.tracking.asgi import TrackingApp, TrackingOptions
+from postroom.tracking.buffer import BufferOptions, HitBuffer
+from postroom.tracking.model import Mark
+from postroom.tracking.origins import nowhere
+from postroom.tracking.tokens import TokenSigner
+
+KEY = bytes(range(32))
+ADA = Mark(7, 41, "Ada@Example.org")
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
+APPLE = "Mozilla/5.0"
+FAST = BufferOptions(linger_s=0.01, first_pause_s=0.01, longest_pause_s=0.05)
+
+
+class Steps:
+    """The signals of a loop, to be waited for by name."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, asyncio.Event] = {}
+
+    def __call__(self, step: str) -> None:
+        self._heard.setdefault(step, asyncio.Event()).set()
+
+    async def next(self, step: str) -> None:
+        """Wait until it happens from now on."""
+        event = self._heard.setdefault(step, asyncio.Event())
+        event.clear()
+        async with asyncio.timeout(20):
+            await event.wait()
+
+
+@dataclass(slots=True)
+class Desk:
+    """Everything a test of tracking needs."""
+
+    url: str
+    pool: Pool
+    signer: TokenSigner
+    buffer: HitBuffer
+    steps: Steps
+    client: aiohttp.ClientSession
+    headers: Mapping[str, str] = field(default_factory=lambda: {"User-Agent": FIREFOX})
+
+    async def ask(
+        self, method: str, target: str, *, data: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """One request to an absolute address, which is answered by this desk whatever host it names."""
+        parts = urlsplit(target)
+        given = {**self.headers, **(headers or {})}
+        where = self.url + parts.path
+        async with self.client.request(method, where, data=data, headers=given, allow_redirects=False) as answer:
+            body = await answer.read()
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            return Response(answer.status, found, body)
+
+    async def get(self, target: str, **options: Any) -> Response:
+        return await self.ask("GET", target, **options)
+
+    async def post(self, target: str, **options: Any) -> Response:
+        return await self.ask("POST", target, **options)
+
+    async def open(self, mark: Mark = ADA, **options: Any) -> Response:
+        return await self.get(self.signer.open_url(mark), **options)
+
+    async def click(self, mark: Mark = ADA, url: str = "https://shop.example/", **options: Any) -> Response:
+        return await self.get(self.signer.click_url(mark, url), **options)
+
+    async def written(self) -> None:
+        """Wait until no hit is in memory any more."""
+        while len(self.buffer):
+            await self.steps.next("written")
+
+    async def rows(self, sql: str, *arguments: Any) -> list[asyncpg.Record]:
+        found: list[asyncpg.Record] = await self.pool.fetch(sql, *arguments)
+        return found
+
+    async def value(self, sql: str, *arguments: Any) -> Any:
+        return await self.pool.fetchval(sql, *arguments)
+
+    async def figures(self) -> dict[str, int]:
+        """What the statistics say, by metric."""
+        rows = await self.pool.fetch("SELECT metric, sum(amount)::bigint AS amount FROM stat_deltas GROUP BY metric")
+        return {row["metric"]: row["amount"] for row in rows}
+
+
+@asynccontextmanager
+async def open_desk(
+    pool: Pool, *, options: TrackingOptions | None = None, buffering: BufferOptions = FAST, find_place: Any = nowhere
+) -> AsyncIterator[Desk]:
+    """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
+    steps = Steps()
+    signer = TokenSigner(KEY, "https://mail.example.com")
+    buffer = HitBuffer(pool, options=buffering, find_place=find_place, signal=steps)
+    running = asyncio.create_task(buffer.run())
+    async with (
+        served(TrackingApp(pool, signer, buffer, options=options)) as url,
+        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client,
+    ):
+        try:
+            yield Desk(url, pool, signer, buffer, steps, client)
+        finally:
+            buffer.stop()
+            await running

@@ -1,0 +1,14 @@
+"""A desk for each test of tracking."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.tracking import Desk, open_desk
+
+from postroom.db.pool import Pool
+
+
+@pytest.fixture
+async def desk(pool: Pool) -> AsyncIterator[Desk]:
+    async with open_desk(pool) as opened:
+        yield opened

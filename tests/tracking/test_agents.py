@@ -1,0 +1,50 @@
+"""Who is a machine: one row per rule."""
+
+import pytest
+
+from postroom.tracking.agents import classify
+
+WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko)"
+CHROME = f"{WINDOWS} Chrome/126.0.0.0 Safari/537.36"
+PREFETCH = f"{WINDOWS} Chrome/42.0.2311.135 Safari/537.36 Edge/12.246 Mozilla/5.0"
+
+
+@pytest.mark.parametrize(
+    "agent, kind, is_machine",
+    [
+        (CHROME, "person", False),
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)", "person", False),
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Thunderbird/128.1", "person", False),
+        ("Microsoft Office/16.0 (Windows NT 10.0; Microsoft Outlook 16.0.17; Pro)", "person", False),
+        ("Mozilla/5.0", "apple_privacy", True),
+        (" Mozilla/5.0 ", "apple_privacy", True),
+        (
+            "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)",
+            "gmail_proxy",
+            False,
+        ),
+        (PREFETCH, "gmail_prefetch", True),
+        ("YahooMailProxy; https://help.yahoo.com/kb/yahoo-mail-proxy-SLN28749.html", "yahoo_proxy", False),
+        ("Mozilla/5.0 (compatible; OutlookImageProxy)", "outlook_proxy", False),
+        ("Barracuda Sentinel (EE)", "scanner", True),
+        (f"{CHROME} Mimecast", "scanner", True),
+        ("Proofpoint URL Defense", "scanner", True),
+        ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "crawler", True),
+        ("python-requests/2.32", "crawler", True),
+        ("curl/8.9.1", "crawler", True),
+        ("", "unknown", True),
+        ("   ", "unknown", True),
+        (None, "unknown", True),
+    ],
+)
+def test_an_agent_is_told_by_what_it_says(agent: str | None, kind: str, is_machine: bool) -> None:  # noqa: FBT001 - a table
+    """Each kind is known by name, and counts as a person only if a person must have looked."""
+    found = classify(agent.encode() if agent is not None else None, method="GET", is_prefetch=False)
+    assert (found.kind, found.is_machine) == (kind, is_machine)
+
+
+def test_what_shows_nobody_anything_is_a_machine_s() -> None:
+    """HEAD and fetching ahead, whatever the agent calls itself; a known machine keeps its name."""
+    assert classify(CHROME.encode(), method="HEAD", is_prefetch=False).kind == "scanner"
+    assert classify(b"curl/8", method="HEAD", is_prefetch=False).kind == "crawler"
+    assert classify(CHROME.encode(), method="GET", is_prefetch=True) == ("prefetch", True)

@@ -1,0 +1,172 @@
+"""The buffer: hits survive a database that goes away, and memory is bounded."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.support.tracking import ADA, FAST, Desk, Steps, open_desk
+
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.db.pool import Pool
+from postroom.db.room import open_room
+from postroom.settings import Settings
+from postroom.tracking.buffer import HitBuffer
+from postroom.tracking.metrics import HITS_DROPPED
+from postroom.tracking.model import Agent, Hit, Mark
+
+PERSON = Agent("person", is_machine=False)
+OPTIONS = ServerOptions(fsync=False)
+
+
+def hit(number: int, *, address: str = "ada@example.org", ip: str | None = None) -> Hit:
+    return Hit(Mark(None, number, address), 1_900_000_000 + number, PERSON, None, ip, None)
+
+
+async def delivery_ids(pool: Pool) -> list[int]:
+    return [row["id"] for row in await pool.fetch("SELECT email_queue_id AS id FROM open_events ORDER BY id")]
+
+
+def dropped(cause: str) -> float:
+    return float(HITS_DROPPED.labels(cause)._value.get())
+
+
+@asynccontextmanager
+async def own_server(directory: Path) -> AsyncIterator[tuple[EmbeddedServer, Desk]]:
+    """A desk on a server that this test may stop; it answers at the same address when it is started again."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    server = EmbeddedServer(directory, replace(OPTIONS, extra=(("port", str(port)),)))
+    url = await server.start()
+    try:
+        async with open_room(Settings(database_url=url), migrating=True) as room, open_desk(room.pool) as desk:
+            yield server, desk
+    finally:
+        await server.stop()
+
+
+async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
+    """Pixels and links go on while it is stopped, an unsubscribe is not promised, and nothing is lost or told twice."""
+    async with own_server(tmp_path / "data") as (server, desk):
+        await desk.open(ADA)
+        await desk.written()
+        await server.stop()
+        for number in range(20):
+            assert (await desk.open(Mark(7, 100 + number, "bob@example.org"))).status == 200
+            assert (await desk.click(ADA)).status == 302
+        await desk.steps.next("postponed")
+        answer = await desk.post(desk.signer.unsubscribe_url(ADA), data={"List-Unsubscribe": "One-Click"})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "30")
+        assert b"You are unsubscribed" not in answer.body
+        assert (await desk.get(desk.signer.unsubscribe_url(ADA))).status == 200  # the page needs no database
+        assert (await desk.get(desk.signer.preferences_url(ADA))).status == 503
+        assert len(desk.buffer) == 40
+        await server.start()
+        await desk.written()
+        assert await desk.figures() == {"opened": 21, "opened_unique": 21, "clicked": 20, "clicked_unique": 1}
+        assert (await desk.post(desk.signer.unsubscribe_url(ADA))).status == 200
+        assert await desk.value("SELECT count(*) FROM suppressions") == 1
+
+
+async def test_memory_is_bounded_and_the_oldest_leave(pool: Pool) -> None:
+    """Beyond the bound each new hit costs the oldest one, which is counted and logged."""
+    buffer = HitBuffer(pool, options=replace(FAST, capacity=10))
+    before = dropped("full")
+    with capture_logs() as logs:
+        for number in range(25):
+            buffer.add(hit(number))
+    assert (len(buffer), dropped("full") - before) == (10, 15)
+    assert [entry["event"] for entry in logs] == ["hits_dropped"]
+    await buffer.run_once()
+    assert await delivery_ids(pool) == list(range(15, 25))
+
+
+async def test_a_batch_that_failed_goes_back_to_the_front(pool: Pool) -> None:
+    """After a failure the order is as before, and what came meanwhile has the better right to the room."""
+    buffer = HitBuffer(pool, options=replace(FAST, capacity=6, batch_limit=4))
+    for number in range(4):
+        buffer.add(hit(number))
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("LOCK TABLE open_events")
+        writing = asyncio.create_task(buffer.run_once())
+        while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            pass
+        for number in range(4, 8):
+            buffer.add(hit(number))
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+    assert len(buffer) == 6
+    await buffer.run_once()
+    await buffer.run_once()
+    assert await delivery_ids(pool) == [2, 3, 4, 5, 6, 7]
+
+
+async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
+    """What no constraint foresaw is dropped alone, counted, and named in the log without the person."""
+    buffer = HitBuffer(pool, options=FAST)
+    before = dropped("refused")
+    for number in range(9):
+        buffer.add(hit(number, ip="no address" if number == 5 else None))
+    with capture_logs() as logs:
+        await buffer.run_once()
+    assert sorted(await delivery_ids(pool)) == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert dropped("refused") - before == 1
+    assert [(entry["event"], entry["delivery_id"]) for entry in logs] == [("hit_refused", 5)]
+    assert "ada" not in repr(logs)
+
+
+async def test_stopping_writes_what_is_left(pool: Pool) -> None:
+    """Whatever was taken before the stop is in the database after it, however long hits are meant to linger."""
+    buffer = HitBuffer(pool, options=replace(FAST, linger_s=60, batch_limit=7))
+    running = asyncio.create_task(buffer.run())
+    for number in range(20):
+        buffer.add(hit(number))
+    buffer.stop()
+    await running
+    assert await delivery_ids(pool) == list(range(20))
+
+
+async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> None:
+    """The last few seconds end, and the log has the number."""
+    server = EmbeddedServer(tmp_path / "data", OPTIONS)
+    url = await server.start()
+    async with open_room(Settings(database_url=url), migrating=True) as room:
+        await server.stop()
+        steps = Steps()
+        buffer = HitBuffer(room.pool, options=replace(FAST, stop_grace_s=0.2), signal=steps)
+        running = asyncio.create_task(buffer.run())
+        buffer.add(hit(1))
+        await steps.next("postponed")
+        with capture_logs() as logs:
+            buffer.stop()
+            await running
+    assert logs[-1] == {"event": "hits_lost_at_stop", "hits": 1, "log_level": "error"}
+
+
+async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
+    """Enough hits are written at once."""
+    steps = Steps()
+    buffer = HitBuffer(pool, options=replace(FAST, linger_s=60, batch_limit=5), signal=steps)
+    running = asyncio.create_task(buffer.run())
+    for number in range(5):
+        buffer.add(hit(number))
+    await steps.next("written")
+    assert len(await delivery_ids(pool)) == 5
+    buffer.stop()
+    await running
+
+
+async def test_two_writers_count_a_delivery_once(pool: Pool) -> None:
+    """Two processes that write opens of the same deliveries at once agree on who was first."""
+    first, second = HitBuffer(pool, options=FAST), HitBuffer(pool, options=FAST)
+    for number in range(200):
+        first.add(hit(number))
+        second.add(hit(199 - number)._replace(at=1_900_001_000.5 + number))
+    await asyncio.gather(first.run_once(), second.run_once())
+    rows = await pool.fetch("SELECT metric, sum(amount)::int AS amount FROM stat_deltas GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in rows] == [("opened", 400), ("opened_unique", 200)]

@@ -1,0 +1,82 @@
+"""From where a request came: the peer, a trusted proxy's word, and the place on the map."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from starlette.types import Receive, Scope, Send
+from tests.support.http import call
+from tests.support.tracking import ADA, FAST, KEY, open_desk
+from tests.support.tracking_places import write_places
+
+from postroom.db.pool import Pool
+from postroom.tracking.asgi import TrackingApp, TrackingOptions
+from postroom.tracking.buffer import HitBuffer
+from postroom.tracking.origins import Origins, Places
+from postroom.tracking.tokens import TokenSigner
+
+PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+
+
+@pytest.mark.parametrize(
+    "peer, forwarded, found",
+    [
+        ("198.51.100.7", None, "198.51.100.7"),
+        ("198.51.100.7", "203.0.113.9", "198.51.100.7"),
+        ("10.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("10.0.0.1", "192.0.2.1, 203.0.113.9, 10.0.0.2", "203.0.113.9"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "nonsense", "10.0.0.1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "203.0.113.9:4711", "203.0.113.9"),
+        ("fd00::1", "[2001:db8::5]:443", "2001:db8::5"),
+        ("::ffff:10.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("fe80::1%eth0", None, "fe80::1"),
+        (None, "203.0.113.9", None),
+        ("testclient", "203.0.113.9", None),
+    ],
+)
+def test_only_a_trusted_proxy_may_speak_for_others(peer: str | None, forwarded: str | None, found: str | None) -> None:
+    """The header is read from the right, as far as trusted proxies go, and believed by nobody else."""
+    header = forwarded.encode() if forwarded is not None else None
+    assert Origins(PROXIES).find(peer, header) == found
+
+
+def test_without_proxies_the_header_is_nothing() -> None:
+    """By default nobody is trusted."""
+    assert Origins().find("10.0.0.1", b"203.0.113.9") == "10.0.0.1"
+
+
+async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
+    """An open that came through a trusted proxy has the person's address, from one header or from several."""
+    buffer = HitBuffer(pool, options=FAST)
+    signer = TokenSigner(KEY, "https://mail.example.com")
+    app = TrackingApp(pool, signer, buffer, options=TrackingOptions(trusted_proxies=PROXIES))
+
+    async def behind_proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "client": ("10.0.0.1", 1)}, receive, send)
+
+    await call(
+        behind_proxy, "GET", signer.open_url(ADA), body=b"", headers={"X-Forwarded-For": "203.0.113.9, 10.0.0.2"}
+    )
+    await call(app, "GET", signer.open_url(ADA), body=b"", headers={})
+    assert await buffer.run_once() == 2
+    rows = await pool.fetch("SELECT host(ip_address) AS ip FROM open_events ORDER BY id")
+    assert [row["ip"] for row in rows] == ["203.0.113.9", None]
+
+
+async def test_places_come_from_the_operator_s_database(pool: Pool, tmp_path: Path) -> None:
+    """Country and city stand beside the open if the database knows the address, and nothing if it does not."""
+    path = tmp_path / "places.mmdb"
+    loopback = {"country": {"iso_code": "DE"}, "city": {"names": {"en": "Kiel", "de": "Kiel"}}}
+    path.write_bytes(write_places({"127.0.0.0/8": loopback, "192.0.2.0/24": {"country": {"iso_code": "FR"}}}))
+    places = Places(path)
+    assert places.find("192.0.2.77") == ("FR", None)
+    assert places.find("198.51.100.1") == (None, None)
+    assert places.find("2001:db8::1") == (None, None)
+    async with open_desk(pool, find_place=places.find) as desk:
+        await desk.open()
+        await desk.written()
+        [row] = await desk.rows("SELECT country, city FROM open_events")
+        assert tuple(row) == ("DE", "Kiel")
+    places.close()

@@ -1,0 +1,83 @@
+"""The tables: partitions ahead of time, retention, and plans that do not grow with them."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.support.builders import NOON, Hands
+
+from postroom.db.pool import Pool
+from postroom.tracking import service
+from postroom.tracking.maintenance import TrackingMaintenance, TrackingMaintenanceOptions
+from postroom.tracking.store import QUERIES
+
+PARTITIONS = """
+    SELECT relid::regclass::text AS name FROM pg_partition_tree($1::regclass) WHERE isleaf ORDER BY 1
+"""
+
+
+async def test_months_are_made_ahead(pool: Pool) -> None:
+    """The month and the next two, for opens and clicks, and never twice."""
+    clock = Hands(datetime(2030, 11, 30, 23, 59, tzinfo=UTC))
+    maintenance = TrackingMaintenance(pool, clock=clock)
+    assert await maintenance.make_partitions() == 6
+    assert await maintenance.make_partitions() == 0
+    clock.forward(minutes=1)
+    assert await maintenance.make_partitions() == 2
+    for table in ("open_events", "click_events"):
+        names = [row["name"].removeprefix(f"{table}_") for row in await pool.fetch(PARTITIONS, table)]
+        assert names == ["2030_11", "2030_12", "2031_01", "2031_02", "default"]
+
+
+async def test_a_month_without_a_partition_is_recorded_all_the_same(pool: Pool) -> None:
+    """The default partition takes what nobody foresaw, and making the month later loses nothing."""
+    insert = "INSERT INTO open_events (email_queue_id, opened_at, recipient_email) VALUES (1, $1, 'ada@example.org')"
+    await pool.execute(insert, NOON)
+    assert await TrackingMaintenance(pool, clock=Hands(NOON)).make_partitions() == 5
+    assert await pool.fetchval("SELECT tableoid::regclass::text FROM open_events") == "open_events_default"
+
+
+async def test_firsts_are_forgotten_in_the_end(pool: Pool) -> None:
+    """Older than the retention goes, in steps, and the rest stays."""
+    await pool.execute(
+        "INSERT INTO engagements (delivery_id, first_at, first_open_at)"
+        " SELECT n, $1::timestamptz - make_interval(days => CASE WHEN n <= 2500 THEN 31 ELSE 29 END), $1"
+        " FROM generate_series(1, 2600) AS n",
+        NOON,
+    )
+    options = TrackingMaintenanceOptions(engagement_retention=timedelta(days=30))
+    assert await TrackingMaintenance(pool, options, clock=Hands(NOON)).clean_up() == 2500
+    assert await pool.fetchval("SELECT count(*) FROM engagements") == 100
+
+
+async def test_people_of_a_campaign_are_counted_by_their_firsts(pool: Pool) -> None:
+    """A delivery that only machines opened has no person."""
+    await pool.execute(
+        "INSERT INTO engagements (delivery_id, campaign_id, first_at, first_open_at, first_human_open_at,"
+        " first_click_at)"
+        " VALUES (1, 7, now(), now(), now(), now()), (2, 7, now(), now(), NULL, NULL),"
+        " (3, 8, now(), now(), now(), NULL)"
+    )
+    async with pool.acquire() as connection:
+        assert await service.count_people(connection, 7) == (1, 0)
+
+
+def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
+
+
+async def test_a_batch_reads_only_its_own_deliveries(pool: Pool) -> None:
+    """However many deliveries there are, the senders of a batch are found by their key."""
+    await pool.execute(
+        "INSERT INTO deliveries (state, next_attempt_at, ladder, source)"
+        " SELECT 'queued', now(), 'generic', 'test' FROM generate_series(1, 20000)"
+    )
+    async with pool.acquire() as connection:
+        await connection.execute("ANALYZE deliveries")
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute(f"PREPARE hot AS {QUERIES['record_hits'].sql}")
+        nothing = ", ".join("'{}'" for _ in QUERIES["record_hits"].parameters)
+        text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot({nothing})")
+        await connection.execute("RESET plan_cache_mode")
+    scans = [node for node in nodes(json.loads(text)[0]["Plan"]) if node.get("Relation Name") == "deliveries"]
+    assert [(node["Node Type"], node.get("Index Name")) for node in scans] == [("Index Scan", "deliveries_pkey")]

@@ -1,0 +1,120 @@
+"""Tokens: what goes in comes out, and nothing else does."""
+
+import base64
+import hmac
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.tracking import ADA, KEY
+
+from postroom.tracking.model import Mark
+from postroom.tracking.tokens import TokenSigner, is_web_address
+
+SIGNER = TokenSigner(KEY, "https://mail.example.com/")
+BIGINT = 2**63 - 1
+
+marks = st.builds(
+    Mark,
+    st.none() | st.integers(0, BIGINT),
+    st.integers(0, BIGINT),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
+)
+urls = st.builds(
+    "{}{}".format,
+    st.sampled_from(["http://", "https://", "HTTPS://"]),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
+
+
+def token_of(url: str) -> str:
+    return urlsplit(url).path.rpartition("/")[2].removesuffix(".gif")
+
+
+@given(mark=marks)
+def test_a_mark_survives_its_links(mark: Mark) -> None:
+    """Whoever and whatever it is about, an open or unsubscribe token says the same when it comes back."""
+    assert SIGNER.read_open(token_of(SIGNER.open_url(mark))) == mark
+    assert SIGNER.read_unsubscribe(token_of(SIGNER.unsubscribe_url(mark))) == mark
+    assert SIGNER.read_unsubscribe(token_of(SIGNER.preferences_url(mark))) == mark
+
+
+@given(mark=marks, url=urls)
+def test_a_click_carries_its_target(mark: Mark, url: str) -> None:
+    """The target comes out of the token as it went in."""
+    assert SIGNER.read_click(token_of(SIGNER.click_url(mark, url))) == (mark, url)
+
+
+@given(mark=marks, position=st.integers(0), replacement=st.sampled_from("AZaz09-_"))
+def test_a_changed_character_is_noticed(mark: Mark, position: int, replacement: str) -> None:
+    """Every character counts, also the last, some bits of which mean nothing."""
+    token = token_of(SIGNER.open_url(mark))
+    position %= len(token)
+    changed = token[:position] + replacement + token[position + 1 :]
+    assert (SIGNER.read_open(changed) == mark) == (changed == token)
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", "a", "-", "A" * 21, "A" * 22, "A" * 24, "A" * 9000, "\u00e9" * 40, "A" * 40 + "=", " " * 40, "A/B+" * 10],
+)
+def test_nonsense_is_no_token(token: str) -> None:
+    """Nothing that was not signed is read, and nothing raises."""
+    assert SIGNER.read_open(token) is None
+    assert SIGNER.read_click(token) is None
+    assert SIGNER.read_unsubscribe(token) is None
+
+
+def test_a_token_is_good_for_one_purpose() -> None:
+    """A pixel's token cannot unsubscribe anybody, nor lead anywhere."""
+    opening, leaving = token_of(SIGNER.open_url(ADA)), token_of(SIGNER.unsubscribe_url(ADA))
+    assert SIGNER.read_unsubscribe(opening) is None
+    assert SIGNER.read_open(leaving) is None
+    assert SIGNER.read_click(opening) is None
+
+
+def test_old_keys_still_read() -> None:
+    """After a change of the key, links in mail that has left go on working, and new ones use the new key."""
+    renewed = TokenSigner(bytes(32), "https://mail.example.com", old_keys=(KEY,))
+    assert renewed.read_open(token_of(SIGNER.open_url(ADA))) == ADA
+    assert SIGNER.read_open(token_of(renewed.open_url(ADA))) is None
+    assert TokenSigner(bytes(32), "").read_open(token_of(SIGNER.open_url(ADA))) is None
+
+
+def test_the_signature_is_hmac_sha256() -> None:
+    """Sixteen bytes of HMAC-SHA256 with the purpose's key stand before the payload."""
+    raw = base64.urlsafe_b64decode(token_of(SIGNER.open_url(ADA)) + "==")
+    key = hmac.digest(KEY, b"postroom tracking 1 open", "sha256")
+    assert raw[16:] == bytes((8, 41)) + b"Ada@Example.org"
+    assert raw[:16] == hmac.digest(key, raw[16:], "sha256")[:16]
+
+
+def test_links_stand_under_the_public_address() -> None:
+    """The paths are the documented ones, and a slash too many in the setting does no harm."""
+    assert SIGNER.open_url(ADA).startswith("https://mail.example.com/track/open/")
+    assert SIGNER.open_url(ADA).endswith(".gif")
+    assert SIGNER.click_url(ADA, "http://a").startswith("https://mail.example.com/track/click/")
+    assert SIGNER.unsubscribe_url(ADA).startswith("https://mail.example.com/unsubscribe/")
+    assert SIGNER.preferences_url(ADA).startswith("https://mail.example.com/preferences/")
+
+
+def test_a_token_is_short() -> None:
+    """A pixel's token is four thirds of signature, two small numbers and the address."""
+    assert len(token_of(SIGNER.open_url(ADA))) == 44
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "data:text/html,x", "mailto:a@b", "/relative", "//host", "", "http:x"]
+)
+def test_only_the_web_is_signed(url: str) -> None:
+    """Nobody can be sent anywhere but to http and https."""
+    assert not is_web_address(url)
+    with pytest.raises(ValueError, match="http or https"):
+        SIGNER.click_url(ADA, url)
+
+
+def test_negative_ids_are_refused() -> None:
+    """There are none; one would come back as another number."""
+    with pytest.raises(ValueError, match="not negative"):
+        SIGNER.open_url(Mark(None, -1, "a@b"))
