@@ -1,0 +1,137 @@
+"""Whose delivery a report is about, and whether to believe it. Pure.
+
+A report is believed if it carries the return path of a delivery (an HMAC, see `verp`) or its Message-ID, and only about
+people that delivery went to: whoever got a mail knows its tag, and must not be able to speak of somebody else. Where
+the mail was forwarded, a report names an address we never heard of; if the delivery had one recipient, it is theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from postroom.feedback import verp
+from postroom.feedback.address import storable
+from postroom.feedback.classify import classify
+from postroom.feedback.model import LONGEST_TEXT, Bounce, Complaint, Feedback, Unsubscribe, report_identity
+from postroom.feedback.report import Failure, Report, ReportKind
+
+MOST_CANDIDATES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message that came in: its bytes, whom the envelope named, and by which way."""
+
+    raw: bytes = field(repr=False)
+    origin: str
+    envelope_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnPaths:
+    """How return paths of this installation are told from inventions; without a key none is believed."""
+
+    domain: str | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A delivery that is still known: when it was accepted, and whom it went to."""
+
+    delivery_id: int
+    created_at: datetime
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Deliveries a report may be about: those proved by a return path, and Message-IDs that are still to be checked."""
+
+    proved: tuple[int, ...]
+    message_ids: tuple[tuple[int, str, str], ...]
+
+    @property
+    def ids(self) -> list[int]:
+        return [*self.proved, *(message_id[0] for message_id in self.message_ids)]
+
+
+def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPaths) -> Candidates:
+    """Every trace of a delivery of ours, the envelope's first."""
+    proved: list[int] = []
+    if paths.domain is not None and paths.key is not None:
+        text = "\n".join((*envelope_to, report.evidence))
+        proved = verp.find_return_paths(text, domain=paths.domain, key=paths.key)
+    message_ids = verp.find_message_ids(report.evidence)
+    return Candidates(tuple(proved[:MOST_CANDIDATES]), tuple(message_ids[:MOST_CANDIDATES]))
+
+
+def attribute(report: Report, origin: str, candidates: Candidates, known: Mapping[int, Sent]) -> list[Feedback]:
+    """What the report says, tied to deliveries and people as far as it can be believed."""
+    believed = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]
+    believed += [
+        known[message_id[0]]
+        for message_id in candidates.message_ids
+        if message_id[0] in known and verp.is_message_id_of(known[message_id[0]].created_at, message_id)
+    ]
+    is_only = len(report.failures) == 1
+    return [
+        _feedback(report, failure, origin, *_owner(failure, believed, candidates, is_only=is_only))
+        for failure in report.failures
+    ]
+
+
+def _owner(
+    failure: Failure, believed: Sequence[Sent], candidates: Candidates, *, is_only: bool
+) -> tuple[int | None, str | None, bool]:
+    """The delivery, the recipient and whether both are certain."""
+    for sent in believed:
+        recipient = _recipient(failure, sent, is_only=is_only)
+        if recipient is not None:
+            return sent.delivery_id, recipient, True
+    if believed:  # one of that delivery's recipients, and nobody knows which
+        return believed[0].delivery_id, None, True
+    # A tag may outlive its delivery; then there is no list of recipients to hold the report against.
+    return (candidates.proved[0] if candidates.proved else None), failure.original or failure.address, False
+
+
+def _recipient(failure: Failure, sent: Sent, *, is_only: bool) -> str | None:
+    by_lower = {recipient.lower(): recipient for recipient in sent.recipients}
+    for named in (failure.original, failure.address):
+        if named is not None and named.lower() in by_lower:
+            return by_lower[named.lower()]
+    return sent.recipients[0] if is_only and len(by_lower) == 1 else None
+
+
+def _feedback(
+    report: Report,
+    failure: Failure,
+    origin: str,
+    delivery_id: int | None,
+    address: str | None,
+    is_verified: bool,  # noqa: FBT001 - a column among columns
+) -> Feedback:
+    named = failure.address or failure.original or ""
+    identity = report_identity("report", report.identity, delivery_id, (address or named).lower())
+    text = storable(failure.text, LONGEST_TEXT)
+    if report.kind is ReportKind.BOUNCE:
+        return Bounce(
+            classification=classify(failure.code, failure.enhanced, failure.text),
+            address=address,
+            origin=origin,
+            report_id=identity,
+            is_verified=is_verified,
+            delivery_id=delivery_id,
+            code=failure.code,
+            enhanced=failure.enhanced,
+            text=text,
+        )
+    kind = Complaint if report.kind is ReportKind.COMPLAINT else Unsubscribe
+    return kind(
+        address=address,
+        origin=origin,
+        report_id=identity,
+        is_verified=is_verified,
+        delivery_id=delivery_id,
+        text=text,
+    )

@@ -1,0 +1,329 @@
+"""Suppressions and what comes back, at the command line."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from postroom.feedback.model import FeedbackKind, Reason, Scope
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    print_record,
+    print_table,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.feedback.attribution import ReturnPaths
+    from postroom.feedback.ingest import Ingested
+    from postroom.feedback.lists import Imported
+
+suppressions = typer.Typer()
+feedback = typer.Typer()
+
+Item = TypeVar("Item")
+
+Email = Annotated[str, typer.Argument(help="An address, in any case.")]
+Domain = Annotated[str | None, typer.Option(help="The domain of our return paths; without it only Message-IDs count.")]
+
+_LISTED = ("id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "created_at")
+_RECORD = (
+    "id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "detail", "campaign_id",
+    "sender_account_id", "first_seen_at", "last_seen_at", "created_at",
+)  # fmt: skip
+_CHANGES = ("at", "change", "reason", "scope", "until", "origin", "actor", "note")
+_REPORTS = ("id", "reported_at", "kind", "classification", "email", "delivery_id", "enhanced", "origin", "is_verified")
+_AT_ONCE = 50
+
+
+@suppressions.command("list")
+def list_(
+    *,
+    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    reason: Annotated[Reason | None, typer.Option()] = None,
+    origin: Annotated[str | None, typer.Option(help="api, import, smtp, imap, ses…")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List suppressions, newest first."""
+    from postroom.feedback import service
+
+    chosen = service.SuppressionFilter(email=email, reason=reason, origin=origin)
+    found, more = in_room(lambda room: service.list_suppressions(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@suppressions.command()
+def show(email: Email, *, as_json: AsJson = False) -> None:
+    """Show why an address gets nothing; exit 1 if it does."""
+    from postroom.errors import SuppressionNotFound
+    from postroom.feedback import service
+
+    found = in_room(lambda room: service.find_suppressions(room.pool, email))
+    if not found:
+        raise SuppressionNotFound
+    if as_json:
+        print_json({"items": [asdict(each) for each in found]})
+        return
+    for each in found:
+        print_record(each, columns=_RECORD)
+
+
+@suppressions.command()
+def add(
+    email: Email,
+    *,
+    reason: Annotated[Reason, typer.Option()] = Reason.MANUAL,
+    scope: Annotated[Scope | None, typer.Option(help="bulk or all; absent: what the reason means.")] = None,
+    detail: Annotated[str | None, typer.Option(help="Why, for people.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Suppress an address."""
+    from postroom.feedback import service
+    from postroom.feedback.model import NewSuppression
+
+    wanted = NewSuppression(address=email, reason=reason, scope=scope, origin="cli", detail=detail)
+    made = in_room(lambda room: service.suppress(room.pool, wanted, actor=actor()))
+    if as_json:
+        print_json(asdict(made))
+    else:
+        print_record(made, columns=_RECORD)
+
+
+@suppressions.command()
+def remove(
+    email: Email,
+    *,
+    reason: Annotated[Reason | None, typer.Option(help="Only what is suppressed for this reason.")] = None,
+    note: Annotated[str, typer.Option(help="Why it is undone; kept with the history.")] = "",
+) -> None:
+    """Give an address back; its history stays."""
+    from postroom.feedback import service
+
+    lifted = in_room(lambda room: service.lift(room.pool, email, actor=actor(), reason=reason, note=note))
+    say(f"lifted {', '.join(f'{each.reason.value} ({each.scope.value})' for each in lifted)}")
+
+
+@suppressions.command()
+def history(email: Email, *, as_json: AsJson = False) -> None:
+    """Show everything that ever happened to an address, newest first."""
+    from postroom.feedback import service
+
+    found = in_room(lambda room: service.list_history(room.pool, email))
+    if as_json:
+        print_json({"items": [asdict(each) for each in found]})
+    else:
+        print_table(_CHANGES, ([getattr(each, column) for column in _CHANGES] for each in found))
+
+
+@suppressions.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="A CSV file with a column email; `-` reads standard input.")],
+    *,
+    reason: Annotated[Reason, typer.Option(help="Of lines that name none.")] = Reason.MANUAL,
+    origin: Annotated[str, typer.Option(help="Of lines that name none.")] = "import",
+    as_json: AsJson = False,
+) -> None:
+    """Suppress everybody in a file; lines that cannot be used are named, and exit 1."""
+    from postroom.feedback.lists import ListReader
+
+    reader = ListReader(reason=reason, origin=origin)
+    if file == "-":
+        result = in_room(lambda room: _import(room, reader, sys.stdin, size=0))
+    else:
+        path = Path(file)
+        if not path.is_file():
+            raise typer.BadParameter(f"{file} is no file")
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            result = in_room(lambda room: _import(room, reader, lines, size=path.stat().st_size))
+    if as_json:
+        print_json(asdict(result))
+    else:
+        for number, problem in result.problems:
+            sys.stderr.write(f"line {number}: {problem}\n")
+        say(f"{result.written} suppressed, {result.refused} lines refused")
+    raise typer.Exit(1 if result.refused else 0)
+
+
+@suppressions.command()
+def export(
+    file: Annotated[str, typer.Argument(help="Where to write; `-` is standard output.")] = "-",
+) -> None:
+    """Write all suppressions as CSV, oldest first."""
+    from contextlib import nullcontext
+
+    from postroom.feedback import service
+    from postroom.feedback.lists import write_lines
+
+    async def written(room: "Room") -> int:
+        target = nullcontext(sys.stdout) if file == "-" else Path(file).open("w", encoding="utf-8")  # noqa: ASYNC230, SIM115 - one reader, at the end of a pipe
+        count, is_first = 0, True
+        with target as out:
+            async for page in service.export(room.pool):
+                out.write(write_lines(page, header=is_first))
+                count, is_first = count + len(page), False
+        return count
+
+    count = in_room(written)
+    if file != "-":
+        say(f"{count} suppressions")
+
+
+@feedback.command("list")
+def reports(  # noqa: PLR0913 - one parameter per filter
+    *,
+    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    delivery: Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="The id of a delivery.")] = None,
+    kind: Annotated[FeedbackKind | None, typer.Option()] = None,
+    verified: Annotated[bool | None, typer.Option("--verified/--unverified")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List bounces, complaints and unsubscribes as they were reported, newest first."""
+    from postroom.feedback import service
+
+    chosen = service.ReportFilter(email=email, delivery_id=delivery, kind=kind, is_verified=verified)
+    found, more = in_room(lambda room: service.list_reports(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_REPORTS, as_json=as_json)
+
+
+@feedback.command()
+def ingest(
+    source: Annotated[str, typer.Argument(help="A message, an mbox, a Maildir or a folder; `-` reads standard input.")],
+    *,
+    domain: Domain = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read reports from files and let them act; the same report twice is one."""
+    from postroom.feedback.files import read_messages
+
+    async def done(room: "Room") -> "Ingested":
+        return await _ingest(room, _progressing(read_messages(source)), _paths(room, domain))
+
+    _print_ingested(in_room(done), as_json=as_json)
+
+
+@feedback.command()
+def poll(
+    url: Annotated[str, typer.Argument(help="imaps://user:password@host/INBOX?move=Done; `-` reads it from stdin.")],
+    *,
+    domain: Domain = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a mailbox once: everything that has not been seen."""
+    from postroom.feedback.imap import ImapOptions, ImapPoller
+
+    try:
+        options = ImapOptions.parse(sys.stdin.readline().strip() if url == "-" else url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+    async def done(room: "Room") -> "Ingested":
+        return await ImapPoller(room.pool, options, paths=_paths(room, domain)).run_once()
+
+    _print_ingested(in_room(done), as_json=as_json)
+
+
+@feedback.command()
+def listen(
+    *,
+    domain: Annotated[str, typer.Option(help="The domain of our return paths.")],
+    address: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:2526",
+) -> None:
+    """Take reports by SMTP until interrupted."""
+    in_room(lambda room: _listen(room, domain, address))
+
+
+async def _listen(room: "Room", domain: str, address: str) -> None:
+    import asyncio
+    import signal
+
+    from postroom.errors import SecretKeyMissing
+    from postroom.feedback.listener import BounceListener, ListenerOptions
+    from postroom.settings import parse_address
+
+    key = room.settings.secret_key
+    if key is None:
+        raise SecretKeyMissing
+    host, port = parse_address(address)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with BounceListener(room.pool, ListenerOptions(domain=domain, key=key, host=host, port=port)) as server:
+        say(f"listening on {host}:{server.port}")
+        await stop.wait()
+
+
+def _paths(room: "Room", domain: str | None) -> "ReturnPaths":
+    from postroom.feedback.attribution import ReturnPaths
+
+    return ReturnPaths(domain, room.settings.secret_key)
+
+
+async def _ingest(room: "Room", messages: Iterable[bytes], paths: "ReturnPaths") -> "Ingested":
+    from postroom.feedback.attribution import Incoming
+    from postroom.feedback.ingest import Ingested
+    from postroom.feedback.ingest import ingest as take
+
+    total = Ingested()
+    for batch in _batches(messages, _AT_ONCE):
+        total += await take(room.pool, [Incoming(raw, "ingest") for raw in batch], paths=paths)
+    return total
+
+
+async def _import(room: "Room", reader: object, lines: Iterable[str], *, size: int) -> "Imported":
+    from postroom.feedback import service
+    from postroom.feedback.lists import ListReader, batches
+
+    assert isinstance(reader, ListReader)
+    result = reader.result
+    for batch in batches(_progressing(lines, size=size)):
+        found = reader.read(batch)
+        if found:
+            result.written += await service.import_batch(room.pool, found, actor=actor())
+    await service.record_import(room.pool, actor=actor(), imported=result.written, refused=result.refused)
+    return result
+
+
+def _batches(items: Iterable[Item], size: int) -> Iterator[Sequence[Item]]:
+    from itertools import islice
+
+    going = iter(items)
+    while batch := list(islice(going, size)):
+        yield batch
+
+
+def _progressing(items: Iterable[Item], *, size: int = 0) -> Iterator[Item]:
+    """The same items, with a bar that follows them; silent when nobody watches."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("reading", total=size or None)
+        for item in items:
+            progress.advance(task, len(item) if size and isinstance(item, str) else 1)
+            yield item
+
+
+def _print_ingested(done: "Ingested", *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(done))
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(done.kinds.items())) or "nothing"
+    say(f"{done.messages} messages: {kinds}; {done.recorded} reports are new, {done.unverified} nobody could verify")

@@ -1,0 +1,32 @@
+-- Somebody got a mail: what was held against them for soft bounces is over. Nearly always there is nothing, and then this
+-- is one look into an index that is nearly empty. The count of soft bounces stays until the success has proved to be one:
+-- a mail may be taken now and returned in an hour. Answers how many were cleared.
+CREATE OR REPLACE FUNCTION clear_soft_bounces(p_address text[], p_now timestamptz DEFAULT now()) RETURNS integer
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+    v_cleared text[];
+BEGIN
+    IF NOT EXISTS (SELECT FROM suppressions WHERE reason = 'soft_bounce') THEN
+        RETURN 0;
+    END IF;
+    WITH found AS MATERIALIZED ( -- locked in one order for everybody
+        SELECT s.address, s.scope
+        FROM suppressions AS s
+        WHERE s.reason = 'soft_bounce' AND s.address = ANY(ARRAY(SELECT lower(a) FROM unnest(p_address) AS a))
+        ORDER BY s.address COLLATE "C"
+        FOR UPDATE
+    ),
+    gone AS (
+        DELETE FROM suppressions AS s
+        USING found
+        WHERE s.address = found.address AND s.scope = found.scope AND s.reason = 'soft_bounce'
+        RETURNING s.address
+    )
+    SELECT array_agg(address) INTO v_cleared FROM gone;
+    UPDATE soft_bounces SET cleared_at = p_now WHERE address = ANY(v_cleared);
+    RETURN coalesce(cardinality(v_cleared), 0);
+END
+$$;

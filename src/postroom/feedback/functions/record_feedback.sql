@@ -1,0 +1,124 @@
+-- Keep reports and let them act, any number at once, in the caller's transaction: a verified hard bounce or complaint
+-- suppresses for good, a soft bounce for a while, an unsubscribe for bulk mail; a block on us suppresses nobody. A report that
+-- is known already changes nothing. Answers how many reports were new.
+--
+-- The ladder of soft bounces. The first p_holds of them hold the address for p_hold each, the next one for good. What is
+-- reported while the address is held tells of mail that was under way before, and is no further step. A success in between
+-- starts the count anew, unless it is the bounced mail itself that had looked like one.
+CREATE OR REPLACE FUNCTION record_feedback(
+    p_kind        text[],
+    p_class       text[],
+    p_delivery_id bigint[],
+    p_address     text[],
+    p_code        integer[],
+    p_enhanced    text[],
+    p_text        text[],
+    p_is_verified boolean[],
+    p_origin      text[],
+    p_report_id   bytea[],
+    p_reported_at timestamptz[],
+    p_now         timestamptz DEFAULT now(),
+    p_hold        interval    DEFAULT '24 hours',
+    p_holds       integer     DEFAULT 3
+) RETURNS integer
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET enable_nestloop = on
+AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    WITH kept AS (
+        INSERT INTO bounces (
+            delivery_id, campaign_id, sender_account_id, reported_at, code, is_verified, kind, class, enhanced, address,
+            origin, text, report_id
+        )
+        SELECT i.delivery_id, d.campaign_id, d.sender_account_id, coalesce(i.reported_at, p_now), i.code, i.is_verified,
+            i.kind, i.class, i.enhanced, lower(i.address), i.origin, i.text, i.report_id
+        FROM unnest(
+            p_kind, p_class, p_delivery_id, p_address, p_code, p_enhanced, p_text, p_is_verified, p_origin, p_report_id,
+            p_reported_at
+        ) AS i(kind, class, delivery_id, address, code, enhanced, text, is_verified, origin, report_id, reported_at)
+        LEFT JOIN deliveries AS d ON d.id = i.delivery_id
+        ORDER BY i.report_id
+        ON CONFLICT (report_id) DO NOTHING
+        RETURNING id
+    )
+    SELECT array_agg(id) INTO v_ids FROM kept;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    -- What comes back later counts against the account that had sent it, as a refusal in the session does.
+    WITH returned AS (
+        SELECT b.sender_account_id AS id, count(*) AS bounces
+        FROM bounces AS b
+        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
+            AND b.class IN ('recipient_hard', 'recipient_soft') AND b.sender_account_id IS NOT NULL
+        GROUP BY b.sender_account_id
+    ),
+    counted AS (
+        UPDATE sender_accounts AS a
+        SET daily_bounces = a.daily_bounces + returned.bounces
+        FROM returned
+        WHERE a.id = returned.id
+        RETURNING a.id, returned.bounces
+    )
+    INSERT INTO sender_health AS h (account_id, bucket, bounces)
+    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
+    FROM counted
+    ORDER BY id
+    ON CONFLICT (account_id, bucket) DO UPDATE
+    SET bounces = h.bounces + excluded.bounces;
+
+    INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
+    SELECT b.address, 1, p_now,
+        max(d.finished_at) FILTER (WHERE d.state = 'sent' AND b.origin <> 'session')
+    FROM bounces AS b
+    LEFT JOIN deliveries AS d ON d.id = b.delivery_id
+    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.class IN ('recipient_soft', 'infrastructure') AND b.address IS NOT NULL
+    GROUP BY b.address
+    ORDER BY b.address COLLATE "C"
+    ON CONFLICT (address) DO UPDATE
+    SET steps = CASE
+            WHEN s.cleared_at IS NOT NULL
+                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN 1
+            WHEN p_now < s.last_step_at + p_hold THEN s.steps
+            ELSE least(s.steps + 1, 32767)
+        END,
+        last_step_at = CASE
+            WHEN s.cleared_at IS NOT NULL
+                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN p_now
+            WHEN p_now < s.last_step_at + p_hold THEN s.last_step_at
+            ELSE p_now
+        END,
+        cleared_at = NULL,
+        handed_over_at = excluded.handed_over_at;
+
+    PERFORM merge_suppressions(
+        array_agg(address), array_agg(scope), array_agg(reason), array_agg(until), array_agg(origin),
+        array_agg(campaign_id), array_agg(sender_account_id), array_agg(code), array_agg(detail), array_agg(1), p_now)
+    FROM (
+        SELECT b.address, b.origin, b.campaign_id, b.sender_account_id, coalesce(b.enhanced, b.code::text) AS code,
+            left(b.text, 500) AS detail,
+            CASE WHEN b.kind = 'unsubscribe' THEN 'bulk' ELSE 'all' END AS scope,
+            CASE
+                WHEN b.kind <> 'bounce' THEN b.kind
+                WHEN b.class = 'recipient_hard' THEN 'hard_bounce'
+                ELSE 'soft_bounce'
+            END AS reason,
+            CASE
+                WHEN b.class IN ('recipient_soft', 'infrastructure') AND s.steps <= p_holds THEN s.last_step_at + p_hold
+            END AS until
+        FROM bounces AS b
+        LEFT JOIN soft_bounces AS s ON s.address = b.address
+        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.address IS NOT NULL
+            AND (b.kind <> 'bounce' OR b.class IN ('recipient_hard', 'recipient_soft', 'infrastructure'))
+    ) AS acting
+    HAVING count(*) > 0;
+
+    PERFORM record_feedback_facts(v_ids, p_now);
+    RETURN cardinality(v_ids);
+END
+$$;

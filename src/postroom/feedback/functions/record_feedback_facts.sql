@@ -1,0 +1,42 @@
+-- What new reports mean for statistics and for whoever follows events: counted and told in the transaction that keeps them.
+-- A refusal in the session is counted where the attempt is, as refused; `bounced` is what came back later. What nobody
+-- verified is neither counted nor told. Facts name no person.
+CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+    v_types text[];
+    v_ids   bigint[];
+    v_data  jsonb[];
+BEGIN
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
+        CASE kind WHEN 'bounce' THEN 'bounced' WHEN 'complaint' THEN 'complained' ELSE 'unsubscribed' END, count(*)
+    FROM bounces
+    WHERE id = ANY(p_ids) AND is_verified AND origin <> 'session' AND class IS DISTINCT FROM 'transient'
+    GROUP BY 1, 2, 3, 4, 5;
+
+    FOR v_types, v_ids, v_data IN
+        SELECT array_agg(type), array_agg(coalesce(delivery_id, id)), array_agg(data)
+        FROM (
+            SELECT id, delivery_id,
+                CASE kind
+                    WHEN 'bounce' THEN 'RecipientBounced'
+                    WHEN 'complaint' THEN 'RecipientComplained'
+                    ELSE 'RecipientUnsubscribed'
+                END AS type,
+                jsonb_strip_nulls(jsonb_build_object('bounce', id, 'delivery', delivery_id, 'campaign', campaign_id,
+                    'class', class, 'code', code, 'enhanced', enhanced, 'origin', origin)) AS data
+            FROM bounces
+            WHERE id = ANY(p_ids) AND is_verified
+        ) AS fact
+        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded)
+        GROUP BY delivery_id IS NULL
+    LOOP
+        PERFORM append_facts(
+            CASE WHEN v_data[1] ? 'delivery' THEN 'postroom.delivery' ELSE 'postroom.bounce' END, v_types, v_ids, v_data);
+    END LOOP;
+END
+$$;

@@ -1,0 +1,182 @@
+"""A mailbox that bounces come to, read by IMAP.
+
+Every turn logs in, reads what has not been seen, records it, and only then marks it as seen or moves it away. A turn
+that breaks off (a lost connection, a database that does not answer) leaves the rest unseen for the next one; what was
+recorded and not marked is recognised as the same report. The standard library's client does the talking, in a thread.
+"""
+
+import asyncio
+import contextlib
+import imaplib
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.feedback.attribution import Incoming, ReturnPaths
+from postroom.feedback.ingest import Ingested, ingest
+
+ORIGIN = "imap"
+TIMEOUT_S = 60
+AT_ONCE = 20
+LARGEST = 20 * 1024 * 1024
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImapOptions:
+    """Which mailbox, and what becomes of messages that were read: moved to a folder, or marked as seen."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    folder: str = "INBOX"
+    move_to: str | None = None
+    encrypted: bool = True
+    tls: ssl.SSLContext | None = None
+    interval: timedelta = timedelta(minutes=1)
+
+    @classmethod
+    def parse(cls, url: str) -> "ImapOptions":
+        """`imaps://user:password@host:993/INBOX?move=Done`; ValueError says what is wrong, never the password."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("imap", "imaps") or not parts.hostname or not parts.username:
+            raise ValueError("must be imaps://user:password@host/folder")
+        is_local = parts.hostname in ("127.0.0.1", "localhost", "::1")
+        if parts.scheme == "imap" and not is_local:
+            raise ValueError("must be imaps: a password does not travel in the clear")
+        _, _, move_to = parts.query.partition("move=")
+        return cls(
+            host=parts.hostname,
+            port=parts.port or (993 if parts.scheme == "imaps" else 143),
+            user=unquote(parts.username),
+            password=unquote(parts.password or ""),
+            folder=unquote(parts.path.strip("/")) or "INBOX",
+            move_to=unquote(move_to) or None,
+            encrypted=parts.scheme == "imaps",
+        )
+
+
+class ImapPoller:
+    """A loop over one mailbox."""
+
+    def __init__(self, pool: Pool, options: ImapOptions, *, paths: ReturnPaths) -> None:
+        self._pool, self._options, self._paths = pool, options, paths
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        pause_s = interval_s = self._options.interval.total_seconds()
+        while not self._stopping.is_set():
+            try:
+                await self.run_once()
+                pause_s = interval_s
+            except (OSError, imaplib.IMAP4.error, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                pause_s = min(pause_s * 2, 15 * interval_s)
+                _log.warning("mailbox_postponed", error=type(error).__name__, retry_in_s=pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
+
+    async def run_once(self) -> Ingested:
+        """Read everything that has not been seen; raises what the network or the database raises."""
+        total = Ingested()
+        mailbox = Mailbox(self._options)
+        try:
+            waiting = await asyncio.to_thread(mailbox.open)
+            for start in range(0, len(waiting), AT_ONCE):
+                if self._stopping.is_set():
+                    break
+                uids = waiting[start : start + AT_ONCE]
+                messages = await asyncio.to_thread(mailbox.fetch, uids)
+                total += await ingest(
+                    self._pool, [Incoming(raw, ORIGIN) for raw in messages.values()], paths=self._paths
+                )
+                await asyncio.to_thread(mailbox.put_away, uids)
+        finally:
+            await asyncio.to_thread(mailbox.close)
+        return total
+
+
+class Mailbox:
+    """One session with the server; blocking."""
+
+    def __init__(self, options: ImapOptions) -> None:
+        self._options = options
+        self._client: imaplib.IMAP4 | None = None
+
+    def open(self) -> list[int]:
+        """Log in and say which messages wait, by UID."""
+        options = self._options
+        if options.encrypted:
+            tls = options.tls or ssl.create_default_context()
+            client: imaplib.IMAP4 = imaplib.IMAP4_SSL(options.host, options.port, ssl_context=tls, timeout=TIMEOUT_S)
+        else:
+            client = imaplib.IMAP4(options.host, options.port, timeout=TIMEOUT_S)
+        self._client = client
+        client.login(options.user, options.password)
+        self._do(client.select(_quoted(options.folder)))
+        found = self._do(client.uid("SEARCH", "UNSEEN"))
+        return [int(uid) for line in found if isinstance(line, bytes) for uid in line.split()]
+
+    def fetch(self, uids: Sequence[int]) -> dict[int, bytes]:
+        """The messages, without marking them; of one that is larger than any report, the beginning."""
+        assert self._client is not None
+        wanted = ",".join(map(str, uids))
+        answer = self._do(self._client.uid("FETCH", wanted, f"(UID BODY.PEEK[]<0.{LARGEST}>)"))
+        return dict(_messages(answer))
+
+    def put_away(self, uids: Sequence[int]) -> None:
+        """Mark as seen, and move where a folder is named."""
+        assert self._client is not None
+        client, wanted = self._client, ",".join(map(str, uids))
+        self._do(client.uid("STORE", wanted, "+FLAGS.SILENT", r"(\Seen)"))
+        if self._options.move_to is None:
+            return
+        folder = _quoted(self._options.move_to)
+        if "MOVE" in client.capabilities:
+            self._do(client.uid("MOVE", wanted, folder))
+            return
+        self._do(client.uid("COPY", wanted, folder))
+        self._do(client.uid("STORE", wanted, "+FLAGS.SILENT", r"(\Deleted)"))
+        if "UIDPLUS" in client.capabilities:  # a plain EXPUNGE would take what others have marked
+            self._do(client.uid("EXPUNGE", wanted))
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            try:
+                client.logout()
+            except (OSError, imaplib.IMAP4.error):
+                client.shutdown()  # the line is gone; what is left is our end of it
+
+    @staticmethod
+    def _do(answer: tuple[str, Sequence[object]]) -> Sequence[object]:
+        status, data = answer
+        if status != "OK":
+            raise imaplib.IMAP4.error(f"the server answered {status}")
+        return data
+
+
+def _messages(answer: Sequence[object]) -> Iterator[tuple[int, bytes]]:
+    for item in answer:
+        if isinstance(item, tuple) and len(item) > 1:
+            head, raw = item[0], item[1]
+            found = re.search(rb"UID (\d+)", head)
+            if found is not None:
+                yield int(found[1]), raw
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

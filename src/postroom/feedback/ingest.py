@@ -1,0 +1,98 @@
+"""From messages that came in to what is kept of them: read, attribute, record. Every way in ends here.
+
+Messages are read outside the transaction, and large ones outside the event loop. What is no report is kept, in its
+beginning, for a person to look at; an answering machine is only counted.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.feedback import record, store
+from postroom.feedback.attribution import Candidates, Incoming, ReturnPaths, attribute, find_candidates
+from postroom.feedback.metrics import REPORTS
+from postroom.feedback.model import Feedback, report_identity
+from postroom.feedback.report import Report, ReportKind, read_report
+
+READ_ASIDE_BYTES = 64 * 1024
+KEPT_BYTES = 64 * 1024
+_ACTING = (ReportKind.BOUNCE, ReportKind.COMPLAINT, ReportKind.UNSUBSCRIBE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of messages: how many of each kind, reports that were new, and those nobody could verify."""
+
+    messages: int = 0
+    recorded: int = 0
+    unverified: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: "Ingested") -> "Ingested":
+        return Ingested(
+            self.messages + other.messages,
+            self.recorded + other.recorded,
+            self.unverified + other.unverified,
+            self.kinds + other.kinds,
+        )
+
+
+async def ingest(
+    pool: Pool, messages: Sequence[Incoming], *, paths: ReturnPaths, now: datetime | None = None
+) -> Ingested:
+    """Read messages and record what they report, all in one transaction."""
+    reports = [await _read(message.raw) for message in messages]
+    candidates = [
+        find_candidates(report, message.envelope_to, paths) for message, report in zip(messages, reports, strict=True)
+    ]
+    async with pool.acquire() as connection, connection.transaction():
+        feedback = await _attributed(connection, messages, reports, candidates)
+        recorded = await record.record(connection, feedback, now=now)
+        await _keep_unread(connection, messages, reports, now=now)
+    kinds = Counter(report.kind.value for report in reports)
+    for message, report in zip(messages, reports, strict=True):
+        REPORTS.labels(message.origin, report.kind.value).inc()
+    return Ingested(len(messages), recorded, sum(not each.is_verified for each in feedback), kinds)
+
+
+async def _read(raw: bytes) -> Report:
+    if len(raw) <= READ_ASIDE_BYTES:
+        return read_report(raw)
+    return await asyncio.to_thread(read_report, raw)
+
+
+async def _attributed(
+    connection: Connection,
+    messages: Sequence[Incoming],
+    reports: Sequence[Report],
+    candidates: Sequence[Candidates],
+) -> list[Feedback]:
+    ids = sorted({delivery_id for each in candidates for delivery_id in each.ids})
+    known = await store.find_sent(connection, delivery_ids=ids) if ids else {}
+    return [
+        feedback
+        for message, report, found in zip(messages, reports, candidates, strict=True)
+        if report.kind in _ACTING
+        for feedback in attribute(report, message.origin, found, known)
+    ]
+
+
+async def _keep_unread(
+    connection: Connection, messages: Sequence[Incoming], reports: Sequence[Report], *, now: datetime | None
+) -> None:
+    unread = [
+        (message, report) for message, report in zip(messages, reports, strict=True) if report.kind is ReportKind.OTHER
+    ]
+    if unread:
+        await store.keep_unread(
+            connection,
+            now=now,
+            origin=[message.origin for message, _ in unread],
+            reason=[report.feedback_type or "no_report" for _, report in unread],
+            report_id=[report_identity("unread", report.identity) for _, report in unread],
+            raw=[message.raw[:KEPT_BYTES] for message, _ in unread],
+        )

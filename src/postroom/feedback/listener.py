@@ -1,0 +1,203 @@
+"""The bounce address on SMTP: a server that takes reports and nothing else.
+
+It never relays and needs no login: it takes mail only for return paths that carry our HMAC, for the addresses where
+complaints and postmasters write, and only in the bounce domain. 250 is answered after the commit.
+
+| answer       | when                                                                                       |
+|--------------|--------------------------------------------------------------------------------------------|
+| 250 2.0.0    | read and kept                                                                              |
+| 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
+| 452 4.5.3    | more recipients than a report has                                                          |
+| 550 5.1.1    | a return path that is not ours, or nobody at this domain                                   |
+| 550 5.7.1    | another domain: no relaying                                                                |
+| 552 5.3.4    | larger than a report may be                                                                |
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+from aiosmtpd.smtp import SMTP
+
+from postroom.db.pool import Pool
+from postroom.errors import SettingInvalid
+from postroom.feedback import verp
+from postroom.feedback.attribution import Incoming, ReturnPaths
+from postroom.feedback.ingest import ingest
+from postroom.runtime.combiner import is_connection_lost
+
+ORIGIN = "smtp"
+MEGABYTE = 1024 * 1024
+MAILBOXES = ("postmaster", "abuse", "fbl")
+MOST_RECIPIENTS = 100
+TIMEOUT_S = 120
+COMMAND_LIMIT = 2048
+AWAY = "451 4.3.0 The database does not answer, please try again later"
+OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerOptions:
+    """Where to listen and for which domain; the defaults are those of the settings."""
+
+    domain: str
+    key: bytes = field(repr=False)
+    host: str = "127.0.0.1"
+    port: int = 2526
+    size_limit: int = 20 * MEGABYTE
+    tls: ssl.SSLContext | None = None
+    most_connections: int = 100
+    mailboxes: tuple[str, ...] = MAILBOXES
+
+    @property
+    def paths(self) -> ReturnPaths:
+        return ReturnPaths(self.domain, self.key)
+
+
+class BounceHandler:
+    """The hooks of the server, shared by all its connections."""
+
+    def __init__(self, pool: Pool, options: ListenerOptions) -> None:
+        self._pool, self._options = pool, options
+
+    async def handle_RCPT(  # noqa: N802 - a hook, by the server's name for it
+        self, _server: Any, _session: Any, envelope: Any, address: str, _options: list[str]
+    ) -> str:
+        if len(envelope.rcpt_tos) >= MOST_RECIPIENTS:
+            return f"452 4.5.3 At most {MOST_RECIPIENTS} recipients"
+        local, _, domain = address.rpartition("@")
+        options = self._options
+        if domain.lower() != options.domain.lower():
+            return "550 5.7.1 This server takes reports only and never relays"
+        is_mailbox = local.lower() in options.mailboxes
+        if not is_mailbox and verp.read_return_path(address, domain=options.domain, key=options.key) is None:
+            return "550 5.1.1 There is no such address here"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 OK"
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - as above
+        raw = envelope.content if isinstance(envelope.content, bytes) else envelope.content.encode()
+        message = Incoming(raw, ORIGIN, tuple(envelope.rcpt_tos))
+        try:
+            await ingest(self._pool, [message], paths=self._options.paths)
+        except Exception as error:
+            if is_connection_lost(error):
+                return AWAY
+            raise
+        return "250 2.0.0 Thank you"
+
+    async def handle_exception(self, error: Exception) -> str:
+        _log.error("report_failed", error=type(error).__name__)
+        return OUR_FAULT
+
+
+class BounceSession(SMTP):
+    """One connection. Reports quote mails with long lines; a line here may be longer than RFC 5321 asks for."""
+
+    line_length_limit = 64 * 1024
+
+    def __init__(self, handler: BounceHandler, options: ListenerOptions, server: "BounceListener") -> None:
+        super().__init__(
+            handler,
+            data_size_limit=options.size_limit,
+            enable_SMTPUTF8=True,
+            hostname=options.domain,
+            ident="Postroom",
+            tls_context=options.tls,
+            timeout=TIMEOUT_S,
+            loop=asyncio.get_running_loop(),
+        )
+        self._listener = server
+        # aiosmtpd keeps these in the class, shared and reset by every connection.
+        self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
+
+    async def _handle_client(self) -> None:
+        if not self._listener.opened(self):
+            await self.dismiss("421 4.3.2 Too many connections, please try again later")
+            return
+        try:
+            await super()._handle_client()
+        finally:
+            self._listener.closed(self)
+
+    async def dismiss(self, answer: str) -> None:
+        """Say why and hang up."""
+        if self.transport is not None:
+            await self.push(answer)
+            self.transport.close()
+
+    async def push(self, status: Any) -> None:
+        # The server's own refusals of large messages, with the code that programs look for.
+        if isinstance(status, str) and status.startswith("552 Error:"):
+            status = status.replace("552 Error:", "552 5.3.4", 1)
+        await super().push(status)
+
+
+class BounceListener:
+    """The server as an async context manager: inside, it listens. A `listener` is a socket that has the address."""
+
+    def __init__(self, pool: Pool, options: ListenerOptions, *, listener: socket.socket | None = None) -> None:
+        self._options, self._listener = options, listener
+        self._handler = BounceHandler(pool, options)
+        self._sessions: set[BounceSession] = set()
+        self._server: asyncio.Server | None = None
+        self._is_closing = False
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, chosen by the system if 0 was asked for."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def opened(self, session: BounceSession) -> bool:
+        if self._is_closing or len(self._sessions) >= self._options.most_connections:
+            return False
+        self._sessions.add(session)
+        return True
+
+    def closed(self, session: BounceSession) -> None:
+        self._sessions.discard(session)
+
+    async def __aenter__(self) -> Self:
+        # The library's own log names every address it sees.
+        logging.getLogger("mail.log").setLevel(logging.ERROR)
+        self._server = await self._listen()
+        _log.info("bounces_listening", host=self._options.host, port=self.port, domain=self._options.domain)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening and hang up: a report that was not answered will come again."""
+        self._is_closing = True
+        if self._server is None:
+            return
+        self._server.close()
+        for session in list(self._sessions):
+            with contextlib.suppress(OSError, RuntimeError):
+                await session.dismiss("421 4.3.2 Closing, please try again later")
+        await self._server.wait_closed()
+
+    async def _listen(self) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        host, port = self._options.host, self._options.port
+        try:
+            if self._listener is not None:
+                return await loop.create_server(self._session, sock=self._listener)
+            return await loop.create_server(self._session, host, port)
+        except OSError as error:
+            problem = f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+            raise SettingInvalid("POSTROOM_BOUNCE_ADDR", problem) from error
+
+    def _session(self) -> BounceSession:
+        return BounceSession(self._handler, self._options, self)

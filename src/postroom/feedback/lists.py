@@ -1,0 +1,166 @@
+"""Suppression lists as CSV: lines in, suppressions out, and for every line that cannot be one, its number and why.
+
+A header line names the columns: `email`, and if wanted `reason`, `scope`, `origin`, `campaign_id` and `detail`; others
+are ignored, as lists of other systems have many. Without a header the first column is the address. One line is one
+person: a line break inside quotes is not understood, and our own exports have none.
+"""
+
+import codecs
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from postroom.errors import BadInput
+from postroom.feedback.address import parse, storable
+from postroom.feedback.model import NewSuppression, Reason, Scope, Suppression
+
+Member = TypeVar("Member", Reason, Scope)
+
+BATCH = 5000
+LONGEST_LINE = 10_000
+MOST_REFUSED = 1000
+COLUMNS = ("email", "reason", "scope", "origin", "campaign_id", "until", "created_at", "bounce_count", "code", "detail")
+_NAMES = {"email": "email", "address": "email", "e-mail": "email", "recipient": "email"}
+_KNOWN = ("reason", "scope", "origin", "campaign_id", "detail")
+_LONGEST_DETAIL = 500
+_LONGEST_ORIGIN = 100
+
+
+@dataclass(slots=True)
+class Imported:
+    """What became of a file: lines read, addresses written, and the first of those that were refused."""
+
+    lines: int = 0
+    written: int = 0
+    refused: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+    def refuse(self, number: int, problem: str) -> None:
+        self.refused += 1
+        if len(self.problems) < MOST_REFUSED:
+            self.problems.append((number, problem))
+
+
+class ListReader:
+    """Reads a list line by line. `read` answers the suppressions of some lines; what is refused goes into `result`."""
+
+    def __init__(self, *, reason: Reason = Reason.MANUAL, origin: str = "import") -> None:
+        self.result = Imported()
+        self._reason, self._origin = reason, origin
+        self._columns: dict[str, int] | None = None
+        self._number = 0
+
+    def read(self, lines: Iterable[str]) -> list[NewSuppression]:
+        found = []
+        for line in lines:
+            self._number += 1
+            if not line.strip():
+                continue
+            try:
+                suppression = self._line(line)
+            except (ValueError, csv.Error) as error:
+                self.result.lines += 1
+                self.result.refuse(self._number, str(error) or "cannot be read")
+                continue
+            if suppression is not None:
+                self.result.lines += 1
+                found.append(suppression)
+        return found
+
+    def _line(self, line: str) -> NewSuppression | None:
+        if len(line) > LONGEST_LINE:
+            raise ValueError("is too long")
+        cells = next(csv.reader([line], strict=True)) if '"' in line else line.rstrip("\r\n").split(",")
+        if self._columns is None:
+            self._columns = _header(cells)
+            if self._columns is not None:
+                return None
+            self._columns = {"email": 0}
+        return self._suppression({name: cells[at].strip() for name, at in self._columns.items() if at < len(cells)})
+
+    def _suppression(self, cells: dict[str, str]) -> NewSuppression:
+        try:
+            address = parse(cells.get("email", ""))
+        except ValueError as error:
+            raise ValueError(f"email: {error}") from None
+        scope = cells.get("scope")
+        campaign = cells.get("campaign_id")
+        if campaign and not (campaign.isascii() and campaign.isdigit() and len(campaign) < 19):  # noqa: PLR2004 - bigint
+            raise ValueError("campaign_id: must be a number")
+        return NewSuppression(
+            address=address,
+            reason=_member(Reason, "reason", cells.get("reason") or self._reason.value),
+            scope=_member(Scope, "scope", scope) if scope else None,
+            origin=storable(cells.get("origin") or self._origin, _LONGEST_ORIGIN),
+            campaign_id=int(campaign) if campaign else None,
+            detail=storable(cells["detail"], _LONGEST_DETAIL) if cells.get("detail") else None,
+        )
+
+
+async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[str]]:
+    """The lines of a stream of bytes, as many at once as came together; raises `BadInput` if it is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    rest = ""
+    try:
+        async for chunk in chunks:
+            *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+            if len(rest) > LONGEST_LINE:
+                raise BadInput.of("body", "holds a line that is too long")
+            yield lines
+        rest += decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise BadInput.of("body", "is not UTF-8") from None
+    if rest:
+        yield [rest]
+
+
+def batches(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of a file, some thousand at once."""
+    going = iter(lines)
+    while batch := list(islice(going, BATCH)):
+        yield batch
+
+
+def write_lines(suppressions: Sequence[Suppression], *, header: bool) -> str:
+    """Suppressions as CSV that `ListReader` reads again."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if header:
+        writer.writerow(COLUMNS)
+    writer.writerows(
+        [
+            each.email,
+            each.reason.value,
+            each.scope.value,
+            each.origin,
+            each.campaign_id,
+            each.until.isoformat() if each.until else None,
+            each.created_at.isoformat(),
+            each.bounce_count,
+            each.code,
+            " ".join((each.detail or "").split()),
+        ]
+        for each in suppressions
+    )
+    return out.getvalue()
+
+
+def _header(cells: Sequence[str]) -> dict[str, int] | None:
+    """Where the columns are that we know; None if the line is no header but an address."""
+    names = [cell.strip().strip('"').lower().replace(" ", "_") for cell in cells]
+    columns = {_NAMES.get(name, name): at for at, name in reversed(list(enumerate(names)))}
+    if "email" in columns:
+        return {name: at for name, at in columns.items() if name in ("email", *_KNOWN)}
+    if any("@" in cell for cell in cells):
+        return None
+    raise BadInput.of("header", "lacks the column email")
+
+
+def _member(kind: type[Member], column: str, text: str) -> Member:
+    try:
+        return kind(text.lower())
+    except ValueError:
+        raise ValueError(f"{column}: must be one of {', '.join(kind)}") from None

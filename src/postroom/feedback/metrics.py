@@ -1,0 +1,14 @@
+"""What Prometheus may ask about what comes back.
+
+| metric                               | says                                                                 |
+|--------------------------------------|----------------------------------------------------------------------|
+| postroom_feedback_messages_total     | messages that came in, by way and by what they turned out to be       |
+| postroom_feedback_webhooks_total     | events of providers, by provider and what was made of them            |
+"""
+
+from prometheus_client import Counter
+
+from postroom.runtime.metrics import REGISTRY
+
+REPORTS = Counter("postroom_feedback_messages", "Messages that came in", ["origin", "kind"], registry=REGISTRY)
+WEBHOOKS = Counter("postroom_feedback_webhooks", "Events of providers", ["provider", "result"], registry=REGISTRY)

@@ -1,0 +1,194 @@
+"""What comes back, and what it does to an address. Pure.
+
+| report                                   | what follows                                                            |
+|------------------------------------------|-------------------------------------------------------------------------|
+| complaint                                | suppressed for good, and an administrator is told                       |
+| bounce, `recipient_hard`                 | suppressed for good                                                     |
+| bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times; the fourth time for good; a success ends it |
+| bounce, `policy`, `message`, `transient` | nothing: it is about us, about this mail, or not the last word          |
+| unsubscribe                              | no bulk mail; one-time codes and receipts still arrive                  |
+| any of them, unverified                  | nothing: it is kept, for people to look at                              |
+
+Severity only rises: soft bounce < manual < hard bounce < complaint. The rules themselves are in
+`functions/record_feedback.sql` and `functions/merge_suppressions.sql`, where two connections cannot both win.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+SESSION = "session"
+"""The origin of what was said in the SMTP session itself."""
+
+LONGEST_TEXT = 2000
+
+
+class BounceClass(StrEnum):
+    """Whose trouble a failed delivery is."""
+
+    RECIPIENT_HARD = "recipient_hard"  # nobody lives there, and nobody will
+    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or asleep; it may come back
+    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
+    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
+    MESSAGE = "message"  # this mail was too large or not understood
+    TRANSIENT = "transient"  # not the last word: it is still being tried
+
+
+class FeedbackKind(StrEnum):
+    """What a report says."""
+
+    BOUNCE = "bounce"
+    COMPLAINT = "complaint"
+    UNSUBSCRIBE = "unsubscribe"
+
+
+class Reason(StrEnum):
+    """Why an address is suppressed."""
+
+    SOFT_BOUNCE = "soft_bounce"
+    UNSUBSCRIBE = "unsubscribe"
+    MANUAL = "manual"
+    HARD_BOUNCE = "hard_bounce"
+    COMPLAINT = "complaint"
+
+
+class Scope(StrEnum):
+    """Which mail a suppression stops."""
+
+    BULK = "bulk"
+    ALL = "all"
+
+
+def scope_of(reason: Reason) -> Scope:
+    """What a suppression stops unless somebody says otherwise: an unsubscribe bulk mail, all others everything."""
+    return Scope.BULK if reason is Reason.UNSUBSCRIBE else Scope.ALL
+
+
+def report_identity(*parts: object) -> bytes:
+    """One name for one report about one recipient, however often and by whichever way it comes in."""
+    return hashlib.sha256("\x1f".join(str(part) for part in parts).encode("utf-8", "backslashreplace")).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounce:
+    """A mail that did not arrive. `is_verified` is a promise: the report cannot be an invention of a stranger."""
+
+    classification: BounceClass
+    address: str | None  # None: some recipient of the delivery
+    origin: str
+    report_id: bytes
+    is_verified: bool
+    delivery_id: int | None = None
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+    reported_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """Somebody told their provider that our mail is spam."""
+
+    address: str | None
+    origin: str
+    report_id: bytes
+    is_verified: bool
+    delivery_id: int | None = None
+    text: str = ""  # the type of feedback: abuse, fraud
+    reported_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsubscribe:
+    """Somebody told their provider that they want no more bulk mail."""
+
+    address: str | None
+    origin: str
+    report_id: bytes
+    is_verified: bool
+    delivery_id: int | None = None
+    text: str = ""
+    reported_at: datetime | None = None
+
+
+Feedback = Bounce | Complaint | Unsubscribe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """One recipient refused for good in the session. `is_about_recipient`: it was the answer to RCPT TO."""
+
+    delivery_id: int
+    attempt_no: int
+    address: str
+    code: int | None
+    enhanced: str | None
+    text: str
+    is_about_recipient: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """Why an address gets nothing, or nothing in bulk."""
+
+    id: int
+    email: str
+    reason: Reason
+    scope: Scope
+    origin: str
+    created_at: datetime
+    until: datetime | None
+    campaign_id: int | None
+    sender_account_id: int | None
+    first_seen_at: datetime
+    last_seen_at: datetime
+    bounce_count: int
+    code: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSuppression:
+    """A suppression to be made by hand or from a file. `address` in any case."""
+
+    address: str
+    reason: Reason = Reason.MANUAL
+    scope: Scope | None = None  # None: what the reason means
+    origin: str = "api"
+    campaign_id: int | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionChange:
+    """One step in the history of an address."""
+
+    id: int
+    at: datetime
+    change: str  # suppressed, raised, held, cleared, lifted
+    reason: Reason
+    scope: Scope
+    until: datetime | None
+    origin: str
+    actor: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """One report as it is kept."""
+
+    id: int
+    kind: FeedbackKind
+    classification: BounceClass | None
+    delivery_id: int | None
+    campaign_id: int | None
+    sender_account_id: int | None
+    email: str | None
+    code: int | None
+    enhanced: str | None
+    text: str | None
+    origin: str
+    reported_at: datetime
+    is_verified: bool

@@ -1,0 +1,137 @@
+"""Webhooks of providers over HTTP. Public paths: each handler checks the provider's proof before it believes a word.
+
+A request without good proof is 401 and leaves nothing. Events nobody needs are counted and answered 200, or a provider
+would send them for days. A repeated event changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from postroom.errors import BadInput, LimitError, NotFoundError, Unauthenticated
+from postroom.feedback import store
+from postroom.feedback.metrics import WEBHOOKS
+from postroom.feedback.providers import Batch, ProviderOptions, mailgun, postmark, sendgrid, ses
+from postroom.feedback.providers.receive import receive
+from postroom.runtime.clock import Clock, utc_now
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
+
+TAG = "feedback"
+
+Given = TypeVar("Given")
+Decoded = TypeVar("Decoded")
+
+
+class Received(msgspec.Struct, frozen=True):
+    """How many events were new, and how many were of no interest."""
+
+    recorded: int
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """The handlers, with what they need to check proofs."""
+
+    options: ProviderOptions
+    verifier: ses.Verifier
+    clock: Clock = utc_now
+
+    async def ses(self, call: Call) -> Answer:
+        if not self.options.ses_topics:
+            raise _absent()
+        envelope = _decoded(ses.read_envelope, call.raw)
+        try:
+            is_genuine = await self.verifier.is_genuine(envelope, now=self._now())
+            if is_genuine and envelope.Type == ses.CONFIRMATION:
+                await self.verifier.confirm(envelope)
+        except OSError:  # Amazon does not answer us; it will ask again
+            raise LimitError("The certificate cannot be fetched now; try again later.") from None
+        if not is_genuine:
+            raise _refused("ses")
+        if envelope.Type != ses.NOTIFICATION:
+            return Answer(Received(0, 1))
+        return await self._record(call, _decoded(ses.read, envelope), "ses")
+
+    async def sendgrid(self, call: Call) -> Answer:
+        key = self.options.sendgrid_key
+        if key is None:
+            raise _absent()
+        if not sendgrid.is_genuine(call.raw, call.headers, key=key):
+            raise _refused("sendgrid")
+        return await self._record(call, _decoded(sendgrid.read, call.raw), "sendgrid")
+
+    async def mailgun(self, call: Call) -> Answer:
+        key = self.options.mailgun_key
+        if key is None:
+            raise _absent()
+        request = _decoded(mailgun.read_request, call.raw)
+        if not mailgun.is_genuine(request, key=key, now=self._now()):
+            raise _refused("mailgun")
+        async with call.room.pool.acquire() as connection, connection.transaction():
+            if not await store.use_token(connection, token=request.signature.token, now=None):
+                return Answer(Received(0, 1))
+            batch = mailgun.read(request)
+            recorded = await receive(connection, batch, provider="mailgun")
+        return Answer(Received(recorded, batch.ignored))
+
+    async def postmark(self, call: Call) -> Answer:
+        secret = self.options.postmark_secret
+        if secret is None:
+            raise _absent()
+        if not postmark.is_genuine(call.headers, secret=secret):
+            raise _refused("postmark")
+        return await self._record(call, _decoded(postmark.read, call.raw), "postmark")
+
+    async def _record(self, call: Call, batch: Batch, provider: str) -> Answer:
+        async with call.room.pool.acquire() as connection, connection.transaction():
+            recorded = await receive(connection, batch, provider=provider)
+        return Answer(Received(recorded, batch.ignored))
+
+    def _now(self) -> datetime:
+        return self.clock() or utc_now()
+
+
+def endpoints(
+    options: ProviderOptions, *, fetch: ses.Fetch = ses.fetch_document, clock: Clock = utc_now
+) -> list[Endpoint]:
+    """The webhooks of all providers; those without a secret answer 404."""
+    providers = Providers(options, ses.Verifier(options.ses_topics, fetch), clock)
+    handlers: Mapping[str, tuple[str, Handler]] = {
+        "ses": ("Amazon SES, through SNS.", providers.ses),
+        "sendgrid": ("SendGrid's event webhook.", providers.sendgrid),
+        "mailgun": ("Mailgun's webhooks.", providers.mailgun),
+        "postmark": ("Postmark's webhooks.", providers.postmark),
+    }
+    return [
+        Endpoint(
+            method="POST",
+            path=f"/v1/feedback/{name}",
+            handler=handler,
+            summary=f"{summary} Proved by the provider's own signature.",
+            scope=None,
+            tag=TAG,
+            answers={200: Received},
+            problems=(400, 401, 404, 429),
+        )
+        for name, (summary, handler) in handlers.items()
+    ]
+
+
+def _decoded(read: Callable[[Given], Decoded], given: Given) -> Decoded:
+    try:
+        return read(given)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise BadInput.of("body", "is not what this provider sends") from None
+
+
+def _refused(provider: str) -> Unauthenticated:
+    WEBHOOKS.labels(provider, "refused").inc()
+    return Unauthenticated("The signature is not the provider's.")
+
+
+def _absent() -> NotFoundError:
+    return NotFoundError("This provider is not configured.")

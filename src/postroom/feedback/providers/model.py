@@ -1,0 +1,57 @@
+"""What providers tell, in our words. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from postroom.feedback.model import BounceClass, FeedbackKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderOptions:
+    """What proves that a provider speaks; one that is not configured is not listened to."""
+
+    ses_topics: tuple[str, ...] = ()  # ARNs
+    sendgrid_key: str | None = None  # the public key, base64
+    mailgun_key: str | None = field(default=None, repr=False)
+    postmark_secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One event about one person. `event_id` is the provider's name for it; `trace` may hold our Message-ID."""
+
+    kind: FeedbackKind
+    address: str
+    event_id: str
+    classification: BounceClass | None = None
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+    trace: str = ""
+    reported_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events of one request, and how many of them were of no interest."""
+
+    notices: Sequence[Notice] = ()
+    ignored: int = 0
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """A time since the epoch; None for one that is no time."""
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def parsed_moment(text: str) -> datetime | None:
+    """A time as providers write it; None for anything else, and without a zone it is UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

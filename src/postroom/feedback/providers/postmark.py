@@ -1,0 +1,105 @@
+"""Postmark's webhooks. They are not signed: a secret in a header, or basic authentication, proves the channel."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+
+import msgspec
+
+from postroom.feedback.classify import classify, find_code, find_enhanced
+from postroom.feedback.model import BounceClass, FeedbackKind
+from postroom.feedback.providers.model import Batch, Notice, parsed_moment
+
+HEADER = "x-postroom-secret"
+
+_BOUNCES = {
+    "HardBounce": BounceClass.RECIPIENT_HARD,
+    "BadEmailAddress": BounceClass.RECIPIENT_HARD,
+    "ManuallyDeactivated": BounceClass.RECIPIENT_HARD,
+    "SoftBounce": BounceClass.RECIPIENT_SOFT,
+    "Undeliverable": BounceClass.RECIPIENT_SOFT,
+    "DnsError": BounceClass.INFRASTRUCTURE,
+    "Unknown": BounceClass.RECIPIENT_SOFT,
+    "Blocked": BounceClass.POLICY,
+    "SpamNotification": BounceClass.POLICY,
+    "VirusNotification": BounceClass.POLICY,
+    "DMARCPolicy": BounceClass.POLICY,
+    "SMTPApiError": BounceClass.MESSAGE,
+    "TemplateRenderingFailed": BounceClass.MESSAGE,
+}
+"""What they found; types that are not here (an answering machine, a delay) are no bounces."""
+
+
+class Event(msgspec.Struct, frozen=True, rename="pascal"):
+    """One request is one event; which fields it has depends on its type."""
+
+    record_type: str = ""
+    type: str = ""
+    id: int | None = msgspec.field(default=None, name="ID")
+    message_id: str = msgspec.field(default="", name="MessageID")
+    email: str = ""
+    recipient: str = ""
+    description: str | None = None
+    details: str | None = None
+    bounced_at: str = ""
+    changed_at: str = ""
+    suppress_sending: bool = False
+    suppression_reason: str | None = None
+
+
+_events = msgspec.json.Decoder(Event)
+
+
+def is_genuine(headers: Mapping[str, str], *, secret: str) -> bool:
+    """True if the secret stands in its header, or as the password of basic authentication."""
+    given = [headers.get(HEADER, "")]
+    scheme, _, encoded = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given.append(base64.b64decode(encoded, validate=True).decode().partition(":")[2])
+        except (binascii.Error, ValueError):
+            return False
+    return any([hmac.compare_digest(secret.encode(), each.encode()) for each in given])  # noqa: C419 - no short cut
+
+
+def read(raw: bytes) -> Batch:
+    """The event of a request; raises `msgspec.MsgspecError`."""
+    event = _events.decode(raw)
+    match event.record_type:
+        case "Bounce" if event.type in _BOUNCES:
+            return Batch([_bounce(event)])
+        case "SpamComplaint":
+            return Batch([_other(event, FeedbackKind.COMPLAINT, event.email)])
+        case "SubscriptionChange" if event.suppress_sending and event.suppression_reason == "ManualSuppression":
+            return Batch([_other(event, FeedbackKind.UNSUBSCRIBE, event.recipient)])
+        case _:
+            return Batch((), 1)
+
+
+def _bounce(event: Event) -> Notice:
+    said = event.details or event.description or ""
+    found = _BOUNCES[event.type]
+    # A server that names the reputation of the sender is a block, even where they file it as a hard bounce.
+    if classify(None, None, said) is BounceClass.POLICY:
+        found = BounceClass.POLICY
+    return Notice(
+        kind=FeedbackKind.BOUNCE,
+        address=event.email,
+        event_id=f"{event.id or event.message_id}",
+        classification=found,
+        code=find_code(said),
+        enhanced=find_enhanced(said),
+        text=said,
+        reported_at=parsed_moment(event.bounced_at),
+    )
+
+
+def _other(event: Event, kind: FeedbackKind, address: str) -> Notice:
+    return Notice(
+        kind=kind,
+        address=address,
+        event_id=f"{event.id or event.message_id}",
+        text=event.description or "",
+        reported_at=parsed_moment(event.bounced_at or event.changed_at),
+    )

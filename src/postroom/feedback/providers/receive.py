@@ -1,0 +1,80 @@
+"""From a provider's events to what is kept: tied to deliveries where our Message-ID is in them, and recorded."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from postroom.db.queries import Connection
+from postroom.feedback import record, store, verp
+from postroom.feedback.address import parse_or_none, storable
+from postroom.feedback.attribution import Sent
+from postroom.feedback.metrics import WEBHOOKS
+from postroom.feedback.model import (
+    LONGEST_TEXT,
+    Bounce,
+    BounceClass,
+    Complaint,
+    Feedback,
+    FeedbackKind,
+    Unsubscribe,
+    report_identity,
+)
+from postroom.feedback.providers.model import Batch, Notice
+
+_LARGEST_CODE = 999
+
+
+async def receive(connection: Connection, batch: Batch, *, provider: str, now: datetime | None = None) -> int:
+    """Record the events of a verified request, in the caller's transaction; returns how many were new."""
+    notices = [notice for notice in batch.notices if parse_or_none(notice.address) is not None]
+    ids = {found[0] for notice in notices for found in verp.find_message_ids(notice.trace)}
+    known = await store.find_sent(connection, delivery_ids=sorted(ids)) if ids else {}
+    feedback = [_feedback(notice, provider, known) for notice in notices]
+    recorded = await record.record(connection, feedback, now=now)
+    WEBHOOKS.labels(provider, "recorded").inc(recorded)
+    WEBHOOKS.labels(provider, "repeated").inc(len(notices) - recorded)
+    WEBHOOKS.labels(provider, "ignored").inc(batch.ignored + len(batch.notices) - len(notices))
+    return recorded
+
+
+def _feedback(notice: Notice, provider: str, known: dict[int, Sent]) -> Feedback:
+    address = parse_or_none(notice.address) or ""
+    delivery_id = _delivery(notice, address, known)
+    identity = report_identity(provider, notice.kind.value, notice.event_id, address.lower())
+    text = storable(notice.text, LONGEST_TEXT)
+    if notice.kind is FeedbackKind.BOUNCE:
+        return Bounce(
+            classification=notice.classification or BounceClass.RECIPIENT_SOFT,
+            address=address,
+            origin=provider,
+            report_id=identity,
+            is_verified=True,
+            delivery_id=delivery_id,
+            code=notice.code if notice.code is not None and notice.code <= _LARGEST_CODE else None,
+            enhanced=storable(notice.enhanced, 20) if notice.enhanced else None,
+            text=text,
+            reported_at=notice.reported_at,
+        )
+    kind = Complaint if notice.kind is FeedbackKind.COMPLAINT else Unsubscribe
+    return kind(
+        address=address,
+        origin=provider,
+        report_id=identity,
+        is_verified=True,
+        delivery_id=delivery_id,
+        text=text,
+        reported_at=notice.reported_at,
+    )
+
+
+def _delivery(notice: Notice, address: str, known: dict[int, Sent]) -> int | None:
+    """The delivery whose Message-ID the event carries, if it went to this person."""
+    for message_id in verp.find_message_ids(notice.trace):
+        sent = known.get(message_id[0])
+        if sent is not None and _went_to(sent, address) and verp.is_message_id_of(sent.created_at, message_id):
+            return sent.delivery_id
+    return None
+
+
+def _went_to(sent: Sent, address: str) -> bool:
+    recipients: Sequence[str] = sent.recipients
+    return address.lower() in {recipient.lower() for recipient in recipients}

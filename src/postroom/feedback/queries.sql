@@ -1,0 +1,171 @@
+-- Everything feedback asks of the database, in alphabetical order. Statements that depend on the time take :now;
+-- NULL leaves it to the database's clock.
+
+-- name: begin_notice :maybe
+-- Take the turn to tell administrators of complaints, unless somebody did within the interval.
+UPDATE complaint_notices
+SET told_at = coalesce(:now::timestamptz, now())
+WHERE told_at <= coalesce(:now::timestamptz, now()) - :interval::interval
+    AND EXISTS (SELECT FROM bounces WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL)
+RETURNING told_at;
+
+-- name: clear_soft :one
+-- Forgive soft bounces; see functions/clear_soft_bounces.sql.
+SELECT clear_soft_bounces(:addresses::text[], coalesce(:now::timestamptz, now())) AS cleared;
+
+-- name: delete_old_bounces :exec
+-- One bounded step of retention for reports; suppressions stay.
+DELETE FROM bounces
+WHERE id IN (
+    SELECT id
+    FROM bounces
+    WHERE reported_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY reported_at
+    LIMIT :batch_limit
+);
+
+-- name: delete_old_tokens :exec
+-- Tokens of webhooks that are too old to be accepted again need not be remembered.
+DELETE FROM used_feedback_tokens
+WHERE used_at < coalesce(:now::timestamptz, now()) - :retention::interval;
+
+-- name: delete_old_unread :exec
+-- Messages nobody could read, and nobody looked at.
+DELETE FROM unread_feedback
+WHERE received_at < coalesce(:now::timestamptz, now()) - :retention::interval;
+
+-- name: find_sent :many
+-- Deliveries by id, with whom they went to: what reports are held against.
+SELECT d.id, d.created_at,
+    ARRAY(SELECT r.email FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' ORDER BY r.kind, r.position) AS recipients
+FROM deliveries AS d
+WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.channel = 'email';
+
+-- name: find_suppressions :many
+-- Why one address gets nothing.
+SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail
+FROM suppressions
+WHERE address = lower(:address::text)
+ORDER BY suppressions.scope DESC;
+
+-- name: forget_soft_bounces :exec
+-- Begin anew with an address that a person gave back.
+DELETE FROM soft_bounces WHERE address = lower(:address::text);
+
+-- name: keep_unread :exec
+-- Keep the beginning of messages nobody could read; the same message once.
+INSERT INTO unread_feedback (received_at, origin, reason, report_id, raw)
+SELECT coalesce(:now::timestamptz, now()), origin, reason, report_id, raw
+FROM unnest(:origin::text[], :reason::text[], :report_id::bytea[], :raw::bytea[]) AS i(origin, reason, report_id, raw)
+ON CONFLICT (report_id) DO NOTHING;
+
+-- name: lift :many
+-- Take suppressions of an address back; with a reason, only those for that reason.
+DELETE FROM suppressions
+WHERE address = lower(:address::text)
+    AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
+RETURNING id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail;
+
+-- name: list_bounces :many
+-- Reports, newest first, below a cursor.
+SELECT id, kind, class AS classification, delivery_id, campaign_id, sender_account_id, address AS email, code, enhanced,
+    text, origin, reported_at, is_verified
+FROM bounces
+WHERE (:before_id::bigint IS NULL OR id < :before_id)
+    AND (:address::text IS NULL OR address = lower(:address))
+    AND (:delivery_id::bigint IS NULL OR delivery_id = :delivery_id)
+    AND (:kind::text IS NULL OR kind = :kind)
+    AND (:is_verified::boolean IS NULL OR is_verified = :is_verified)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_changes :many
+-- What happened to an address, newest first.
+SELECT id, at, change, reason::text, scope::text, until, origin, actor, note
+FROM suppression_changes
+WHERE address = lower(:address::text)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_export :many
+-- All suppressions, oldest first, beyond a cursor.
+SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail
+FROM suppressions
+WHERE id > :after_id
+ORDER BY id
+LIMIT :page_limit;
+
+-- name: list_suppressions :many
+-- Suppressions, newest first, below a cursor, by any of the filters.
+SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail
+FROM suppressions
+WHERE (:before_id::bigint IS NULL OR id < :before_id)
+    AND (:address::text IS NULL OR address = lower(:address))
+    AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
+    AND (:origin::text IS NULL OR origin = :origin)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: mark_complaints_told :one
+-- Count the complaints nobody was told of, and remember that somebody is told now.
+WITH told AS (
+    UPDATE bounces
+    SET notified_at = coalesce(:now::timestamptz, now())
+    WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL
+    RETURNING delivery_id, campaign_id, origin
+)
+SELECT count(*) AS complaints, count(DISTINCT campaign_id) AS campaigns,
+    array_agg(DISTINCT delivery_id ORDER BY delivery_id) FILTER (WHERE delivery_id IS NOT NULL) AS delivery_ids
+FROM told;
+
+-- name: merge_suppressions :one
+-- Suppress addresses; see functions/merge_suppressions.sql. A soft bounce holds for a day.
+SELECT merge_suppressions(
+    :address::text[], :scope::text[], :reason::text[],
+    ARRAY(SELECT CASE WHEN r = 'soft_bounce' THEN coalesce(:now::timestamptz, now()) + interval '24 hours' END
+        FROM unnest(:reason::text[]) WITH ORDINALITY AS i(r, o) ORDER BY o),
+    :origin::text[], :campaign_id::bigint[], array_fill(NULL::bigint, ARRAY[cardinality(:address::text[])]),
+    array_fill(NULL::text, ARRAY[cardinality(:address::text[])]), :detail::text[],
+    array_fill(0, ARRAY[cardinality(:address::text[])]), coalesce(:now::timestamptz, now())
+) AS written;
+
+-- name: record_feedback :one
+-- Keep reports and let them act; see functions/record_feedback.sql.
+SELECT record_feedback(
+    p_kind => :kind::text[],
+    p_class => :class::text[],
+    p_delivery_id => :delivery_id::bigint[],
+    p_address => :address::text[],
+    p_code => :code::integer[],
+    p_enhanced => :enhanced::text[],
+    p_text => :text::text[],
+    p_is_verified => :is_verified::boolean[],
+    p_origin => :origin::text[],
+    p_report_id => :report_id::bytea[],
+    p_reported_at => :reported_at::timestamptz[],
+    p_now => coalesce(:now::timestamptz, now())
+) AS recorded;
+
+-- name: say_who :exec
+-- Who changes suppressions in this transaction, and why; `quiet` keeps facts of a large import out of the events.
+SELECT set_config('postroom.actor', :actor::text, true), set_config('postroom.note', :note::text, true),
+    set_config('postroom.quiet', CASE WHEN :quiet::boolean THEN 'on' ELSE '' END, true);
+
+-- name: send_notice :one
+-- A mail to an administrator, accepted in this transaction.
+SELECT send(
+    p_to => ARRAY[:admin::text], p_subject => :subject::text, p_text => :text::text, p_lane => 'transactional',
+    p_source => 'postroom'
+) AS delivery_id;
+
+-- name: use_token :maybe
+-- Use a one-time token; no row if it was used before.
+INSERT INTO used_feedback_tokens (token, used_at)
+VALUES (:token, coalesce(:now::timestamptz, now()))
+ON CONFLICT (token) DO NOTHING
+RETURNING token;

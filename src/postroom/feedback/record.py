@@ -1,0 +1,84 @@
+"""What happens when something comes back: kept, counted, told, acted upon, in the caller's transaction.
+
+Everything is set-based: one statement for any number of reports. A report that is known already changes nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from postroom.db.queries import Connection
+from postroom.feedback import store
+from postroom.feedback.address import storable
+from postroom.feedback.classify import classify
+from postroom.feedback.columns import feedback_columns
+from postroom.feedback.model import (
+    LONGEST_TEXT,
+    SESSION,
+    Bounce,
+    Complaint,
+    Feedback,
+    Refusal,
+    Unsubscribe,
+    report_identity,
+)
+
+
+async def record_bounces(connection: Connection, bounces: Sequence[Bounce], *, now: datetime | None = None) -> int:
+    """Keep bounces and suppress whom they are about, by their class; returns how many were new."""
+    return await record(connection, bounces, now=now)
+
+
+async def record_complaints(
+    connection: Connection, complaints: Sequence[Complaint], *, now: datetime | None = None
+) -> int:
+    """Keep complaints and suppress whoever complained, for good; returns how many were new."""
+    return await record(connection, complaints, now=now)
+
+
+async def record_unsubscribes(
+    connection: Connection, unsubscribes: Sequence[Unsubscribe], *, now: datetime | None = None
+) -> int:
+    """Keep what providers heard and stop bulk mail; returns how many were new."""
+    return await record(connection, unsubscribes, now=now)
+
+
+async def record(connection: Connection, feedback: Sequence[Feedback], *, now: datetime | None = None) -> int:
+    """Any mixture of the three."""
+    return await store.record_feedback(connection, now=now, **feedback_columns(feedback)) if feedback else 0
+
+
+async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: datetime | None = None) -> int:
+    """Forgive soft bounces of addresses that took a mail; returns how many there were, nearly always 0."""
+    return await store.clear_soft(connection, addresses=addresses, now=now) if addresses else 0
+
+
+async def settle(
+    connection: Connection,
+    refusals: Sequence[Refusal],
+    *,
+    delivered: Sequence[str] = (),
+    now: datetime | None = None,
+) -> int:
+    """What the completer calls in the transaction of `complete`: refusals recorded, soft bounces cleared by success."""
+    await clear_soft(connection, delivered, now=now)
+    return await record_bounces(connection, bounces_of(refusals), now=now)
+
+
+def bounces_of(refusals: Iterable[Refusal]) -> list[Bounce]:
+    """Refusals in the session as bounces. They need no proof: we heard them ourselves. Pure."""
+    return [
+        Bounce(
+            classification=classify(
+                refusal.code, refusal.enhanced, refusal.text, is_about_recipient=refusal.is_about_recipient
+            ),
+            address=refusal.address,
+            origin=SESSION,
+            report_id=report_identity(SESSION, refusal.delivery_id, refusal.attempt_no, refusal.address.lower()),
+            is_verified=True,
+            delivery_id=refusal.delivery_id,
+            code=refusal.code,
+            enhanced=refusal.enhanced,
+            text=storable(refusal.text, LONGEST_TEXT),
+        )
+        for refusal in refusals
+    ]

@@ -1,0 +1,311 @@
+"""From the bytes of a message to what it reports. Hostile input: whatever comes, nothing here raises.
+
+In this order: a complaint (ARF, RFC 5965, and the older form of Microsoft's programme); a delivery status (RFC 3464,
+whether or not it stands in a proper RFC 6522 report); an answering machine (RFC 3834), which is no bounce; and last the
+texts of servers that write for people only, see `prose`. Only `Action: failed` is a bounce: delayed, delivered, relayed
+and expanded never are.
+
+Reading proves nothing. Whose delivery it is, and whether to believe it, is decided in `attribution` from `evidence`.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.header import decode_header
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from enum import StrEnum
+
+from postroom.feedback import prose
+from postroom.feedback.address import parse_or_none
+from postroom.feedback.classify import find_code, find_enhanced
+
+LARGEST = 2 * 1024 * 1024
+"""Reports are small; of a larger message the beginning is read, where every server puts its reasons."""
+MOST_PARTS = 200
+MOST_BOUNDARIES = 60
+MOST_FAILURES = 1000
+LONGEST_EVIDENCE = 256 * 1024
+
+_BOUNDARY = re.compile(rb"boundary\s*=", re.IGNORECASE)
+_UNITEXT = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
+_DELAYED, _FAILED = "delayed", "failed"
+_FINE = ("delivered", "relayed", "expanded")
+_COMPLAINTS = ("abuse", "fraud", "complaint")
+_ADDRESSED = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "to", "in-reply-to", "references")
+_LARGEST_POINT = 0x10FFFF
+
+
+class ReportKind(StrEnum):
+    """What a message turned out to be."""
+
+    BOUNCE = "bounce"
+    DELAY = "delay"  # it is still being tried
+    SUCCESS = "success"  # delivered, relayed, expanded
+    COMPLAINT = "complaint"
+    UNSUBSCRIBE = "unsubscribe"
+    AUTO_REPLY = "auto_reply"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One recipient a report speaks of; None where it does not say which."""
+
+    address: str | None
+    original: str | None = None  # whom we had written to, if the mail was forwarded
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A message that was read. `evidence` is where return paths and Message-IDs of ours are looked for."""
+
+    kind: ReportKind
+    identity: str  # the same for the same message, whichever way it came
+    failures: tuple[Failure, ...] = ()
+    evidence: str = ""
+    feedback_type: str = ""
+
+
+def read_report(raw: bytes) -> Report:
+    """What a message reports."""
+    beginning = raw[:LARGEST]
+    try:
+        message = BytesParser(policy=compat32).parsebytes(_flattened(beginning))
+        parts = list(_parts(message))
+        identity = _identity(message, raw)
+        kind, failures, feedback_type = _read(message, parts)
+        evidence = _evidence(message, parts, beginning)
+    except Exception:  # noqa: BLE001 - the parser of mail has bugs that only hostile mail finds
+        text = beginning.decode("latin-1")
+        return Report(ReportKind.OTHER, _digest(raw), (), text[:LONGEST_EVIDENCE])
+    return Report(kind, identity, failures[:MOST_FAILURES], evidence, feedback_type)
+
+
+def _read(message: Message, parts: Sequence[Message]) -> tuple[ReportKind, tuple[Failure, ...], str]:
+    arf = next((part for part in parts if part.get_content_type() == "message/feedback-report"), None)
+    if arf is not None:
+        return _complaint(arf, parts)
+    if (microsoft := _microsoft_complaint(message, parts)) is not None:
+        return microsoft
+    blocks = [block for part in parts if _is_status(part) for block in _blocks(part)]
+    recipients = [block for block in blocks if "final-recipient" in block or "original-recipient" in block]
+    if recipients:
+        kind, failures = _statuses(recipients, _human_text(parts))
+        return kind, failures, ""
+    headers = {name.lower(): header_text(value) for name, value in reversed(message.items())}
+    reading = prose.read(headers, _human_text(parts))
+    failures = tuple(Failure(each.address, None, each.code, each.enhanced, each.text) for each in reading.failures)
+    return ReportKind(reading.kind), failures, ""
+
+
+# ── delivery status ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _is_status(part: Message) -> bool:
+    return part.get_content_type() in ("message/delivery-status", "message/global-delivery-status")
+
+
+def _statuses(blocks: Sequence[Mapping[str, str]], human: str) -> tuple[ReportKind, tuple[Failure, ...]]:
+    by_action: dict[str, list[Failure]] = {}
+    for block in blocks:
+        by_action.setdefault(_action(block), []).append(_failure(block, human if len(blocks) == 1 else ""))
+    if _FAILED in by_action:
+        return ReportKind.BOUNCE, tuple(by_action[_FAILED])
+    kind = ReportKind.DELAY if _DELAYED in by_action else ReportKind.SUCCESS
+    return kind, ()
+
+
+def _action(block: Mapping[str, str]) -> str:
+    """What the block says was done; where it does not, its status says it."""
+    found = re.search(r"[a-z]+", block.get("action", "").lower())
+    word = found[0] if found else ""
+    if word in (_DELAYED, _FAILED, *_FINE):
+        return word
+    return {"5": _FAILED, "2": "delivered"}.get(block.get("status", "").strip()[:1], _DELAYED)
+
+
+def _failure(block: Mapping[str, str], human: str) -> Failure:
+    said = block.get("diagnostic-code", "").partition(";")[2].strip() or block.get("diagnostic-code", "").strip()
+    status = find_enhanced(block.get("status", ""))
+    spoken = find_enhanced(said)
+    if status is None or (spoken is not None and status.endswith(".0.0")):
+        status = spoken or status
+    text = said or (human[:LONGEST_EVIDENCE] if status is None or status.endswith(".0.0") else "")
+    return Failure(
+        _recipient(block.get("final-recipient")),
+        _recipient(block.get("original-recipient")),
+        find_code(said),
+        status,
+        text,
+    )
+
+
+def _recipient(field: str | None) -> str | None:
+    """`rfc822; ann@example.org`, also in the escaped form of RFC 6533."""
+    if field is None:
+        return None
+    _, semicolon, address = field.partition(";")
+    text = (address if semicolon else field).strip()
+    return parse_or_none(_UNITEXT.sub(_point, text))
+
+
+def _point(match: re.Match[str]) -> str:
+    number = int(match[1], 16)
+    return chr(number) if number <= _LARGEST_POINT else ""
+
+
+def _blocks(part: Message) -> Iterator[dict[str, str]]:
+    """The groups of fields in a part; servers that forget blank lines get one group per recipient all the same."""
+    payload = part.get_payload()
+    for each in payload if isinstance(payload, list) else [payload]:
+        if isinstance(each, Message):
+            yield from _split(each.items())
+            rest = each.get_payload()
+            if isinstance(rest, str) and rest.strip():
+                yield from _blocks_of_text(rest)
+        elif isinstance(each, str):
+            yield from _blocks_of_text(each)
+
+
+def _blocks_of_text(text: str) -> Iterator[dict[str, str]]:
+    for group in re.split(r"\r?\n[ \t]*\r?\n", text[:LONGEST_EVIDENCE]):
+        unfolded = re.sub(r"\r?\n[ \t]+", " ", group)
+        lines = [line.partition(":") for line in unfolded.splitlines() if ":" in line]
+        yield from _split([(name, value) for name, _, value in lines])
+
+
+def _split(fields: Sequence[tuple[str, object]]) -> Iterator[dict[str, str]]:
+    block: dict[str, str] = {}
+    for name, value in fields:
+        lowered = name.strip().lower()
+        if lowered == "final-recipient" and lowered in block:
+            yield block
+            block = {}
+        block.setdefault(lowered, " ".join(header_text(value).split()))
+    yield block
+
+
+# ── complaints ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _complaint(arf: Message, parts: Sequence[Message]) -> tuple[ReportKind, tuple[Failure, ...], str]:
+    fields: dict[str, str] = {}
+    for block in _blocks(arf):
+        fields = {**block, **fields}
+    feedback_type = fields.get("feedback-type", "abuse").strip().lower()[:50]
+    if feedback_type.startswith("opt-out"):
+        kind = ReportKind.UNSUBSCRIBE
+    elif feedback_type in _COMPLAINTS:
+        kind = ReportKind.COMPLAINT
+    else:  # not-spam, auth-failure (RFC 6591), dmarc, virus, other: nobody complained
+        return ReportKind.OTHER, (), feedback_type
+    named = fields.get("original-rcpt-to") or fields.get("removal-recipient") or _original_recipient(parts)
+    return kind, (Failure(_recipient(named), text=feedback_type),), feedback_type
+
+
+def _microsoft_complaint(
+    message: Message, parts: Sequence[Message]
+) -> tuple[ReportKind, tuple[Failure, ...], str] | None:
+    """The junk mail reporting of Outlook.com: the mail itself, with a note of who complained."""
+    for part in parts:
+        named = part.get("X-HmXmrOriginalRecipient")
+        if named is not None and part is not message:
+            return ReportKind.COMPLAINT, (Failure(parse_or_none(header_text(named)), text="abuse"),), "abuse"
+    return None
+
+
+def _original_recipient(parts: Sequence[Message]) -> str | None:
+    """The only addressee of the mail that a complaint encloses."""
+    for part in parts[1:]:
+        enclosed = header_text(part.get("To", ""))
+        if enclosed and enclosed.count("@") == 1:
+            return enclosed
+    return None
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _flattened(raw: bytes) -> bytes:
+    """A message whose parts are nested beyond reason, as one part: the parser would take minutes, or never return."""
+    if len(_BOUNDARY.findall(raw)) <= MOST_BOUNDARIES:
+        return raw
+    return re.sub(rb"(?i)\bcontent-type\s*:", b"X-Was-Type:", raw)
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    waiting, count = [message], 0
+    while waiting and count < MOST_PARTS:
+        part = waiting.pop(0)
+        count += 1
+        yield part
+        payload = part.get_payload()
+        if isinstance(payload, list) and not _is_status(part) and part.get_content_type() != "message/feedback-report":
+            waiting.extend(each for each in payload if isinstance(each, Message))
+
+
+def _human_text(parts: Sequence[Message]) -> str:
+    """What is written for people: the first text, or the first HTML without its tags."""
+    for wanted in ("text/plain", "text/html"):
+        for part in parts:
+            if part.get_content_type() == wanted and not part.is_multipart():
+                text = _decoded(part)
+                if text.strip():
+                    return _without_tags(text) if wanted == "text/html" else text
+    return ""
+
+
+def _decoded(part: Message) -> str:
+    payload = part.get_payload(decode=True)
+    if not isinstance(payload, bytes):
+        return ""
+    charset = part.get_content_charset("utf-8")
+    try:
+        return payload[:LONGEST_EVIDENCE].decode(charset, "replace")
+    except (LookupError, ValueError):
+        return payload[:LONGEST_EVIDENCE].decode("latin-1")
+
+
+def _without_tags(html: str) -> str:
+    text = re.sub(r"(?i)<(?:br|/p|/div|/tr|/h\d)\b[^>]{0,500}>", "\n", html)
+    text = re.sub(r"<(?!([^<>\s]{1,64}@))[^<>]{0,2000}>", " ", text)
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", " ").replace("&amp;", "&")
+
+
+def _evidence(message: Message, parts: Sequence[Message], raw: bytes) -> str:
+    """Whom it came to, the headers of what it encloses, its texts, and then all of it as it came."""
+    pieces = [header_text(value) for name in _ADDRESSED for value in message.get_all(name, [])]
+    for part in parts[1:]:
+        pieces += [header_text(part.get(name, "")) for name in ("Message-ID", "Return-Path", "X-Original-Message-ID")]
+    pieces += [_decoded(part) for part in parts if not part.is_multipart()][:20]
+    pieces.append(raw[:LONGEST_EVIDENCE].decode("latin-1"))
+    return "\n".join(pieces)[: 2 * LONGEST_EVIDENCE]
+
+
+def header_text(value: object) -> str:
+    """A header's value with its encoded words read, as well as they can be."""
+    text = str(value)
+    if "=?" not in text:
+        return text
+    try:
+        return "".join(
+            piece if isinstance(piece, str) else piece.decode(charset or "latin-1", "replace")
+            for piece, charset in decode_header(text)
+        )
+    except (ValueError, LookupError):
+        return text
+
+
+def _identity(message: Message, raw: bytes) -> str:
+    message_id = str(message.get("Message-ID", "")).strip()
+    return message_id[:500] if message_id else _digest(raw)
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,195 @@
+"""What people do to suppressions, and what they may look at. Every change by hand is audited, without the address."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput, SuppressionNotFound
+from postroom.events.audit import record_audit
+from postroom.feedback import address as addresses
+from postroom.feedback import store
+from postroom.feedback.columns import suppression_columns
+from postroom.feedback.model import (
+    FeedbackKind,
+    NewSuppression,
+    Reason,
+    ReportRow,
+    Suppression,
+    SuppressionChange,
+    scope_of,
+)
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+EXPORT_PAGE = 10_000
+MOST_CHANGES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionFilter:
+    """Which suppressions; None: any."""
+
+    email: str | None = None
+    reason: Reason | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFilter:
+    """Which reports; None: any."""
+
+    email: str | None = None
+    delivery_id: int | None = None
+    kind: FeedbackKind | None = None
+    is_verified: bool | None = None
+
+
+async def list_suppressions(
+    pool: Pool, chosen: SuppressionFilter, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[Suppression], str | None]:
+    """A page of suppressions, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_suppressions(
+            connection,
+            before_id=before_id,
+            address=_parsed(chosen.email) if chosen.email is not None else None,
+            reason=chosen.reason.value if chosen.reason else None,
+            origin=chosen.origin,
+            page_limit=limit + 1,
+        )
+    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+
+
+async def list_reports(
+    pool: Pool, chosen: ReportFilter, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[ReportRow], str | None]:
+    """A page of bounces, complaints and unsubscribes as they were reported, newest first."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_bounces(
+            connection,
+            before_id=before_id,
+            address=_parsed(chosen.email) if chosen.email is not None else None,
+            delivery_id=chosen.delivery_id,
+            kind=chosen.kind.value if chosen.kind else None,
+            is_verified=chosen.is_verified,
+            page_limit=limit + 1,
+        )
+    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+
+
+async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
+    """Why an address gets nothing; empty if it does."""
+    async with pool.acquire() as connection:
+        return await store.find_suppressions(connection, address=_parsed(email))
+
+
+async def list_history(pool: Pool, email: str, *, limit: int = MOST_CHANGES) -> list[SuppressionChange]:
+    """Everything that happened to an address, newest first; also when it is not suppressed any more."""
+    async with pool.acquire() as connection:
+        return await store.list_changes(connection, address=_parsed(email), page_limit=limit)
+
+
+async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datetime | None = None) -> Suppression:
+    """Suppress an address by hand. One that is suppressed for a graver reason stays as it is."""
+    checked = replace(wanted, address=_parsed(wanted.address))
+    scope = checked.scope or scope_of(checked.reason)
+    async with pool.acquire() as connection, connection.transaction():
+        await store.say_who(connection, actor=actor, note=checked.detail or "", quiet=False)
+        before = {each.scope: each for each in await store.find_suppressions(connection, address=checked.address)}
+        await store.merge_suppressions(connection, now=now, **suppression_columns([checked]))
+        after = {each.scope: each for each in await store.find_suppressions(connection, address=checked.address)}
+        made = after[scope]
+        await _audit(connection, "suppression.add", actor, before.get(scope), made)
+    return made
+
+
+async def lift(
+    pool: Pool, email: str, *, actor: str, reason: Reason | None = None, note: str = ""
+) -> list[Suppression]:
+    """Give an address back, with the count of its soft bounces; the history stays. Raises `SuppressionNotFound`."""
+    address = _parsed(email)
+    async with pool.acquire() as connection, connection.transaction():
+        await store.say_who(connection, actor=actor, note=note, quiet=False)
+        lifted = await store.lift(connection, address=address, reason=reason.value if reason else None)
+        if not lifted:
+            raise SuppressionNotFound
+        await store.forget_soft_bounces(connection, address=address)
+        for each in lifted:
+            await _audit(connection, "suppression.lift", actor, each, None, note=note)
+    return lifted
+
+
+async def import_batch(pool: Pool, batch: Sequence[NewSuppression], *, actor: str) -> int:
+    """Suppress many at once, in one transaction; returns how many addresses were written."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.say_who(connection, actor=actor, note="import", quiet=True)
+        return await store.merge_suppressions(connection, now=None, **suppression_columns(batch))
+
+
+async def record_import(pool: Pool, *, actor: str, imported: int, refused: int) -> None:
+    """One line in the audit log for a whole file."""
+    async with pool.acquire() as connection:
+        after = {"imported": imported, "refused": refused}
+        await record_audit(connection, actor=actor, action="suppression.import", subject="suppressions", after=after)
+
+
+async def export_page(pool: Pool, *, cursor: str | None, limit: int) -> tuple[list[Suppression], str | None]:
+    """A page of everything, oldest first, for files."""
+    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (0,)
+    async with pool.acquire() as connection:
+        found = await store.list_export(connection, after_id=after_id, page_limit=limit + 1)
+    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+
+
+async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[Suppression]]:
+    """Everything, page by page, so that ten million need no memory."""
+    cursor: str | None = None
+    while True:
+        found, cursor = await export_page(pool, cursor=cursor, limit=page)
+        yield found
+        if cursor is None:
+            return
+
+
+def _parsed(email: str) -> str:
+    try:
+        return addresses.parse(email)
+    except ValueError as error:
+        raise BadInput.of("email", str(error)) from None
+
+
+async def _audit(
+    connection: Connection,
+    action: str,
+    actor: str,
+    before: Suppression | None,
+    after: Suppression | None,
+    *,
+    note: str = "",
+) -> None:
+    """Who did what to which suppression. The address is not written: the audit log outlives an erasure."""
+    meant = after or before
+    assert meant is not None
+    told = _facts(after) if after else {"note": note}
+    await record_audit(
+        connection,
+        actor=actor,
+        action=action,
+        subject=f"suppression:{meant.id}",
+        before=_facts(before) if before else None,
+        after=told,
+    )
+
+
+def _facts(suppression: Suppression) -> dict[str, Any]:
+    return {
+        "reason": suppression.reason.value,
+        "scope": suppression.scope.value,
+        "origin": suppression.origin,
+        "until": suppression.until.isoformat() if suppression.until else None,
+        "bounce_count": suppression.bounce_count,
+    }

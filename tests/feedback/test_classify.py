@@ -1,0 +1,217 @@
+"""Whose trouble a refusal is: one row per way of saying it."""
+
+import pytest
+
+from postroom.feedback.classify import classify, find_code, find_enhanced, says_failure
+from postroom.feedback.model import BounceClass
+
+HARD = BounceClass.RECIPIENT_HARD
+SOFT = BounceClass.RECIPIENT_SOFT
+AWAY = BounceClass.INFRASTRUCTURE
+POLICY = BounceClass.POLICY
+MESSAGE = BounceClass.MESSAGE
+
+BY_CODE = [
+    (550, "5.1.1", "no", HARD),
+    (550, "5.1.2", "no", HARD),
+    (553, "5.1.3", "no", HARD),
+    (553, "5.1.4", "no", SOFT),
+    (551, "5.1.6", "no", HARD),
+    (550, "5.1.7", "no", POLICY),
+    (550, "5.1.8", "no", POLICY),
+    (556, "5.1.10", "no", HARD),
+    (550, "5.2.0", "no", SOFT),
+    (550, "5.2.1", "no", HARD),
+    (552, "5.2.2", "no", SOFT),
+    (552, "5.2.3", "no", MESSAGE),
+    (550, "5.2.4", "no", AWAY),
+    (554, "5.3.0", "no", AWAY),
+    (552, "5.3.1", "no", AWAY),
+    (554, "5.3.2", "no", AWAY),
+    (552, "5.3.4", "no", MESSAGE),
+    (554, "5.3.5", "no", AWAY),
+    (554, "5.4.0", "no", AWAY),
+    (554, "5.4.4", "no", AWAY),
+    (554, "5.4.6", "no", AWAY),
+    (550, "5.4.7", "no", AWAY),
+    (554, "5.5.0", "no", MESSAGE),
+    (554, "5.6.0", "no", MESSAGE),
+    (550, "5.7.0", "no", POLICY),
+    (550, "5.7.1", "no", POLICY),
+    (550, "5.7.23", "no", POLICY),
+    (550, "5.7.26", "no", POLICY),
+    (550, "5.7.515", "no", POLICY),
+    (None, "4.1.1", "no", SOFT),
+    (None, "4.2.1", "no", SOFT),
+    (None, "4.2.2", "no", SOFT),
+    (None, "4.4.1", "no", AWAY),
+    (None, "4.4.7", "no", AWAY),
+    (None, "4.7.0", "no", POLICY),
+    (550, None, "", HARD),
+    (551, None, "", HARD),
+    (552, None, "", SOFT),
+    (553, None, "", HARD),
+    (554, None, "", POLICY),
+    (556, None, "", HARD),
+    (521, None, "", HARD),
+    (530, None, "", POLICY),
+    (571, None, "", SOFT),
+    (421, None, "", AWAY),
+    (450, None, "", SOFT),
+    (451, None, "", AWAY),
+    (452, None, "", SOFT),
+    (None, None, "", SOFT),
+]
+
+BY_TEXT = [
+    # nobody there
+    (550, "5.0.0", "User unknown", HARD),
+    (550, "5.5.0", "Requested action not taken: mailbox unavailable", HARD),
+    (550, "5.4.1", "Recipient address rejected: Access denied", HARD),
+    (550, None, "No such user here", HARD),
+    (550, None, "unknown user account", HARD),
+    (550, None, "Invalid recipient", HARD),
+    (554, None, "delivery error: dd This user doesn't have a yahoo account", HARD),
+    (554, None, "delivery error: dd Requested mail action aborted, mailbox not found", HARD),
+    (550, None, "The email account that you tried to reach is disabled", HARD),
+    (550, None, "account has been suspended", HARD),
+    (550, None, "550 RESOLVER.ADR.RecipNotFound; not found", HARD),
+    (550, None, "sorry, no mailbox here by that name", HARD),
+    (554, None, "Recipient address rejected: user does not exist", HARD),
+    (553, None, "this address no longer exists", HARD),
+    (550, None, "unknown or illegal alias: ann", HARD),
+    (550, "5.0.0", "Empfänger ist unbekannt", HARD),
+    (550, "5.0.0", "l'adresse du destinataire n'existe pas", HARD),
+    (550, "5.0.0", "la dirección no existe", HARD),
+    (550, "5.0.0", "utente sconosciuto", HARD),
+    (550, "5.0.0", "o usuário não existe", HARD),
+    (550, "5.0.0", "adres onbekend", HARD),
+    (550, "5.0.0", "пользователь не найден", HARD),
+    (550, "5.0.0", "用户不存在", HARD),
+    # no such domain
+    (None, "5.4.4", "Host or domain name not found. Name service error: Host not found", HARD),
+    (550, None, "Domain does not exist", HARD),
+    (None, "5.4.4", "DNS error: NXDOMAIN", HARD),
+    (None, "5.1.0", "unrouteable mail domain", HARD),
+    (556, None, "domain accepts no mail (nullMX)", HARD),
+    # full
+    (554, None, "mailbox is full", SOFT),
+    (552, "5.0.0", "Quota exceeded (mailbox for user is full)", SOFT),
+    (550, None, "user is over quota", SOFT),
+    (550, None, "The recipient's inbox is out of storage space", SOFT),
+    (550, "5.0.0", "Das Postfach ist voll", SOFT),
+    (550, "5.0.0", "la boîte aux lettres est pleine", SOFT),
+    (550, "5.0.0", "el buzón está lleno", SOFT),
+    (450, "4.2.1", "The user you are trying to contact is receiving mail too quickly", SOFT),
+    (550, "5.2.1", "The user is receiving mail at a rate that prevents more", SOFT),
+    # their servers
+    (None, None, "connection timed out", AWAY),
+    (None, None, "retry timeout exceeded", AWAY),
+    (None, "5.4.6", "mail for example.org loops back to myself", AWAY),
+    (None, None, "I'm not going to try again; this message has been in the queue too long", AWAY),
+    # the message
+    (552, None, "message size exceeds fixed maximum message size", MESSAGE),
+    (550, None, "line too long", MESSAGE),
+    (553, "5.6.7", "SMTPUTF8 is required but was not offered", MESSAGE),
+]
+
+BLOCKS_ON_US = [
+    (550, "5.1.1", "mail from 192.0.2.1 blocked using zen.spamhaus.org"),
+    (554, None, "Service unavailable; Client host [192.0.2.1] blocked using bl.spamcop.net"),
+    (550, None, "JunkMail rejected - sender is listed at b.barracudacentral.org"),
+    (550, "5.7.1", "Message rejected as spam"),
+    (421, "4.7.0", "[TSS04] Messages from 192.0.2.1 temporarily deferred due to unexpected volume"),
+    (554, None, "Message not allowed - [PH01] Email not accepted for policy reasons"),
+    (550, None, "SC-001 Mail rejected for policy reasons: your IP has been blocked"),
+    (
+        550,
+        "5.7.1",
+        "Unfortunately, messages from [192.0.2.1] weren't sent. Part of their network is on our block list (S3150)",
+    ),
+    (550, "5.7.26", "This mail has been blocked because the sender is unauthenticated: SPF and DKIM did not pass"),
+    (550, None, "Unauthenticated email from example.net is not accepted due to domain's DMARC policy"),
+    (550, "5.7.515", "Access denied, sending domain does not meet the required authentication level"),
+    (554, "5.7.1", "Relay access denied"),
+    (550, None, "relaying not permitted"),
+    (550, None, "Sender address rejected: not logged in"),
+    (550, None, "Sender verify failed"),
+    (550, None, "poor reputation of your server"),
+    (554, None, "your mail was considered unsolicited"),
+    (550, None, "too many messages from your server, slow down"),
+    (450, "4.2.0", "Recipient address rejected: Greylisted, see you later"),
+    (550, "5.2.1", "Mailbox unavailable: your address is blocked by the recipient's reputation filter"),
+    (550, None, "no PTR record for your host, reverse DNS required"),
+    (554, "5.3.0", "Content rejected by filter"),
+    (550, "5.1.1", "The message contains a virus"),
+    (550, "5.1.0", "Blocked due to phishing"),
+    (550, None, "Access denied, banned sending IP [192.0.2.1]"),
+    (550, None, "550 5.7.1 user unknown"),
+]
+
+
+@pytest.mark.parametrize("code, enhanced, text, expected", BY_CODE)
+def test_codes(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
+    """Without a telling text, the enhanced code decides, then the SMTP code."""
+    assert classify(code, enhanced, text) is expected
+
+
+@pytest.mark.parametrize("code, enhanced, text, expected", BY_TEXT)
+def test_texts(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
+    """Where the code says little, the words decide, in any language we know."""
+    assert classify(code, enhanced, text) is expected
+
+
+@pytest.mark.parametrize("code, enhanced, text", BLOCKS_ON_US)
+def test_a_block_on_us_is_never_the_recipient_s_trouble(code: int | None, enhanced: str | None, text: str) -> None:
+    """Reputation, authentication, lists and pace are policy, even under a code that means an unknown user."""
+    assert classify(code, enhanced, text) is POLICY
+
+
+@pytest.mark.parametrize("text", ["<spam@example.org>: user unknown", "blocklist@example.org: no such user"])
+def test_an_address_is_no_judgement(text: str) -> None:
+    """A recipient whose address contains the word is still just unknown."""
+    assert classify(550, "5.1.1", text) is HARD
+
+
+@pytest.mark.parametrize("code, enhanced", [(450, "4.2.2"), (451, None), (421, "4.7.0"), (550, "5.1.1")])
+def test_what_is_still_tried_is_transient(code: int, enhanced: str | None) -> None:
+    """While it is being tried again, nothing is known, whatever the code."""
+    assert classify(code, enhanced, "later", is_final=False) is BounceClass.TRANSIENT
+
+
+@pytest.mark.parametrize("code, enhanced, text", [(450, "4.1.1", "user unknown"), (450, None, "user unknown")])
+def test_nobody_is_hard_by_a_code_that_says_later(code: int, enhanced: str | None, text: str) -> None:
+    """A queue that gave up on a 4yz leaves a soft bounce."""
+    assert classify(code, enhanced, text) is SOFT
+
+
+@pytest.mark.parametrize(
+    "code, text, expected",
+    [(550, "", POLICY), (554, "", POLICY), (451, "", AWAY), (550, "user unknown", HARD), (552, "too big", POLICY)],
+)
+def test_what_was_not_said_about_a_recipient(code: int, text: str, expected: BounceClass) -> None:
+    """A bare 550 to MAIL FROM or DATA is about us; only words about a mailbox make it the recipient's."""
+    assert classify(code, None, text, is_about_recipient=False) is expected
+
+
+@pytest.mark.parametrize(
+    "text, enhanced, code",
+    [
+        ("550 5.1.1 no", "5.1.1", 550),
+        ("550-5.1.1 no", "5.1.1", 550),
+        ("(#5.1.1)", "5.1.1", None),
+        ("host 10.5.1.1 said 550", None, 550),
+        ("queue id 4500-550x", None, None),
+        ("554: delivery error", None, 554),
+        ("at 12:00 on port 2525", None, None),
+    ],
+)
+def test_finding_codes_in_prose(text: str, enhanced: str | None, code: int | None) -> None:
+    """Codes are found where they stand, and addresses of hosts are none."""
+    assert (find_enhanced(text), find_code(text)) == (enhanced, code)
+
+
+def test_words_that_tell_of_failure() -> None:
+    """A refusal is told from small talk."""
+    assert says_failure("the user is unknown")
+    assert not says_failure("thank you for your letter")

@@ -1,0 +1,127 @@
+"""Suppressions and reports at the command line, in a process as a person starts it."""
+
+import asyncio
+import mailbox
+import sys
+from pathlib import Path
+
+import msgspec
+from tests.support import command_line
+from tests.support.feedback import DOMAIN, KEY, message_id, report, rows, sent, suppressed
+from tests.support.feedback_imap import Letterbox, serving
+
+from postroom.db.pool import Pool
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys, typer
+from postroom.feedback.cli import feedback, suppressions
+from postroom.cli.output import report
+app = typer.Typer(pretty_exceptions_enable=False)
+app.add_typer(suppressions, name="suppressions")
+app.add_typer(feedback, name="feedback")
+try:
+    app()
+except Exception as error:
+    sys.exit(report(error))
+"""
+
+
+async def run(url: str, *arguments: str, stdin: bytes = b"") -> tuple[int | None, str, str]:
+    environment = command_line.environment(
+        PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, POSTROOM_SECRET_KEY=KEY.hex()
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        *arguments,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate(stdin)
+    return process.returncode, output.decode(), errors.decode()
+
+
+async def test_a_suppression_s_life(pool: Pool, database_url: str) -> None:
+    """Add, show, list, remove with a note, and a history that remembers."""
+    code, _, errors = await run(database_url, "suppressions", "add", "Ada@example.org", "--reason", "complaint")
+    assert code == 0, errors
+    code, output, _ = await run(database_url, "suppressions", "list", "--json")
+    assert [item["email"] for item in msgspec.json.decode(output)["items"]] == ["ada@example.org"]
+    code, output, _ = await run(database_url, "suppressions", "show", "ADA@example.org")
+    assert "complaint" in output
+    code, output, _ = await run(database_url, "suppressions", "remove", "ada@example.org", "--note", "they asked")
+    assert (code, output) == (0, "lifted complaint (all)\n")
+    code, _, errors = await run(database_url, "suppressions", "show", "ada@example.org")
+    assert (code, errors) == (1, "postroom: The address is not suppressed.\n")
+    code, output, _ = await run(database_url, "suppressions", "history", "ada@example.org", "--json")
+    assert [(step["change"], step["note"]) for step in msgspec.json.decode(output)["items"]] == [
+        ("lifted", "they asked"),
+        ("suppressed", None),
+    ]
+    assert await rows(pool, "SELECT count(*) FROM audit_log") == [(2,)]
+
+
+async def test_lists_in_and_out(pool: Pool, database_url: str, tmp_path: Path) -> None:
+    """A file with a bad line is imported but for that line, and exit 1 says so; the export holds the rest."""
+    file = tmp_path / "list.csv"
+    file.write_text("email,reason\nada@example.org,unsubscribe\nnonsense,\nben@example.org,\n")
+    code, output, errors = await run(database_url, "suppressions", "import", str(file))
+    assert (code, output) == (1, "2 suppressed, 1 lines refused\n")
+    assert errors.startswith("line 3: email:")
+    code, output, _ = await run(database_url, "suppressions", "export")
+    assert code == 0
+    assert [line.split(",")[:3] for line in output.splitlines()] == [
+        ["email", "reason", "scope"],
+        ["ada@example.org", "unsubscribe", "bulk"],
+        ["ben@example.org", "manual", "all"],
+    ]
+    code, output, _ = await run(database_url, "suppressions", "import", "-", "--json", stdin=b"cleo@example.org\n")
+    assert (code, msgspec.json.decode(output)["written"]) == (0, 1)
+
+
+async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path) -> None:
+    """One message, an mbox, a Maildir and standard input; a report that comes twice is one."""
+    delivery_id = await sent(pool, "ada@example.org")
+    one = report("postfix-unknown-user", delivery_id=delivery_id)
+    other = report("arf-redacted", message=await message_id(pool, delivery_id))
+    (tmp_path / "one.eml").write_bytes(one)
+    box = mailbox.mbox(tmp_path / "box")
+    for raw in (one, other):
+        box.add(raw)
+    box.close()
+    folder = mailbox.Maildir(tmp_path / "maildir")
+    folder.add(report("out-of-office"))
+    counts = []
+    for source in ("one.eml", "box", "maildir"):
+        _, output, _ = await run(
+            database_url, "feedback", "ingest", str(tmp_path / source), "--domain", DOMAIN, "--json"
+        )
+        told = msgspec.json.decode(output)
+        counts.append((told["messages"], told["recorded"]))
+    _, output, _ = await run(database_url, "feedback", "ingest", "-", "--domain", DOMAIN, stdin=one)
+    assert counts == [(1, 1), (2, 1), (1, 0)]
+    assert output == "1 messages: 1 bounce; 0 reports are new, 0 nobody could verify\n"
+    assert await suppressed(pool) == [("complaint", "all", None)]
+    _, output, _ = await run(database_url, "feedback", "list", "--kind", "complaint", "--json")
+    assert [item["delivery_id"] for item in msgspec.json.decode(output)["items"]] == [delivery_id]
+
+
+async def test_a_mailbox_is_polled(pool: Pool, database_url: str) -> None:
+    """The URL is read from standard input, so that no password stands in the list of processes."""
+    box = Letterbox()
+    delivery_id = await sent(pool)
+    box.put(report("postfix-unknown-user", delivery_id=delivery_id))
+    async with serving(box) as url:
+        code, output, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url.encode())
+    assert (code, output) == (0, "1 messages: 1 bounce; 1 reports are new, 0 nobody could verify\n"), errors
+
+
+async def test_a_file_that_is_not_there(database_url: str) -> None:
+    """One sentence and exit 1."""
+    code, _, errors = await run(database_url, "feedback", "ingest", "/nowhere/at-all")
+    assert code == 1
+    assert "neither a file nor a folder" in errors

@@ -1,0 +1,95 @@
+"""A mailbox of bounces: read once, put away, and nothing lost when the line breaks."""
+
+import imaplib
+
+import pytest
+from tests.support.feedback import PATHS, report, rows, sent, suppressed
+from tests.support.feedback_imap import Letterbox, serving
+
+from postroom.db.pool import Pool
+from postroom.feedback.imap import AT_ONCE, ImapOptions, ImapPoller
+from postroom.feedback.ingest import Ingested
+
+
+async def poll(pool: Pool, url: str) -> Ingested:
+    return await ImapPoller(pool, ImapOptions.parse(url), paths=PATHS).run_once()
+
+
+async def test_reports_are_read_and_marked(pool: Pool) -> None:
+    """Everything unseen is recorded and marked as seen; the next turn finds nothing."""
+    box = Letterbox()
+    delivery_id = await sent(pool)
+    box.put(report("postfix-unknown-user", delivery_id=delivery_id), report("out-of-office"), report("person-writes"))
+    async with serving(box) as url:
+        done = await poll(pool, url)
+        assert (done.messages, done.recorded) == (3, 1)
+        assert (await poll(pool, url)).messages == 0
+    assert await suppressed(pool) == [("hard_bounce", "all", None)]
+    assert box.seen == set(box.folders["INBOX"])
+
+
+@pytest.mark.parametrize("capabilities", ["IMAP4rev1 UIDPLUS MOVE", "IMAP4rev1 UIDPLUS"])
+async def test_reports_are_moved_where_asked(pool: Pool, capabilities: str) -> None:
+    """By MOVE, or by copying and expunging just these where the server knows no MOVE."""
+    box = Letterbox(capabilities=capabilities)
+    box.put(report("person-writes"))
+    async with serving(box) as url:
+        await poll(pool, f"{url}?move=Done")
+    assert (len(box.folders["INBOX"]), len(box.folders["Done"])) == (0, 1)
+
+
+@pytest.mark.parametrize("command", ["LOGIN", "UID SEARCH", "UID FETCH", "UID STORE"])
+async def test_a_lost_line_loses_nothing(pool: Pool, command: str) -> None:
+    """Wherever it breaks, the next turn does the rest, and a report that was recorded before is one report."""
+    box = Letterbox(drop_at=command)
+    delivery_id = await sent(pool)
+    box.put(report("postfix-unknown-user", delivery_id=delivery_id))
+    async with serving(box) as url:
+        with pytest.raises((imaplib.IMAP4.error, OSError)):
+            await poll(pool, url)
+        await poll(pool, url)
+    assert await rows(pool, "SELECT delivery_id FROM bounces") == [(delivery_id,)]
+    assert box.seen == set(box.folders["INBOX"])
+
+
+async def test_a_full_mailbox_is_read_in_pieces(pool: Pool) -> None:
+    """Each piece is put away before the next is fetched."""
+    box = Letterbox()
+    box.put(*(report("person-writes").replace(b"person-writes@", b"%d@" % number) for number in range(AT_ONCE * 2 + 1)))
+    async with serving(box) as url:
+        assert (await poll(pool, url)).messages == AT_ONCE * 2 + 1
+    assert box.commands.count("UID FETCH") == 3
+
+
+async def test_a_wrong_password_is_an_error(pool: Pool) -> None:
+    """And the loop would try again later."""
+    box = Letterbox()
+    async with serving(box) as url:
+        with pytest.raises(imaplib.IMAP4.error):
+            await poll(pool, url.replace("sesame", "barley"))
+
+
+async def test_the_loop_survives_and_stops(pool: Pool) -> None:
+    """A server that is away is asked again; stop ends the loop."""
+    options = ImapOptions.parse("imap://u:p@127.0.0.1:1/INBOX")
+    poller = ImapPoller(pool, options, paths=PATHS)
+    poller.stop()
+    await poller.run()
+
+
+@pytest.mark.parametrize(
+    "url", ["https://u:p@h/", "imaps://host/INBOX", "imap://u:p@mail.example.org/INBOX", "imaps://", "nonsense"]
+)
+def test_urls_that_are_no_mailbox(url: str) -> None:
+    """Refused without repeating the password; in the clear only on this host."""
+    with pytest.raises(ValueError, match="must be imaps") as caught:
+        ImapOptions.parse(url)
+    assert ":p@" not in str(caught.value)
+
+
+def test_a_url_is_read() -> None:
+    """Escapes, folder and where to move."""
+    options = ImapOptions.parse("imaps://ada%40example.org:p%2Fw@imap.example.org/Bounces%20in?move=Done")
+    assert (options.user, options.password, options.folder) == ("ada@example.org", "p/w", "Bounces in")
+    assert (options.port, options.move_to, options.encrypted) == (993, "Done", True)
+    assert "p/w" not in repr(options)

@@ -1,0 +1,114 @@
+"""The bounce address on SMTP: what it takes, what it refuses, and that it never relays."""
+
+import asyncio
+import smtplib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
+
+from postroom.db.pool import Pool
+from postroom.feedback import verp
+from postroom.feedback.listener import BounceListener, ListenerOptions
+
+OPTIONS = ListenerOptions(domain=DOMAIN, key=KEY, port=0, size_limit=1024 * 1024)
+
+
+@pytest.fixture
+async def bounces(pool: Pool) -> AsyncIterator[BounceListener]:
+    async with BounceListener(pool, OPTIONS) as listening:
+        yield listening
+
+
+async def talk(bounces: BounceListener, say: Callable[[smtplib.SMTP], Any]) -> Any:
+    """A conversation in a thread, with the standard library's client."""
+
+    def conversation() -> Any:
+        with smtplib.SMTP("127.0.0.1", bounces.port, timeout=20) as client:
+            return say(client)
+
+    return await asyncio.to_thread(conversation)
+
+
+def path(delivery_id: int) -> str:
+    return verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+
+
+async def test_a_report_is_taken_and_acts(pool: Pool, bounces: BounceListener) -> None:
+    """From the null sender to a return path of ours; 250 comes after the commit."""
+    delivery_id = await sent(pool)
+    raw = report("french-unknown").replace(b"\n", b"\r\n")  # it names no delivery: the envelope does
+    await talk(bounces, lambda client: client.sendmail("", [path(delivery_id)], raw))
+    assert await suppressed(pool) == [("hard_bounce", "all", None)]
+    assert await rows(pool, "SELECT delivery_id, origin FROM bounces") == [(delivery_id, "smtp")]
+
+
+@pytest.mark.parametrize(
+    "address, code",
+    [
+        (f"bounce+1.aaaaaaaaaaaaaaaa@{DOMAIN}", 550),
+        (f"bounce@{DOMAIN}", 550),
+        (f"ada@{DOMAIN}", 550),
+        ("ada@example.org", 550),
+        (path(1).replace(DOMAIN, "example.org"), 550),
+        (f"postmaster@{DOMAIN}", 250),
+        (f"Abuse@{DOMAIN.upper()}", 250),
+        (f"fbl@{DOMAIN}", 250),
+        (path(1), 250),
+        (path(1).upper(), 250),
+    ],
+)
+async def test_who_may_receive(bounces: BounceListener, address: str, code: int) -> None:
+    """Return paths with our tag, and the addresses everybody must have; never another domain."""
+
+    def say(client: smtplib.SMTP) -> int:
+        client.helo("mx.example.org")
+        client.mail("")
+        return client.rcpt(address)[0]
+
+    assert await talk(bounces, say) == code
+
+
+async def test_a_complaint_comes_to_the_feedback_address(pool: Pool, bounces: BounceListener) -> None:
+    """ARF has a sender; its proof is inside."""
+    delivery_id = await sent(pool)
+    raw = report("arf-abuse", delivery_id=delivery_id).replace(b"\n", b"\r\n")
+    await talk(bounces, lambda client: client.sendmail("fbl@provider.example", [f"fbl@{DOMAIN}"], raw))
+    assert await suppressed(pool) == [("complaint", "all", None)]
+
+
+async def test_too_large_is_refused(pool: Pool, bounces: BounceListener) -> None:
+    """552, and nothing is kept."""
+    with pytest.raises(smtplib.SMTPException):
+        await talk(bounces, lambda client: client.sendmail("", [path(1)], b"x\r\n" * 600_000))
+    assert await rows(pool, "SELECT FROM unread_feedback") == []
+
+
+async def test_long_lines_are_taken(pool: Pool, bounces: BounceListener) -> None:
+    """Reports quote what programs wrote in one line."""
+    raw = b"Subject: hello\r\n\r\n" + b"x" * 20_000 + b"\r\n"
+    await talk(bounces, lambda client: client.sendmail("", [f"postmaster@{DOMAIN}"], raw))
+    assert len(await rows(pool, "SELECT FROM unread_feedback")) == 1
+
+
+async def test_without_a_database_it_is_try_again(pool: Pool, bounces: BounceListener) -> None:
+    """A report is never lost because we were away: 451."""
+    await pool.close()
+    with pytest.raises(smtplib.SMTPDataError) as caught:
+        await talk(bounces, lambda client: client.sendmail("", [path(1)], report("french-unknown")))
+    assert caught.value.smtp_code == 451
+
+
+async def test_too_many_connections_are_sent_away(pool: Pool) -> None:
+    """421 for the one over the limit, and the others go on."""
+    options = ListenerOptions(domain=DOMAIN, key=KEY, port=0, most_connections=1)
+    async with BounceListener(pool, options) as server:
+
+        def say() -> tuple[int, int]:
+            with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as first:
+                with pytest.raises(smtplib.SMTPException) as caught:
+                    smtplib.SMTP("127.0.0.1", server.port, timeout=20)
+                return first.noop()[0], caught.value.smtp_code  # type: ignore[attr-defined]
+
+        assert await asyncio.to_thread(say) == (250, 421)

@@ -1,0 +1,111 @@
+"""Suppression lists as CSV: what is read, what is refused and why."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.feedback import rows
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput
+from postroom.feedback.lists import ListReader, lines_of, write_lines
+from postroom.feedback.model import NewSuppression, Reason, Scope
+from postroom.feedback.service import export, import_batch
+
+
+def read(*lines: str) -> tuple[list[NewSuppression], list[tuple[int, str]]]:
+    reader = ListReader()
+    return reader.read(lines), reader.result.problems
+
+
+def test_a_header_names_the_columns() -> None:
+    """In any order and case; columns nobody knows are ignored."""
+    found, problems = read("Reason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
+    assert problems == []
+    assert [(each.address, each.reason, each.detail) for each in found] == [
+        ("ada@example.org", Reason.COMPLAINT, "said, loudly")
+    ]
+
+
+def test_without_a_header_the_first_column_is_the_address() -> None:
+    """A plain list of addresses is a list."""
+    found, _ = read("ada@example.org\n", "ben@example.org,whatever\n", "\n")
+    assert [(each.address, each.reason, each.origin) for each in found] == [
+        ("ada@example.org", Reason.MANUAL, "import"),
+        ("ben@example.org", Reason.MANUAL, "import"),
+    ]
+
+
+def test_lines_that_cannot_be_used_are_named() -> None:
+    """By their number in the file, with the reason; the others are used."""
+    found, problems = read(
+        "email,reason,scope,campaign_id\n",
+        "nonsense,,,\n",
+        "a@example.org,because,,\n",
+        "b@example.org,,half,\n",
+        "c@example.org,,,seven\n",
+        '"d@example.org,,,\n',
+        "e@example.org,unsubscribe,,7\n",
+    )
+    assert [(each.address, each.scope, each.campaign_id) for each in found] == [("e@example.org", None, 7)]
+    assert [number for number, _ in problems] == [2, 3, 4, 5, 6]
+    assert problems[1][1].startswith("reason: must be one of")
+
+
+def test_a_header_without_addresses_is_refused() -> None:
+    """The file is not what it was taken for."""
+    with pytest.raises(BadInput, match="lacks the column email"):
+        read("name,colour\n", "Ada,blue\n")
+
+
+def test_internationalised_domains_are_kept_as_deliveries_keep_them() -> None:
+    """In ASCII, or they would never match."""
+    found, _ = read("ann@bücher.example\n")
+    assert found[0].address == "ann@xn--bcher-kva.example"
+
+
+async def chunks(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def test_lines_are_put_together_from_pieces() -> None:
+    """Wherever the network cut them, within a line or within a character."""
+    raw = "\ufeffemail\nann@bücher.example\r\nada@example.org".encode()
+    found = [line async for lines in lines_of(chunks(*(raw[at : at + 1] for at in range(len(raw))))) for line in lines]
+    assert found == ["email", "ann@bücher.example\r", "ada@example.org"]
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe", b"email\n" + b"a" * 20_000])
+async def test_what_is_no_text_is_refused(raw: bytes) -> None:
+    """Not UTF-8, or one line without end."""
+    with pytest.raises(BadInput):
+        [lines async for lines in lines_of(chunks(raw))]
+
+
+async def test_an_export_is_read_again(pool: Pool) -> None:
+    """All of it, page by page; reasons, scopes and words with commas and line breaks survive."""
+    wanted = [
+        NewSuppression(address=f"p{number}@example.org", reason=reason, scope=Scope.ALL, detail='says "no,\nno"')
+        for number, reason in enumerate((Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE, Reason.UNSUBSCRIBE))
+    ]
+    await import_batch(pool, wanted, actor="tests")
+    pages = [page async for page in export(pool, page=2)]
+    assert [len(page) for page in pages] == [2, 2]
+    text = "".join(write_lines(page, header=number == 0) for number, page in enumerate(pages))
+    found, problems = read(*text.splitlines(keepends=True))
+    assert problems == []
+    assert [(each.address, each.reason, each.scope) for each in found] == [
+        (each.address, each.reason, each.scope) for each in wanted
+    ]
+    assert found[0].detail == 'says "no, no"'
+
+
+async def test_the_gravest_of_a_batch_wins(pool: Pool) -> None:
+    """An address that stands in a file three times is written once."""
+    reasons = (Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE)
+    batch = [
+        NewSuppression(address=address, reason=reason)
+        for address, reason in zip(("A@x.org", "a@X.org", "a@x.org"), reasons, strict=True)
+    ]
+    assert await import_batch(pool, batch, actor="tests") == 1
+    assert await rows(pool, "SELECT address, reason::text FROM suppressions") == [("a@x.org", "complaint")]

@@ -1,0 +1,357 @@
+"""What reports do: the ladder of soft bounces, severity, history, statistics and facts, and two connections at once."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import NOON, a_mail, accepted, outcomes_of, state_of
+from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, sent, suppressed
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import Lane
+from postroom.feedback.model import BounceClass, Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
+from postroom.feedback.record import bounces_of, clear_soft, record, record_bounces, record_complaints, settle
+from postroom.feedback.service import import_batch, lift, suppress
+
+DAY = timedelta(days=1)
+
+
+async def take(pool: Pool, *feedback: Feedback, after: timedelta = timedelta()) -> int:
+    async with pool.acquire() as connection:
+        return await record(connection, feedback, now=NOON + after)
+
+
+async def clear(pool: Pool, *addresses: str, after: timedelta = timedelta()) -> int:
+    async with pool.acquire() as connection:
+        return await clear_soft(connection, addresses, now=NOON + after)
+
+
+async def test_a_hard_bounce_is_for_good(pool: Pool) -> None:
+    """The address is suppressed for everything, without end, with what was said."""
+    assert await take(pool, a_bounce("Ada@Example.org", enhanced="5.1.1", code=550, text="no such user")) == 1
+    assert await suppressed(pool) == [("hard_bounce", "all", None)]
+    assert await rows(pool, "SELECT code, detail, origin, bounce_count FROM suppressions") == [
+        ("5.1.1", "no such user", "smtp", 1)
+    ]
+
+
+async def test_a_suppressed_address_gets_nothing_in_any_case(pool: Pool) -> None:
+    """Acceptance knows the address however it is written."""
+    await take(pool, a_bounce("Ada@Example.org"))
+    (delivery_id,) = await accepted(pool, a_mail("aDA@example.ORG"))
+    assert list((await outcomes_of(pool, delivery_id)).values()) == ["suppressed"]
+
+
+async def test_the_ladder_of_soft_bounces(pool: Pool) -> None:
+    """Held for 24 h, three times; the fourth time for good."""
+    ends = []
+    for day in range(4):
+        await take(pool, a_soft_bounce(), after=day * DAY)
+        ends += [until for _, _, until in await suppressed(pool)]
+    assert ends == [NOON + DAY, NOON + 2 * DAY, NOON + 3 * DAY, None]
+    assert await rows(pool, "SELECT bounce_count FROM suppressions") == [(4,)]
+
+
+async def test_a_held_address_gets_mail_again_after_its_time(pool: Pool) -> None:
+    """Before the end nothing is accepted for it, afterwards it is."""
+    await take(pool, a_soft_bounce())
+    for after, state in ((timedelta(hours=23, minutes=59), "suppressed"), (DAY, "queued")):
+        (delivery_id,) = await accepted(pool, a_mail(), now=NOON + after)
+        assert await state_of(pool, delivery_id) == state
+
+
+async def test_reports_during_a_hold_are_no_further_step(pool: Pool) -> None:
+    """Ten mails that were under way bounce together: that is one bad day, not ten."""
+    for minute in range(10):
+        await take(pool, a_soft_bounce(), after=timedelta(minutes=minute))
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY)]
+    assert await rows(pool, "SELECT bounce_count, steps FROM suppressions JOIN soft_bounces USING (address)") == [
+        (10, 1)
+    ]
+
+
+async def test_a_success_clears_what_is_soft(pool: Pool) -> None:
+    """Whatever the case of the address; and the count begins anew."""
+    for day in range(3):
+        await take(pool, a_soft_bounce(), after=day * DAY)
+    assert await clear(pool, "ADA@example.org", "ben@example.org", after=4 * DAY) == 1
+    assert await suppressed(pool) == []
+    await take(pool, a_soft_bounce(), after=5 * DAY)
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + 6 * DAY)]
+    assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
+
+
+async def test_a_mail_that_bounces_later_was_no_success(pool: Pool) -> None:
+    """A server that takes every mail and returns it an hour later does not start the count anew."""
+    for day in range(4):
+        handed = 2 * day * DAY
+        delivery_id = await sent(pool, "ada@example.org", now=NOON + handed)
+        await clear(pool, "ada@example.org", after=handed)
+        await take(pool, a_soft_bounce(delivery_id=delivery_id), after=handed + timedelta(hours=2))
+    assert await suppressed(pool) == [("soft_bounce", "all", None)]
+
+
+async def test_a_late_bounce_of_an_older_mail_begins_anew(pool: Pool) -> None:
+    """The person was reached since; what comes now is the first of a new row."""
+    older = await sent(pool, "ada@example.org", now=NOON)
+    await take(pool, a_soft_bounce(), after=timedelta(hours=1))
+    await clear(pool, "ada@example.org", after=2 * DAY)
+    await take(pool, a_soft_bounce(delivery_id=older), after=3 * DAY)
+    assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
+
+
+async def test_a_success_clears_nothing_that_is_hard(pool: Pool) -> None:
+    """Hard bounces, complaints, unsubscribes and operators' decisions stay."""
+    await take(pool, a_bounce("a@example.org"), a_complaint("b@example.org"))
+    await suppress(pool, NewSuppression(address="c@example.org"), actor="tests")
+    assert await clear(pool, "a@example.org", "b@example.org", "c@example.org") == 0
+    assert len(await rows(pool, "SELECT FROM suppressions")) == 3
+
+
+@pytest.mark.parametrize(
+    "feedback, expected",
+    [
+        (lambda: [a_soft_bounce(), a_bounce(), a_complaint()], "complaint"),
+        (lambda: [a_complaint(), a_bounce(), a_soft_bounce()], "complaint"),
+        (lambda: [a_bounce(), a_soft_bounce()], "hard_bounce"),
+        (lambda: [a_soft_bounce(), a_bounce()], "hard_bounce"),
+    ],
+)
+async def test_severity_only_rises(pool: Pool, feedback: object, expected: str) -> None:
+    """Soft < hard < complaint, in whichever order and whether together or one by one."""
+    together = feedback()  # type: ignore[operator]
+    for each in together:
+        await take(pool, each)
+    assert await suppressed(pool) == [(expected, "all", None)]
+    await take(pool, *(feedback()))  # type: ignore[operator]
+    assert await suppressed(pool) == [(expected, "all", None)]
+
+
+async def test_several_about_one_person_at_once(pool: Pool) -> None:
+    """One statement takes them all; the gravest wins and every report is counted."""
+    assert await take(pool, a_soft_bounce(), a_bounce(), a_complaint(), a_soft_bounce()) == 4
+    assert await rows(pool, "SELECT reason::text, bounce_count FROM suppressions") == [("complaint", 4)]
+
+
+async def test_an_operator_s_word_is_not_weakened(pool: Pool) -> None:
+    """A soft bounce does not put an end to what was suppressed by hand for good."""
+    await suppress(pool, NewSuppression(address="ada@example.org"), actor="tests")
+    await take(pool, a_soft_bounce())
+    assert await suppressed(pool) == [("manual", "all", None)]
+
+
+async def test_an_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
+    """Codes and receipts still arrive; and a bounce beside it does not replace it."""
+    gone = Unsubscribe(address="ada@example.org", origin="ses", report_id=report_identity("u", 1), is_verified=True)
+    await take(pool, gone, a_soft_bounce())
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY), ("unsubscribe", "bulk", None)]
+    await clear(pool, "ada@example.org")
+    ids = await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.AUTH), now=NOON)
+    assert [await state_of(pool, each) for each in ids] == ["suppressed", "queued"]
+
+
+async def test_what_a_person_asked_for_outlives_an_operator(pool: Pool) -> None:
+    """An unsubscribe over a manual suppression of bulk mail is the one that stays."""
+    from postroom.feedback.model import Scope
+
+    manual = NewSuppression(address="ada@example.org", scope=Scope.BULK)
+    await suppress(pool, manual, actor="tests")
+    await suppress(pool, NewSuppression(address="ada@example.org", reason=Reason.UNSUBSCRIBE), actor="tests")
+    await suppress(pool, manual, actor="tests")
+    assert await suppressed(pool) == [("unsubscribe", "bulk", None)]
+
+
+@pytest.mark.parametrize("classification", [BounceClass.POLICY, BounceClass.MESSAGE, BounceClass.TRANSIENT])
+async def test_a_block_on_us_suppresses_nobody(pool: Pool, classification: BounceClass) -> None:
+    """It is kept, so that people can look, and that is all."""
+    assert await take(pool, a_bounce(classification=classification)) == 1
+    assert await suppressed(pool) == []
+    assert await rows(pool, "SELECT class FROM bounces") == [(classification.value,)]
+
+
+@pytest.mark.parametrize("feedback", [a_bounce, a_soft_bounce, a_complaint])
+async def test_what_nobody_verified_suppresses_nobody(pool: Pool, feedback: object) -> None:
+    """It is kept as unverified, not counted and not told."""
+    assert await take(pool, feedback(is_verified=False)) == 1  # type: ignore[operator]
+    assert await suppressed(pool) == []
+    assert await rows(pool, "SELECT is_verified FROM bounces") == [(False,)]
+    assert await rows(pool, "SELECT FROM stat_deltas WHERE metric IN ('bounced', 'complained')") == []
+    assert await rows(pool, "SELECT FROM events WHERE type LIKE 'Recipient%'") == []
+
+
+async def test_a_report_that_is_known_changes_nothing(pool: Pool) -> None:
+    """The same report twice, even in one batch, is one row, one count, one step."""
+    bounce = a_soft_bounce()
+    assert await take(pool, bounce, bounce) == 1
+    assert await take(pool, bounce, after=2 * DAY) == 0
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY)]
+    assert await rows(pool, "SELECT amount FROM stat_deltas WHERE metric = 'bounced'") == [(1,)]
+
+
+async def test_somebody_of_a_delivery_is_nobody_in_particular(pool: Pool) -> None:
+    """A complaint whose author cannot be recovered is kept and counted, and suppresses nobody."""
+    delivery_id = await sent(pool, "ada@example.org", "ben@example.org")
+    assert await take(pool, a_complaint(None, delivery_id=delivery_id)) == 1
+    assert await rows(pool, "SELECT FROM suppressions") == []
+    assert await rows(pool, "SELECT metric FROM stat_deltas WHERE metric = 'complained'") == [("complained",)]
+
+
+async def test_two_connections_count_right(pool: Pool) -> None:
+    """Soft bounces recorded by two at once take one step and lose no report; a day later both again take one."""
+    for day in range(2):
+        async with pool.acquire() as one, pool.acquire() as two:
+            await asyncio.gather(
+                *(record_bounces(connection, [a_soft_bounce()], now=NOON + day * DAY) for connection in (one, two))
+            )
+    assert await rows(pool, "SELECT bounce_count, steps FROM suppressions JOIN soft_bounces USING (address)") == [
+        (4, 2)
+    ]
+
+
+async def test_many_at_once_wait_in_no_circle(pool: Pool) -> None:
+    """Batches that share people in opposite orders all arrive."""
+    people = [f"p{number}@example.org" for number in range(40)]
+
+    async def one(order: list[str], make: object) -> None:
+        async with pool.acquire() as connection, connection.transaction():
+            await record(connection, [make(each) for each in order], now=NOON)  # type: ignore[operator]
+            await clear_soft(connection, order, now=NOON)
+
+    for _ in range(5):
+        await asyncio.gather(
+            *(one(people[::step], make) for step in (1, -1) for make in (a_soft_bounce, a_bounce, a_complaint))
+        )
+    assert await rows(pool, "SELECT DISTINCT reason::text FROM suppressions") == [("complaint",)]
+
+
+async def test_statistics_know_campaign_sender_and_domain(pool: Pool) -> None:
+    """Grouped in the transaction of the report; a refusal in the session is counted with its attempt, not here."""
+    ids = [await sent(pool, to) for to in ("a@One.example", "b@one.example", "c@two.example")]
+    async with pool.acquire() as connection:
+        await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6")
+        await connection.execute("DELETE FROM stat_deltas")
+    await take(
+        pool,
+        a_bounce("a@One.example", delivery_id=ids[0]),
+        a_soft_bounce("b@one.example", delivery_id=ids[1]),
+        a_complaint("c@two.example", delivery_id=ids[2]),
+        a_bounce("d@three.example", origin="session"),
+    )
+    counted = await rows(
+        pool, "SELECT hour, campaign_id, sender_account_id, domain, metric, amount FROM stat_deltas ORDER BY metric"
+    )
+    assert counted == [(NOON, 5, 6, "one.example", "bounced", 2), (NOON, 5, 6, "two.example", "complained", 1)]
+    assert await rows(
+        pool, "SELECT campaign_id, sender_account_id FROM suppressions WHERE address = 'a@one.example'"
+    ) == [(5, 6)]
+
+
+async def test_facts_name_no_person(pool: Pool) -> None:
+    """A bounce is a fact of its delivery, a suppression one of its own; neither holds an address."""
+    delivery_id = await sent(pool)
+    await take(pool, a_bounce(delivery_id=delivery_id, enhanced="5.1.1"), a_complaint("ben@example.org"))
+    facts = await rows(
+        pool, "SELECT type, tags[1], data::text FROM events WHERE type NOT LIKE 'Delivery%' ORDER BY type"
+    )
+    assert [fact[0] for fact in facts] == [
+        "RecipientBounced",
+        "RecipientComplained",
+        "RecipientSuppressed",
+        "RecipientSuppressed",
+    ]
+    assert facts[0][1] == f"postroom.delivery={delivery_id}"
+    assert not any("@" in fact[2] for fact in facts)
+
+
+async def test_facts_that_are_switched_off_are_not_written(pool: Pool) -> None:
+    """The table of recorded facts rules here too."""
+    async with pool.acquire() as connection:
+        await connection.execute("DELETE FROM recorded_facts")
+    await take(pool, a_bounce())
+    await lift(pool, "ada@example.org", actor="tests")
+    assert await rows(pool, "SELECT FROM events") == []
+
+
+async def test_history_keeps_every_step(pool: Pool) -> None:
+    """Suppressed, held again, raised, lifted by whom and why: nothing is forgotten by the undo."""
+    await take(pool, a_soft_bounce())
+    await take(pool, a_soft_bounce(), after=DAY)
+    await take(pool, a_bounce(), after=2 * DAY)
+    await lift(pool, "ADA@example.org", actor="key:ops", note="they asked by telephone")
+    await take(pool, a_soft_bounce(), after=3 * DAY)
+    await clear(pool, "ada@example.org", after=4 * DAY)
+    told = await rows(pool, "SELECT change, reason::text, actor, note FROM suppression_changes ORDER BY id")
+    assert told == [
+        ("suppressed", "soft_bounce", None, None),
+        ("held", "soft_bounce", None, None),
+        ("raised", "hard_bounce", None, None),
+        ("lifted", "hard_bounce", "key:ops", "they asked by telephone"),
+        ("suppressed", "soft_bounce", None, None),
+        ("cleared", "soft_bounce", None, None),
+    ]
+
+
+async def test_lifting_begins_the_ladder_anew(pool: Pool) -> None:
+    """Who is given back gets three holds again."""
+    for day in range(4):
+        await take(pool, a_soft_bounce(), after=day * DAY)
+    await lift(pool, "ada@example.org", actor="tests")
+    await take(pool, a_soft_bounce(), after=5 * DAY)
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + 6 * DAY)]
+
+
+async def test_an_import_leaves_history_and_no_flood_of_facts(pool: Pool) -> None:
+    """Ten thousand lines are ten thousand steps of history and not one event."""
+    batch = [NewSuppression(address=f"p{number}@example.org", origin="import") for number in range(10_000)]
+    assert await import_batch(pool, batch, actor="tests") == 10_000
+    assert await rows(pool, "SELECT count(*) FROM suppression_changes") == [(10_000,)]
+    assert await rows(pool, "SELECT FROM events") == []
+
+
+def refusal(address: str = "ada@example.org", **fields: object) -> Refusal:
+    given = {"delivery_id": 1, "attempt_no": 1, "code": 550, "enhanced": "5.1.1", "text": "no such user"}
+    return Refusal(address=address, **{**given, **fields})  # type: ignore[arg-type]
+
+
+async def test_settling_an_attempt(pool: Pool) -> None:
+    """What the completer calls: refusals suppress by their class, successes clear, all in its transaction."""
+    await take(pool, a_soft_bounce("ben@example.org"))
+    async with pool.acquire() as connection, connection.transaction():
+        refusals = [
+            refusal(),
+            refusal("cleo@example.org", enhanced="5.7.1", text="blocked"),
+            refusal("d@example.org", code=552, enhanced="5.2.2"),
+        ]
+        assert await settle(connection, refusals, delivered=["Ben@example.org"], now=NOON) == 3
+        assert await settle(connection, refusals, delivered=[], now=NOON) == 0
+    found = await rows(pool, "SELECT address, reason::text, origin FROM suppressions ORDER BY address")
+    assert found == [("ada@example.org", "hard_bounce", "session"), ("d@example.org", "soft_bounce", "session")]
+
+
+async def test_settling_is_undone_with_its_transaction(pool: Pool) -> None:
+    """An attempt that could not be written suppresses nobody."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await settle(connection, [refusal()], now=NOON)
+        await transaction.rollback()
+    assert await suppressed(pool) == []
+
+
+async def test_nothing_to_settle_asks_nothing(pool: Pool) -> None:
+    """Neither refusals nor successes: no statement is run."""
+    async with pool.acquire() as connection:
+        assert await settle(connection, [], now=NOON) == 0
+        assert await record_complaints(connection, []) == 0
+
+
+def test_a_refusal_of_the_whole_is_nobody_s_mailbox() -> None:
+    """A bare 550 after DATA is about us."""
+    (bounce,) = bounces_of([refusal(enhanced=None, text="", is_about_recipient=False)])
+    assert bounce.classification is BounceClass.POLICY
+
+
+def test_the_same_refusal_has_the_same_name() -> None:
+    """One attempt refuses an address once; the next attempt may again."""
+    one, same, next_attempt = bounces_of([refusal(), refusal("ADA@example.org"), refusal(attempt_no=2)])
+    assert one.report_id == same.report_id != next_attempt.report_id

@@ -1,0 +1,79 @@
+"""Return paths and Message-IDs: what proves that a report is about one of our deliveries."""
+
+from datetime import UTC, datetime
+
+import pytest
+from tests.support.builders import a_compose, a_mail, accepted, claimed
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import Lane
+from postroom.feedback import verp
+
+KEY, OTHER = bytes(range(32)), bytes(reversed(range(32)))
+DOMAIN = "bounce.example.net"
+
+
+def test_a_return_path_comes_back() -> None:
+    """What was made for a delivery is read as that delivery."""
+    address = verp.return_path(4711, domain=DOMAIN, key=KEY)
+    assert address.startswith("bounce+4711.")
+    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) == 4711
+
+
+@pytest.mark.parametrize(
+    "change", [str.upper, str.title, str.swapcase, lambda text: f"<{text}>", lambda text: f" {text} "]
+)
+def test_servers_may_change_its_case(change: object) -> None:
+    """Case, angle brackets and blanks do no harm."""
+    address = change(verp.return_path(4711, domain=DOMAIN, key=KEY))  # type: ignore[operator]
+    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) == 4711
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "bounce+4712.{tag}@bounce.example.net",
+        "bounce+04711.{tag}@bounce.example.net",
+        "bounce+4711.{tag}@elsewhere.example",
+        "bounce+4711.{tag}a@bounce.example.net",
+        "bounce+4711.@bounce.example.net",
+        "bounce+.{tag}@bounce.example.net",
+        "bounce+4711@bounce.example.net",
+        "postmaster@bounce.example.net",
+        "",
+        "bounce+99999999999999999999.{tag}@bounce.example.net",
+    ],
+)
+def test_whatever_was_changed_is_none_of_ours(address: str) -> None:
+    """Another id, domain or tag is nobody's return path."""
+    tag = verp.return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
+    assert verp.read_return_path(address.format(tag=tag), domain=DOMAIN, key=KEY) is None
+
+
+def test_another_installation_s_tag_is_none_of_ours() -> None:
+    """The tag depends on the key."""
+    address = verp.return_path(4711, domain=DOMAIN, key=OTHER)
+    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) is None
+
+
+def test_the_longest_return_path_fits() -> None:
+    """The local part stays within the 64 octets of RFC 5321, even for the largest id."""
+    assert len(verp.return_path(2**63 - 1, domain=DOMAIN, key=KEY).partition("@")[0]) <= 64
+
+
+def test_return_paths_are_found_in_text() -> None:
+    """Each once, in order, and inventions are passed over."""
+    first, second = (verp.return_path(number, domain=DOMAIN, key=KEY) for number in (7, 8))
+    text = f"To: {first}\nbounce+9.aaaaaaaaaaaaaaaa@{DOMAIN}\nReturn-Path: <{second}> {first}"
+    assert verp.find_return_paths(text, domain=DOMAIN, key=KEY) == [7, 8]
+
+
+async def test_a_composed_message_id_is_recognised(pool: Pool) -> None:
+    """What compose wrote is what is checked here; another time of acceptance does not fit."""
+    await accepted(pool, a_mail())
+    (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
+    envelope, _ = a_compose()(outgoing)
+    (found,) = verp.find_message_ids(f"Message-ID: {envelope.message_id}")
+    assert found[0] == outgoing.id
+    assert verp.is_message_id_of(outgoing.created_at, found)
+    assert not verp.is_message_id_of(datetime(2030, 1, 1, tzinfo=UTC), found)

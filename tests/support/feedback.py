@@ -1,0 +1,91 @@
+"""What tests of feedback share: sent mail, reports about it, and short ways to look."""
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.builders import NOON, a_mail, accepted
+
+from postroom.db.pool import Pool
+from postroom.feedback import verp
+from postroom.feedback.attribution import ReturnPaths
+from postroom.feedback.model import Bounce, BounceClass, Complaint, report_identity
+
+KEY = bytes(range(32))
+DOMAIN = "bounce.example.net"
+PATHS = ReturnPaths(DOMAIN, KEY)
+REPORTS = Path(__file__).parents[1] / "feedback" / "reports"
+
+_numbers = iter(range(1, 1_000_000))
+
+
+async def sent(pool: Pool, *to: str, now: datetime = NOON, **fields: Any) -> int:
+    """A mail that was accepted and handed over; its id."""
+    (delivery_id,) = await accepted(pool, a_mail(*to, **fields), now=now)
+    async with pool.acquire() as connection:
+        await connection.execute(
+            "UPDATE deliveries SET state = 'sending', next_attempt_at = NULL, claim_id = 1, claim_ordinal = 1 "
+            "WHERE id = $1",
+            delivery_id,
+        )
+        await connection.execute(
+            "UPDATE deliveries SET state = 'sent', claim_id = NULL, claim_ordinal = NULL, finished_at = $2 "
+            "WHERE id = $1",
+            delivery_id,
+            now,
+        )
+    return delivery_id
+
+
+async def message_id(pool: Pool, delivery_id: int) -> str:
+    """The Message-ID that compose gives a delivery."""
+    async with pool.acquire() as connection:
+        created = await connection.fetchval("SELECT created_at FROM deliveries WHERE id = $1", delivery_id)
+    text = f"{delivery_id} {created.astimezone(UTC).isoformat()} example.org"
+    return f"<pr.{delivery_id}.{hashlib.sha256(text.encode()).hexdigest()[:16]}@example.org>"
+
+
+def report(name: str, *, delivery_id: int | None = None, message: str = "<somebody@elsewhere.example>") -> bytes:
+    """A report from the folder, about this delivery."""
+    path = "somebody@elsewhere.example"
+    if delivery_id is not None:
+        path = verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+    raw = (REPORTS / f"{name}.eml").read_bytes()
+    return raw.replace(b"@@RETURN_PATH@@", path.encode()).replace(b"@@MESSAGE_ID@@", message.encode())
+
+
+def a_bounce(address: str = "ada@example.org", **fields: Any) -> Bounce:
+    """A verified hard bounce, or another."""
+    given: dict[str, Any] = {
+        "classification": BounceClass.RECIPIENT_HARD,
+        "address": address,
+        "origin": "smtp",
+        "report_id": report_identity("test", next(_numbers)),
+        "is_verified": True,
+    }
+    return Bounce(**{**given, **fields})
+
+
+def a_soft_bounce(address: str = "ada@example.org", **fields: Any) -> Bounce:
+    return a_bounce(address, classification=BounceClass.RECIPIENT_SOFT, **fields)
+
+
+def a_complaint(address: str | None = "ada@example.org", **fields: Any) -> Complaint:
+    given: dict[str, Any] = {"address": address, "origin": "smtp", "is_verified": True}
+    return Complaint(**{**given, "report_id": report_identity("test", next(_numbers)), **fields})
+
+
+async def suppressed(pool: Pool, address: str = "ada@example.org") -> list[tuple[str, str, datetime | None]]:
+    """Reason, scope and end of everything that is held against an address."""
+    async with pool.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT reason::text, scope::text, until FROM suppressions AS s WHERE address = $1 ORDER BY s.scope DESC",
+            address,
+        )
+    return [(row["reason"], row["scope"], row["until"]) for row in rows]
+
+
+async def rows(pool: Pool, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    async with pool.acquire() as connection:
+        return [tuple(row) for row in await connection.fetch(query, *arguments)]
