@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -48,6 +48,7 @@ class Result:
     elapsed: timedelta = NO_TIME
     transport: str | None = None
     recipients: tuple[Recipient, ...] = ()
+    is_forgiven: bool = False  # the attempt is told, and does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,20 @@ def decide(
         )
     return Result(
         outgoing=outgoing, outcome=written, state="waiting", retry_in=step.wait, reason=written, detail=detail, **facts
+    )
+
+
+def forgiven(result: Result) -> Result:
+    """It failed for the sake of the account that carried it: back to the queue, due at once, for any other account."""
+    if result.outcome != "deferred":
+        return result
+    return replace(
+        result,
+        state="waiting",
+        retry_in=NO_TIME,
+        reason="sender_unavailable",
+        dead_letter_reason=None,
+        is_forgiven=True,
     )
 
 
@@ -152,6 +167,8 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "tls": [r.reply.tls if r.reply else None for r in results],
         "reply_text": [_storable(r.reply.text) if r.reply else None for r in results],
         "is_plain": [is_plain(r) for r in results],
+        "is_forgiven": [r.is_forgiven for r in results],
+        "domain": [r.outgoing.domain for r in results],
     }
     told = [(r.outgoing.id, recipient) for r in results if not is_plain(r) for recipient in r.recipients]
     columns |= {

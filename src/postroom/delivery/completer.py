@@ -14,14 +14,15 @@ from typing import TypeVar
 import asyncpg
 import structlog
 
-from postroom.db.pool import Pool
-from postroom.db.queries import Connection
+from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.complete import Result, complete_columns
+from postroom.delivery.complete import Result
 from postroom.delivery.model import ClaimId, DeliveryId
+from postroom.delivery.settle import settle
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
+from postroom.senders.model import HealthPolicy
 
 _log = structlog.get_logger()
 
@@ -46,8 +47,18 @@ LINGER_S = 0.005
 class Completer:
     """Takes results from any task; `run` writes them until cancelled, `drain` waits until all are written."""
 
-    def __init__(self, pool: Pool, *, clock: Clock, signal: Signal, batch_limit: int = 1000) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        clock: Clock,
+        signal: Signal,
+        batch_limit: int = 1000,
+        policy: HealthPolicy | None = None,
+    ) -> None:
         self._pool, self._clock, self._signal, self._batch_limit = pool, clock, signal, batch_limit
+        self._policy = policy or HealthPolicy()
+        self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
         self._results: list[Result] = []
         self._open: Counter[ClaimId] = Counter()
         self._arrived = asyncio.Event()
@@ -92,8 +103,10 @@ class Completer:
 
     async def _write(self, batch: list[Result]) -> None:
         newest = _newest(batch)
-        columns = complete_columns(list(newest.values()))
-        written = await self._insist(lambda connection: store.complete(connection, now=self._clock(), **columns))
+        results = list(newest.values())
+        written = await self._insist(
+            lambda connection: settle(connection, results, policy=self._policy, now=self._clock())
+        )
         self._signal("completed")
         counted: Counter[tuple[str, str, str]] = Counter()
         for result in batch:
@@ -114,8 +127,9 @@ class Completer:
             await self._insist(partial(store.close_claims, claim_ids=finished))
             for claim_id in finished:
                 del self._open[claim_id]
+            self.on_closed(finished)
 
-    async def _insist(self, step: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
         """Do it, and do it again while the database flickers."""
         pause_s = 0.05
         while True:

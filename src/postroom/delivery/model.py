@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
+from postroom.senders.model import Slot
+
 ClaimId = NewType("ClaimId", int)
 DeliveryId = NewType("DeliveryId", int)
 
@@ -193,6 +195,16 @@ class Outgoing:
     campaign_id: int | None = None  # the campaign whose content this is, made personal by `variables`
     variables: Mapping[str, Any] = field(default_factory=dict)  # of campaign mail; others were rendered before
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
+    slot: Slot | None = None  # when it may start; None: at once
+
+    @property
+    def domain(self) -> str | None:
+        """Of the first recipient of a mail, in lower case."""
+        if self.channel is not Channel.EMAIL:
+            return None
+        receiving = (r.address for r in self.recipients if r.kind is not RecipientKind.REPLY_TO)
+        first = next(receiving, None)
+        return None if first is None else first.rpartition("@")[2].lower()
 
 
 @dataclass(frozen=True, slots=True)

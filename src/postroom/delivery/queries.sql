@@ -85,15 +85,17 @@ SELECT unnest(:types::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many
--- Lease what is due in one lane, oldest first, with the content an attempt needs.
+-- Lease what is due in one lane, oldest first, with the content an attempt needs. With sender accounts, mail is claimed
+-- as far as they have quota, and the claim that paces them has been given its id before.
 WITH due AS MATERIALIZED (
-    SELECT id, ordinal
-    FROM lock_due_deliveries(:lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()))
+    SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
+    FROM lock_due_deliveries(
+        :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders)
 ),
 claim AS (
-    INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)
-    SELECT :lane::text::delivery_lane, count(*), :worker_id, coalesce(:now::timestamptz, now()),
-        coalesce(:now::timestamptz, now()) + :lease::interval
+    INSERT INTO claims (id, lane, size, worker_id, claimed_at, expires_at)
+    SELECT coalesce(min(claim_id), nextval('claims_id_seq')), :lane::text::delivery_lane, count(*), :worker_id,
+        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()) + :lease::interval
     FROM due
     HAVING count(*) > 0
     RETURNING id
@@ -101,16 +103,17 @@ claim AS (
 claimed AS (
     UPDATE deliveries AS d
     SET state = 'sending', claim_id = claim.id, claim_ordinal = due.ordinal, next_attempt_at = NULL,
-        attempt_count = attempt_count + 1
+        attempt_count = attempt_count + 1, sender_account_id = due.sender_account_id
     FROM due, claim
     WHERE d.id = due.id
-    RETURNING d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
+    RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.retry_since, d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     retry_since, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
     from_email, from_name, subject, text_body, html_body, headers::text, attachments::text,
-    campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id
+    campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id,
+    start_in, send_delay, shaped_domain, domain_connections
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 ORDER BY claim_ordinal;
@@ -130,11 +133,11 @@ WITH input AS MATERIALIZED (
         :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
         :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
         :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[],
-        :reply_text::text[], :is_plain::boolean[]
+        :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :domain::text[]
     ) AS i(
         delivery_id, claim_id, outcome, state, retry_in,
         reason, detail, dead_letter_reason, elapsed, transport,
-        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain
+        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, domain
     )
 ),
 done AS (
@@ -148,21 +151,23 @@ done AS (
         finished_at = CASE WHEN i.state <> 'waiting' THEN coalesce(:now::timestamptz, now()) END,
         claim_id = NULL,
         claim_ordinal = NULL,
+        attempt_base = d.attempt_base + CASE WHEN i.is_forgiven THEN 1 ELSE 0 END, -- it was not the mail's fault
         reason = i.reason,
         detail = i.detail
     FROM input AS i
     -- Only a delivery that is sending has a claim (deliveries_sending_has_claim). Asking for the state as well would offer
     -- the planner the claim's index, and a cached plan then reads the whole claim once for each of its rows.
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
-    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, i.*
+    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, i.*
 ),
 attempted AS (
     INSERT INTO attempts (
         delivery_id, attempt_no, outcome, lane, code, claim_id, started_at, finished_at, next_attempt_at, transport,
-        stage, enhanced_code, remote_host, tls, reply_text
+        stage, enhanced_code, remote_host, tls, reply_text, campaign_id, sender_account_id, domain
     )
     SELECT id, attempt_count, outcome::attempt_outcome, lane, code, claim_id, coalesce(:now::timestamptz, now()) - elapsed,
-        coalesce(:now::timestamptz, now()), next_attempt_at, transport, stage, enhanced_code, remote_host, tls, reply_text
+        coalesce(:now::timestamptz, now()), next_attempt_at, transport, stage, enhanced_code, remote_host, tls, reply_text,
+        campaign_id, sender_account_id, domain
     FROM done
 ),
 served AS ( -- the usual case: taken for everybody, in the same words
@@ -277,11 +282,16 @@ WHERE id = :delivery_id;
 
 -- name: find_schedule :one
 -- When the next waiting delivery of a lane is due, if any is.
-SELECT min(next_attempt_at) AS next_attempt_at
-FROM deliveries
-WHERE lane = :lane::text::delivery_lane
-    AND next_attempt_at IS NOT NULL
-    AND (state = 'rendered' OR template_id IS NULL);
+SELECT min(first.next_attempt_at) AS next_attempt_at
+FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
+    LATERAL (
+        SELECT min(next_attempt_at) AS next_attempt_at
+        FROM deliveries AS d
+        WHERE d.lane = :lane::text::delivery_lane
+            AND d.channel = channel.name
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+    ) AS first;
 
 -- name: forget_workers :exec
 -- Remove workers that have not been seen for a while, and those that say good-bye.
@@ -301,7 +311,7 @@ ORDER BY attempt_no, finished_at;
 SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
     outcome = 'pending' AND EXISTS (
         SELECT FROM suppressions AS s
-        WHERE s.address = lower(r.email)
+        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
             AND (s.scope = 'all' OR d.lane = 'bulk')
             AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
             AND kind <> 'reply_to'
@@ -392,9 +402,14 @@ RETURNING id;
 SELECT lane.name::text AS lane, oldest.due_at, waiting.capped
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
     LATERAL (
-        SELECT min(next_attempt_at) AS due_at
-        FROM deliveries
-        WHERE lane = lane.name AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL)
+        SELECT min(first.due_at) AS due_at
+        FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
+            LATERAL (
+                SELECT min(next_attempt_at) AS due_at
+                FROM deliveries AS d
+                WHERE d.lane = lane.name AND d.channel = channel.name AND d.next_attempt_at IS NOT NULL
+                    AND (d.state = 'rendered' OR d.template_id IS NULL)
+            ) AS first
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped
@@ -444,15 +459,19 @@ recovered AS (
         claim_ordinal = NULL
     FROM held
     WHERE d.id = held.id AND d.claim_id = held.claim_id AND d.state = 'sending'
-    RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, held.claim_id, held.claimed_at,
-        held.is_ambiguous, held.is_given_up
+    RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id,
+        held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
 ),
 attempted AS (
     INSERT INTO attempts (
-        delivery_id, attempt_no, outcome, lane, claim_id, started_at, finished_at, next_attempt_at, stage, reply_text
+        delivery_id, attempt_no, outcome, lane, claim_id, started_at, finished_at, next_attempt_at, stage, reply_text,
+        campaign_id, sender_account_id, domain
     )
     SELECT id, attempt_count, 'ambiguous', lane, claim_id, claimed_at, coalesce(:now::timestamptz, now()),
-        next_attempt_at, 'final', 'the worker died; the message may have been handed over'
+        next_attempt_at, 'final', 'the worker died; the message may have been handed over', campaign_id,
+        sender_account_id,
+        (SELECT lower(substring(r.email FROM '[^@]*$')) FROM delivery_recipients AS r
+            WHERE r.delivery_id = recovered.id AND r.kind <> 'reply_to' ORDER BY r.kind, r.position LIMIT 1)
     FROM recovered
     WHERE is_ambiguous
 ),
@@ -465,9 +484,15 @@ given_up AS (
 closed AS (
     DELETE FROM claims
     WHERE id IN (SELECT id FROM expired)
+),
+returned AS ( -- what was not started has used nothing of its account's quota
+    SELECT return_sender_quota(array_agg(sender_account_id), array_agg((claimed_at AT TIME ZONE 'UTC')::date))
+    FROM recovered
+    WHERE sender_account_id IS NOT NULL AND NOT is_ambiguous
 )
 SELECT id, state::text, is_ambiguous
-FROM recovered;
+FROM recovered
+CROSS JOIN returned;
 
 -- name: redrive :many
 -- Bring dead letters back to the queue with a new budget; those whose body retention has taken stay where they are.
@@ -508,15 +533,27 @@ VALUES (:pid, :host)
 RETURNING id;
 
 -- name: release :many
--- Give back claimed deliveries that were never tried; it costs them nothing.
-UPDATE deliveries
-SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
-    attempt_count = attempt_count - 1,
-    next_attempt_at = coalesce(:now::timestamptz, now()),
-    claim_id = NULL,
-    claim_ordinal = NULL
-WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id
-RETURNING id;
+-- Give back claimed deliveries that were never tried; it costs them nothing, and their accounts no quota.
+WITH released AS (
+    UPDATE deliveries
+    SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+        attempt_count = attempt_count - 1,
+        next_attempt_at = coalesce(:now::timestamptz, now()),
+        claim_id = NULL,
+        claim_ordinal = NULL
+    WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id
+    RETURNING id, sender_account_id
+),
+returned AS (
+    SELECT return_sender_quota(
+        array_agg(sender_account_id),
+        array_agg((SELECT (claimed_at AT TIME ZONE 'UTC')::date FROM claims WHERE id = :claim_id)))
+    FROM released
+    WHERE sender_account_id IS NOT NULL
+)
+SELECT id
+FROM released
+CROSS JOIN returned;
 
 -- name: renew_claims :many
 -- Keep the leases of the claims this worker still works on; a claim that is not returned is lost.
@@ -541,10 +578,11 @@ WITH original AS (
 clone AS (
     INSERT INTO deliveries (
         lane, channel, next_attempt_at, created_at, retry_since, resend_of, ladder, source, template_id, locale,
-        traceparent, tags, custom_data
+        traceparent, tags, custom_data, campaign_id
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()),
-        coalesce(:now::timestamptz, now()), id, ladder, source, template_id, locale, traceparent, tags, custom_data
+        coalesce(:now::timestamptz, now()), id, ladder, source, template_id, locale, traceparent, tags, custom_data,
+        campaign_id
     FROM original
     RETURNING id, resend_of
 ),
@@ -570,6 +608,12 @@ UPDATE deliveries
 SET next_attempt_at = coalesce(:now::timestamptz, now())
 WHERE id = :delivery_id AND state IN ('queued', 'rendered')
 RETURNING id;
+
+-- name: return_untried :exec
+-- Give back what was reserved for mails that ended without being tried: suppressed, expired, not to be written.
+SELECT return_sender_quota(array_agg(i.account_id), array_agg((c.claimed_at AT TIME ZONE 'UTC')::date))
+FROM unnest(:account_id::bigint[], :claim_id::bigint[]) AS i(account_id, claim_id)
+JOIN claims AS c ON c.id = i.claim_id;
 
 -- name: settle_ambiguous :maybe
 -- An operator knows that an ambiguous delivery had arrived.

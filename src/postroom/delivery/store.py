@@ -30,6 +30,7 @@ from postroom.delivery.model import (
     State,
     Unrendered,
 )
+from postroom.senders.model import Slot
 
 QUERIES = load("postroom.delivery")
 
@@ -78,7 +79,7 @@ async def choose_facts(connection: Connection, *, types: Sequence[str]) -> int:
     return await QUERIES["choose_facts"].exec(connection, types=types)
 
 
-async def claim_due(
+async def claim_due(  # noqa: PLR0913 - the statement's parameters
     connection: Connection,
     *,
     lane: Lane,
@@ -86,10 +87,17 @@ async def claim_due(
     worker_id: int,
     lease: timedelta,
     now: datetime | None,
+    use_senders: bool = False,
 ) -> list[asyncpg.Record]:
     """Claimed rows without their recipients; `outgoing` joins the two."""
     return await QUERIES["claim_due"].many(
-        connection, lane=lane.value, batch_limit=batch_limit, worker_id=worker_id, lease=lease, now=now
+        connection,
+        lane=lane.value,
+        batch_limit=batch_limit,
+        worker_id=worker_id,
+        lease=lease,
+        now=now,
+        use_senders=use_senders,
     )
 
 
@@ -377,6 +385,10 @@ async def retry_now(connection: Connection, *, delivery_id: int, now: datetime |
     return await QUERIES["retry_now"].maybe(connection, delivery_id=delivery_id, now=now) is not None
 
 
+async def return_untried(connection: Connection, *, account_id: Sequence[int], claim_id: Sequence[int]) -> int:
+    return await QUERIES["return_untried"].exec(connection, account_id=account_id, claim_id=claim_id)
+
+
 async def settle_ambiguous(connection: Connection, *, delivery_id: int) -> bool:
     return await QUERIES["settle_ambiguous"].maybe(connection, delivery_id=delivery_id) is not None
 
@@ -424,4 +436,19 @@ def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
         campaign_id=row["campaign_id"],
         variables=variables,
         sender_account_id=row["sender_account_id"],
+        slot=_slot(row),
+    )
+
+
+def _slot(row: asyncpg.Record) -> Slot | None:
+    account_id, domain = row["sender_account_id"], row["shaped_domain"]
+    if account_id is None and domain is None:
+        return None
+    return Slot(
+        claim_id=row["claim_id"],
+        account_id=account_id,
+        start_in_s=row["start_in"].total_seconds() if row["start_in"] else 0.0,
+        delay_s=row["send_delay"].total_seconds() if row["send_delay"] else 0.0,
+        domain=domain,
+        connections=row["domain_connections"],
     )

@@ -10,40 +10,33 @@ time, and what still hangs then is recorded as unknown. Nobody has to wait for a
 
 import asyncio
 import os
-import random
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from time import monotonic
 
 import structlog
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store
-from postroom.delivery.complete import NO_TIME, Policy, Result, decide, expired, is_open, suppressed, unwritable
+from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
+from postroom.delivery.complete import Result
 from postroom.delivery.completer import FLICKER, Completer
-from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
-from postroom.delivery.outcome import Outcome, Verdict, classify
+from postroom.delivery.model import ClaimId, Lane, Outgoing
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
-from postroom.transports import Content, Envelope, Reply, Stage, Transport
+from postroom.senders.desk import SenderDesk
+from postroom.senders.model import Slot
 
 _log = structlog.get_logger()
 
-Compose = Callable[[Outgoing], tuple[Envelope, Content]]
-"""From a claimed delivery to what goes over the wire; ValueError says why it cannot be."""
-
 Prepare = Callable[[Sequence[Outgoing]], Awaitable[None]]
 """Fetches, once per claim, what composing and routing these will need; both are too hot to ask the database."""
-
-Route = Callable[[Channel, Lane], Transport]
-"""Which way out a channel and lane take."""
 
 LINGER = timedelta(milliseconds=20)
 LINGERS = 10
@@ -92,16 +85,23 @@ class Worker:
         compose: Compose,
         route: Route,
         prepare: Prepare | None = None,
+        senders: SenderDesk | None = None,
         options: WorkerOptions | None = None,
         waker: Waker | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
-        self._pool, self._compose, self._route, self._prepare = pool, compose, route, prepare
+        self._pool, self._prepare, self._senders = pool, prepare, senders
         self._options = options or WorkerOptions()
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
-        self._completer = Completer(pool, clock=clock, signal=signal)
+        self._attempter = Attempter(
+            compose, route, senders=senders, clock=clock, signal=signal, held_lanes=self._options.held_lanes
+        )
+        self._completer = Completer(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
+        if senders is not None:
+            self._completer.on_closed = senders.turns.forget
+            senders.on_free = self._ring_all
         self._lanes = {lane: _LaneState() for lane in self._options.lanes}
         self._stopping = asyncio.Event()
         self._worker_id: int | None = None
@@ -111,8 +111,8 @@ class Worker:
     def stop(self) -> None:
         """Ask the worker to finish what it has begun and return from `run`."""
         self._stopping.set()
-        for lane, state in self._lanes.items():
-            self._waker.ring(lane)
+        self._ring_all()
+        for state in self._lanes.values():
             state.one_ended.set()
 
     async def run(self) -> None:
@@ -151,7 +151,7 @@ class Worker:
                 claimed = await self._claim(lane)
                 if claimed:
                     await self._work_through(lane, claimed)
-                elif self._options.until_empty and not self._lanes[lane].tasks:
+                elif self._options.until_empty and not self._lanes[lane].tasks and await self._is_empty(lane):
                     return
                 else:
                     await self._rest(lane)
@@ -160,6 +160,7 @@ class Worker:
                 await self._waker.wait(lane, self._options.poll_interval)
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
+        asked_at = monotonic()
         async with self._pool.acquire() as connection:
             rows = await store.claim_due(
                 connection,
@@ -168,6 +169,7 @@ class Worker:
                 worker_id=self._worker_id or 0,
                 lease=self._options.lease,
                 now=self._clock(),
+                use_senders=self._senders is not None,
             )
             if not rows:
                 return []
@@ -177,9 +179,21 @@ class Worker:
         self._completer.expect(claim_id, len(rows))
         self._signal("claimed")
         claimed = [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
-        if self._prepare is not None:
-            await self._prepare(claimed)
+        await self._get_ready(claimed, asked_at)
         return claimed
+
+    async def _get_ready(self, claimed: list[Outgoing], asked_at: float) -> None:
+        """Fetch what these need beyond themselves; if that fails, they go back before anybody waits for them."""
+        slots = [outgoing.slot for outgoing in claimed if outgoing.slot is not None]
+        try:
+            if self._senders is not None and slots:
+                await self._senders.prepare(slots)
+                self._renewed([claimed[0].claim_id], asked_at)
+            if self._prepare is not None:
+                await self._prepare(claimed)
+        except Exception:
+            await self._give_back(claimed)
+            raise
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
         """Start a claim chunk by chunk, as fast as earlier attempts make room."""
@@ -192,7 +206,7 @@ class Worker:
             for outgoing in chunk:
                 self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)))
         if started < len(claimed):
-            await self._completer.give_back(claimed[0].claim_id, [outgoing.id for outgoing in claimed[started:]])
+            await self._give_back(claimed[started:])
 
     async def _make_room(self, lane: Lane) -> None:
         """Wait until there are few enough attempts in flight, or the worker is to stop."""
@@ -203,6 +217,7 @@ class Worker:
 
     async def _start(self, chunk: list[Outgoing], through: int) -> bool:
         """Commit that this chunk is about to go to the wire. False: the claim was lost, or nobody knows."""
+        asked_at = monotonic()
         try:
             async with self._pool.acquire() as connection:
                 held = await store.mark_started(
@@ -216,6 +231,8 @@ class Worker:
             _log.warning("start_postponed", error=type(error).__name__)
             return False
         self._signal("started")
+        if held:
+            self._renewed([chunk[0].claim_id], asked_at)
         return held
 
     async def _rest(self, lane: Lane) -> None:
@@ -244,62 +261,28 @@ class Worker:
     async def _attempt(self, outgoing: Outgoing) -> None:
         """One delivery, from claimed to a result."""
         with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
-            result = self._unsendable(outgoing) or await self._send(outgoing)
-        self._completer.add(result)
+            result = unsendable(outgoing)
+            if outgoing.slot is not None and self._senders is not None:
+                await self._attempt_in_turn(outgoing, outgoing.slot, self._senders, result)
+            else:
+                self._completer.add(result or await self._attempter.send(outgoing))
 
-    def _unsendable(self, outgoing: Outgoing) -> Result | None:
-        if outgoing.is_expired:
-            return expired(outgoing)
-        if outgoing.problem is not None:
-            return unwritable(outgoing, outgoing.problem)
-        if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
-            return suppressed(outgoing)
-        return None
-
-    async def _send(self, outgoing: Outgoing) -> Result:
+    async def _attempt_in_turn(
+        self, outgoing: Outgoing, slot: Slot, senders: SenderDesk, result: Result | None
+    ) -> None:
+        """One mail that has to wait for its turn. Without one it goes back, as if it had never been claimed."""
+        if result is not None:
+            senders.turns.skip(slot)
+            self._completer.add(result)
+            return
         try:
-            envelope, content = self._compose(outgoing)
-            transport = self._route(outgoing.channel, outgoing.lane)
-        except ValueError as error:
-            return unwritable(outgoing, str(error))
-        except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
-            _log.exception("compose_crashed", delivery_id=outgoing.id)
-            reply = Reply(Stage.CONNECT, text="it could not be composed; nothing was sent")
-            return decide(
-                outgoing,
-                reply,
-                Outcome(Verdict.DEFERRED, (), None),
-                self._policy(),
-                elapsed=NO_TIME,
-                transport="none",
-            )
-        started = perf_counter()
-        reply = await self._say(transport, envelope, content)
-        elapsed = perf_counter() - started
-        self._signal("sent")
-        ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
-        return decide(
-            outgoing,
-            reply,
-            classify(reply, envelope),
-            self._policy(),
-            elapsed=timedelta(seconds=elapsed),
-            transport=transport.name,
-        )
-
-    def _policy(self) -> Policy:
-        return Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._options.held_lanes)  # noqa: S311 - jitter
-
-    async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
-        try:
-            return await transport.send(envelope, content)
-        except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent
-            return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
-        except asyncio.CancelledError:
-            return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
-        except Exception:  # noqa: BLE001 - a bug in a transport must not take the worker down, nor be mistaken for an answer
-            _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
-            return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")
+            async with senders.turn(slot) as turn:
+                if turn is not None:
+                    self._completer.add(await self._attempter.send(outgoing, on_start=turn.begin))
+                    return
+        except asyncio.CancelledError:  # stopped while waiting: nothing was sent
+            _log.info("turn_cancelled", delivery_id=outgoing.id)
+        await self._completer.give_back(outgoing.claim_id, [outgoing.id])
 
     # ── keeping and giving back ───────────────────────────────────────────────────────────────────────────────────
 
@@ -311,17 +294,41 @@ class Worker:
     async def _keep_leases(self) -> None:
         while True:
             await asyncio.sleep(self._options.lease.total_seconds() / 3)
+            asked_at = monotonic()
             try:
                 async with self._pool.acquire() as connection:
-                    await store.renew_claims(
+                    held = await store.renew_claims(
                         connection,
                         worker_id=self._worker_id or 0,
                         claim_ids=self._completer.held(),
                         lease=self._options.lease,
                         now=self._clock(),
                     )
+                self._renewed(held, asked_at)
             except FLICKER as error:
                 _log.warning("renewal_postponed", error=type(error).__name__)
+
+    def _renewed(self, claim_ids: Iterable[ClaimId], asked_at: float) -> None:
+        if self._senders is not None:
+            self._senders.turns.renew(claim_ids, asked_at + self._options.lease.total_seconds())
+
+    async def _give_back(self, outgoing: list[Outgoing]) -> None:
+        for each in outgoing:
+            if each.slot is not None and self._senders is not None:
+                self._senders.turns.skip(each.slot)
+        await self._completer.give_back(outgoing[0].claim_id, [each.id for each in outgoing])
+
+    async def _is_empty(self, lane: Lane) -> bool:
+        """True if nothing is due for which there is, or will soon be, a way."""
+        if self._senders is None or not await self._senders.has_turns(lane.value):
+            return True
+        async with self._pool.acquire() as connection:
+            due_at = await store.find_schedule(connection, lane=lane)
+        return due_at is None or due_at > (self._clock() or datetime.now(UTC))
+
+    def _ring_all(self) -> None:
+        for lane in self._lanes:
+            self._waker.ring(lane)
 
     async def _finish_in_flight(self) -> None:
         tasks = {task for state in self._lanes.values() for task in state.tasks}

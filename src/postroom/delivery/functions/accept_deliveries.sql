@@ -49,6 +49,7 @@ DECLARE
     v_row          record;
     v_existing     record;
     v_unresolved   integer := cardinality(p_lane);
+    v_has_erased   boolean := erased_address('') IS NOT NULL; -- who was erased is known by a keyed hash
 BEGIN
     FOR v_round IN 1..5 LOOP
         FOR v_row IN
@@ -69,7 +70,7 @@ BEGIN
                 SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
                     EXISTS (
                         SELECT FROM suppressions AS s
-                        WHERE s.address = lower(r.email)
+                        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN v_has_erased THEN erased_address(r.email) END])
                             AND (s.scope = 'all' OR request.lane_name = 'bulk')
                             AND (s.until IS NULL OR s.until > p_now)
                             AND r.kind <> 'reply_to'

@@ -1,8 +1,16 @@
 -- Lock what is due in a lane, oldest first, and say in which order. Its own function, because a cached plan takes a LIMIT it
 -- does not know for a tenth of the table and would rather read all of it than look up five hundred rows: here the index
 -- decides, and ROWS tells the statement around it how few rows to expect.
-CREATE OR REPLACE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamptz)
-RETURNS TABLE (id bigint, ordinal bigint)
+--
+-- Webhooks and mail are read apart, because mail may have to wait for a mailbox: where both are due, a batch holds half and
+-- half. With sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how.
+CREATE OR REPLACE FUNCTION lock_due_deliveries(
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false
+)
+RETURNS TABLE (
+    id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
+    shaped_domain text, domain_connections integer
+)
 LANGUAGE plpgsql
 ROWS 100
 SET jit = off
@@ -11,18 +19,46 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_webhooks integer;
+    v_routed   boolean := p_use_senders AND EXISTS (
+        SELECT FROM sender_accounts AS a WHERE a.paused_by IS DISTINCT FROM 'person');
 BEGIN
     RETURN QUERY
-    SELECT due.id, row_number() OVER ()
+    SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
     FROM (
         SELECT d.id
         FROM deliveries AS d
         WHERE d.lane = p_lane
+            AND d.channel = 'webhook'
             AND d.next_attempt_at <= p_now
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
         ORDER BY d.next_attempt_at, d.id
-        LIMIT p_limit
+        LIMIT (p_limit + 1) / 2
+        FOR UPDATE SKIP LOCKED
+    ) AS due;
+    GET DIAGNOSTICS v_webhooks = ROW_COUNT;
+    IF v_routed OR EXISTS (SELECT FROM destination_domains) THEN
+        RETURN QUERY
+        SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,
+            m.domain_connections
+        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed) AS m;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT due.id, row_number() OVER () + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
+        NULL::integer
+    FROM (
+        SELECT d.id
+        FROM deliveries AS d
+        WHERE d.lane = p_lane
+            AND d.channel = 'email'
+            AND d.next_attempt_at <= p_now
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at, d.id
+        LIMIT p_limit - v_webhooks
         FOR UPDATE SKIP LOCKED
     ) AS due;
 END

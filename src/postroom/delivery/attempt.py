@@ -1,0 +1,131 @@
+"""One attempt: from a claimed delivery to a result, over whichever way out it takes.
+
+Whatever happens there is a result. A bug of ours in composing defers; a bug in a transport is told as what it is:
+nobody knows what had been handed over.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+
+import structlog
+
+from postroom.delivery.complete import (
+    NO_TIME,
+    Policy,
+    Result,
+    decide,
+    expired,
+    forgiven,
+    is_open,
+    suppressed,
+    unwritable,
+)
+from postroom.delivery.model import Channel, Lane, Outgoing
+from postroom.delivery.outcome import Outcome, Verdict, classify
+from postroom.delivery.settle import NOWHERE
+from postroom.runtime.clock import Clock
+from postroom.runtime.metrics import ATTEMPT_SECONDS
+from postroom.runtime.signals import Signal
+from postroom.senders.desk import SenderDesk
+from postroom.senders.health import FORGIVEN, judge
+from postroom.transports import Content, Envelope, Reply, Stage, Transport
+
+_log = structlog.get_logger()
+
+Compose = Callable[[Outgoing], tuple[Envelope, Content]]
+"""From a claimed delivery to what goes over the wire; ValueError says why it cannot be."""
+
+Route = Callable[[Channel, Lane], Transport]
+"""Which way out a channel and lane take, where no account carries it."""
+
+
+class Attempter:
+    """Makes attempts for one worker."""
+
+    def __init__(
+        self,
+        compose: Compose,
+        route: Route,
+        *,
+        senders: SenderDesk | None,
+        clock: Clock,
+        signal: Signal,
+        held_lanes: Sequence[str],
+    ) -> None:
+        self._compose, self._route, self._senders = compose, route, senders
+        self._clock, self._signal, self._held_lanes = clock, signal, held_lanes
+
+    async def send(self, outgoing: Outgoing, *, on_start: Callable[[], None] = lambda: None) -> Result:
+        """Try once; `on_start` is called at the last moment before the way out is."""
+        try:
+            envelope, content = self._compose(outgoing)
+            transport = self._way_out(outgoing)
+        except ValueError as error:
+            return unwritable(outgoing, str(error))
+        except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
+            _log.exception("compose_crashed", delivery_id=outgoing.id)
+            reply = Reply(Stage.CONNECT, text="it could not be composed; nothing was sent")
+            return decide(
+                outgoing,
+                reply,
+                Outcome(Verdict.DEFERRED, (), None),
+                self._policy(),
+                elapsed=NO_TIME,
+                transport=NOWHERE,
+            )
+        on_start()
+        started = perf_counter()
+        reply = await self._say(transport, envelope, content)
+        elapsed = perf_counter() - started
+        self._signal("sent")
+        ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
+        result = decide(
+            outgoing,
+            reply,
+            classify(reply, envelope),
+            self._policy(),
+            elapsed=timedelta(seconds=elapsed),
+            transport=transport.name,
+        )
+        return self._for_the_account(outgoing, reply, result)
+
+    def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: Result) -> Result:
+        """Where the reply was about the account, the mail goes back, and no more of this claim leaves through it."""
+        if outgoing.sender_account_id is None or self._senders is None or judge(reply) not in FORGIVEN:
+            return result
+        if outgoing.slot is not None:
+            self._senders.turns.close(outgoing.slot)
+        return forgiven(result)
+
+    def _way_out(self, outgoing: Outgoing) -> Transport:
+        if outgoing.sender_account_id is not None and self._senders is not None:
+            return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
+        return self._route(outgoing.channel, outgoing.lane)
+
+    def _policy(self) -> Policy:
+        return Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
+
+    async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
+        try:
+            return await transport.send(envelope, content)
+        except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent
+            return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
+        except asyncio.CancelledError:
+            return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
+        except Exception:  # noqa: BLE001 - a bug in a transport must not take the worker down, nor be mistaken for an answer
+            _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
+            return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")
+
+
+def unsendable(outgoing: Outgoing) -> Result | None:
+    """What becomes of a delivery that must not be tried at all; None if it may."""
+    if outgoing.is_expired:
+        return expired(outgoing)
+    if outgoing.problem is not None:
+        return unwritable(outgoing, outgoing.problem)
+    if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
+        return suppressed(outgoing)
+    return None

@@ -1,0 +1,62 @@
+-- Lock due mail for which there is a way: accounts are reserved first, as much mail is locked as they may carry, what a
+-- destination does not want yet is put off, and the rest is dealt out to the accounts in turn. Reservation and claim are
+-- one transaction: both are there, or neither.
+CREATE OR REPLACE FUNCTION lock_routed_mail(
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean
+)
+RETURNS TABLE (
+    id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
+    shaped_domain text, domain_connections integer
+)
+LANGUAGE plpgsql
+ROWS 100
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_sender   record;
+    v_room     integer := p_limit;
+    v_ids      bigint[];
+    v_found    integer;
+    v_mail     record;
+    v_claim_id bigint := nextval('claims_id_seq');
+BEGIN
+    SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
+        array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
+    INTO v_sender
+    FROM reserve_senders(p_lane, p_limit, p_now) AS r
+    WHERE p_use_senders;
+    IF p_use_senders THEN
+        v_room := v_sender.total;
+    END IF;
+    IF v_room < 1 THEN
+        IF p_lane <> 'bulk' AND lock_due_mail(p_lane, 1, p_now) <> '{}' THEN
+            PERFORM want_senders(p_lane, p_now);
+        END IF;
+        RETURN;
+    END IF;
+    FOR v_round IN 1..20 LOOP
+        v_ids := lock_due_mail(p_lane, v_room, p_now);
+        v_found := cardinality(v_ids);
+        SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
+            array_agg(s.connections) AS connections, count(*)::integer AS count
+        INTO v_mail
+        FROM shape_mail(p_lane, v_ids, p_now) AS s;
+        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were put off: others may be free to go
+    END LOOP;
+    IF p_use_senders THEN
+        PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
+        FROM (
+            SELECT d.account_id, count(*)::integer AS used
+            FROM deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d
+            WHERE d.place <= v_mail.count
+            GROUP BY d.account_id
+        ) AS s;
+    END IF;
+    RETURN QUERY
+    SELECT m.id, m.place, v_claim_id, d.account_id, greatest(d.start_in, m.start_in), d.send_delay, m.domain, m.connections
+    FROM unnest(v_mail.ids, v_mail.domains, v_mail.starts, v_mail.connections) WITH ORDINALITY
+        AS m(id, domain, start_in, connections, place)
+    LEFT JOIN deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d ON d.place = m.place
+    ORDER BY m.place;
+END
+$$;

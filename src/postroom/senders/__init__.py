@@ -1,0 +1,22 @@
+"""senders: the mailboxes that mail leaves through.
+
+NAME       senders, `sender_accounts` and what keeps them within their limits
+OWNS       sender_accounts, sender_health, destination_domains
+STATES     active ⇄ paused (by a person or by its own health; only a person brings it back) · suspended (login refused)
+           warming_up (active with a limit that grows) · paused_limit_reached (until the next UTC day, then what it was)
+FILES      model      an account, and when its results say that it must rest
+           health     what a reply says about the account
+           pace       start to start, by the monotonic clock of the process that holds the account
+           desk       accounts, ways out and turns for a worker
+           record     results → counters, health, rests, suspensions
+           identity   who a mail is from when an account carries it
+           seal, kms  secrets at rest, under our key or one of AWS KMS
+           factory    account and credentials → transport
+           trial      connect, log in, send a mail to itself, and say how far it got
+CALLED BY  delivery: the claim reserves (functions/reserve_senders.sql), the worker asks the desk, results are recorded
+ROUTING    while there is an account that no person has paused, mail leaves through accounts, and waits when none has
+           quota; otherwise through the relay of the settings. Webhooks never wait for a mailbox.
+PROMISES   `daily_sent` never exceeds the day's limit, with any number of workers: it is counted in the claim's own
+           transaction. Two starts of one account are at least `send_delay_ms` apart, wherever they happen.
+FAILURES   a refused login suspends at once, a rest that was asked for is kept; the mail goes back and loses nothing
+"""

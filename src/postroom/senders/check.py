@@ -1,0 +1,161 @@
+"""What people say about an account, checked before it is stored. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from email_validator import EmailNotValidError, validate_email
+
+from postroom.errors import BadInput, FieldError
+from postroom.senders.model import (
+    BATCH_SIZE,
+    DAILY_LIMIT,
+    LANES,
+    SEND_DELAY_MS,
+    WARMUP_DAYS,
+    WARMUP_LIMITS,
+    AuthType,
+)
+from postroom.transports.smtp.relay import is_loopback
+
+MOST_PER_DAY, MOST_PER_BATCH, LONGEST_DELAY_MS = 100_000_000, 10_000, 3_600_000
+_LARGEST_PORT = 65_535
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:.]{2,45}")
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderRequest:
+    """A mailbox as somebody describes it. Secrets are in no representation."""
+
+    email: str
+    auth_type: AuthType
+    display_name: str | None = None
+    smtp_host: str | None = None
+    smtp_port: int | None = None
+    smtp_username: str | None = None
+    smtp_password: str | None = field(default=None, repr=False)
+    smtp_use_tls: bool = True
+    gmail_subject_email: str | None = None
+    gmail_credentials: str | None = field(default=None, repr=False)  # the service account's key file
+    ses_region: str | None = None
+    ses_access_key_id: str | None = None
+    ses_secret_access_key: str | None = field(default=None, repr=False)
+    daily_limit: int = DAILY_LIMIT
+    batch_size: int = BATCH_SIZE
+    send_delay_ms: int | None = None  # None: that of its type
+    lanes: tuple[str, ...] = LANES
+    warmup: bool = False
+    warmup_limits: tuple[int, ...] = WARMUP_LIMITS
+    warmup_days_per_stage: int = WARMUP_DAYS
+    notes: str | None = None
+
+    @property
+    def delay_ms(self) -> int:
+        return SEND_DELAY_MS[self.auth_type] if self.send_delay_ms is None else self.send_delay_ms
+
+
+OF_TYPE: Mapping[AuthType, frozenset[str]] = {
+    AuthType.SMTP: frozenset({"smtp_host", "smtp_port", "smtp_username", "smtp_password"}),
+    AuthType.GMAIL: frozenset({"gmail_subject_email", "gmail_credentials"}),
+    AuthType.SES: frozenset({"ses_region", "ses_access_key_id", "ses_secret_access_key"}),
+}
+"""Which fields belong to which type; those of another are refused, not ignored."""
+
+
+def check_sender(request: SenderRequest, *, has_secret: bool = False) -> None:
+    """Raise `BadInput` with every field that is wrong. `has_secret`: one is stored already."""
+    errors = [FieldError(name, problem) for name, problem in _problems(request, has_secret)]
+    if errors:
+        raise BadInput(errors)
+
+
+def check_domain(domain: str) -> str:
+    """A destination in the form in which it is stored. Raises `BadInput`."""
+    lowered = domain.strip().rstrip(".").lower()
+    try:
+        lowered = lowered.encode("idna").decode() if not lowered.isascii() else lowered
+    except UnicodeError:
+        lowered = ""
+    if not _DOMAIN.fullmatch(lowered):
+        raise BadInput.of("domain", "is not the name of a domain")
+    return lowered
+
+
+def address_problem(email: str) -> str | None:
+    try:
+        validate_email(email, check_deliverability=False, test_environment=True)
+    except EmailNotValidError as error:
+        return str(error)
+    return None
+
+
+def _problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+    if (problem := address_problem(request.email)) is not None:
+        yield "email", problem
+    for name in ("display_name", "smtp_username", "smtp_password", "gmail_subject_email", "ses_access_key_id"):
+        if _CONTROL.search(getattr(request, name) or ""):
+            yield name, "contains a control character"
+    for kind, names in OF_TYPE.items():
+        for name in sorted(names) if kind is not request.auth_type else ():
+            if getattr(request, name) is not None:
+                yield name, f"does not belong to an account of type {request.auth_type}"
+    yield from _TYPE_PROBLEMS[request.auth_type](request, has_secret)
+    yield from _limit_problems(request)
+
+
+def _smtp_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+    host = request.smtp_host
+    if host is None or not _HOST.fullmatch(host):
+        yield "smtp_host", "must be a host name or an address"
+    if request.smtp_port is None or not 1 <= request.smtp_port <= _LARGEST_PORT:
+        yield "smtp_port", "must be between 1 and 65535"
+    has_password = request.smtp_password is not None or has_secret
+    if request.smtp_username is not None and not has_password:
+        yield "smtp_password", "must come with the user name"
+    if request.smtp_username is None and request.smtp_password is not None:
+        yield "smtp_username", "must come with the password"
+    if request.smtp_username is not None and not request.smtp_use_tls and not is_loopback(host or ""):
+        yield "smtp_use_tls", "credentials are never sent without TLS"
+
+
+def _gmail_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+    if request.gmail_subject_email is None:
+        yield "gmail_subject_email", "is required: the mailbox that the service account speaks for"
+    elif (problem := address_problem(request.gmail_subject_email)) is not None:
+        yield "gmail_subject_email", problem
+    if request.gmail_credentials is None and not has_secret:
+        yield "gmail_credentials", "is required: the service account's key file"
+
+
+def _ses_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+    if request.ses_region is None or not _REGION.fullmatch(request.ses_region):
+        yield "ses_region", "must be a region such as eu-west-1"
+    given = [request.ses_access_key_id is not None, request.ses_secret_access_key is not None]
+    if any(given) != all(given) or not (any(given) or has_secret):
+        yield "ses_secret_access_key", "must come with ses_access_key_id"
+
+
+def _limit_problems(request: SenderRequest) -> Iterator[tuple[str, str]]:
+    for name, value, least, most in (
+        ("daily_limit", request.daily_limit, 1, MOST_PER_DAY),
+        ("batch_size", request.batch_size, 1, MOST_PER_BATCH),
+        ("send_delay_ms", request.delay_ms, 0, LONGEST_DELAY_MS),
+        ("warmup_days_per_stage", request.warmup_days_per_stage, 1, 365),
+    ):
+        if not least <= value <= most:
+            yield name, f"must be between {least} and {most}"
+    if not request.lanes or not set(request.lanes) <= set(LANES):
+        yield "lanes", f"must be some of {', '.join(LANES)}"
+    if not request.warmup_limits or min(request.warmup_limits) < 1 or max(request.warmup_limits) > MOST_PER_DAY:
+        yield "warmup_limits", "must be numbers above zero"
+
+
+_TYPE_PROBLEMS: Mapping[AuthType, Any] = {
+    AuthType.SMTP: _smtp_problems,
+    AuthType.GMAIL: _gmail_problems,
+    AuthType.SES: _ses_problems,
+}

@@ -1,0 +1,281 @@
+"""Sender accounts at the command line. Secrets are asked for or come from files, never from the list of arguments."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    print_record,
+    print_table,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.senders.model import SenderAccount
+
+senders = typer.Typer()
+domains = typer.Typer(no_args_is_help=True, help="Destinations that are sent to with limits.")
+senders.add_typer(domains, name="domains")
+
+_LISTED = ("id", "status", "email", "auth_type", "daily_sent", "daily_limit", "warmup_stage", "lanes", "status_reason")
+_DOMAINS = ("domain", "max_connections", "messages_per_second", "backoff_level", "paused_until")
+
+Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of an account.")]
+Lanes = Annotated[list[str] | None, typer.Option("--lane", help="Which lanes; repeatable. Otherwise all.")]
+Secret = Annotated[
+    Path | None,
+    typer.Option(help="A file with the secret (- reads standard input): password, key file, or id:secret of SES."),
+]
+Host = Annotated[str | None, typer.Option(help="host:port of the SMTP server.")]
+Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Begin with few mails a day.")]
+
+
+@senders.command()
+def add(  # noqa: PLR0913 - every option of a mailbox
+    email: Annotated[str, typer.Argument(help="The mailbox.")],
+    *,
+    auth_type: Annotated[str, typer.Option("--type", help="smtp, gmail or ses.")] = "smtp",
+    name: Annotated[str | None, typer.Option(help="The name shown beside the address.")] = None,
+    host: Host = None,
+    username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
+    tls: Annotated[bool, typer.Option("--tls/--no-tls")] = True,
+    subject: Annotated[str | None, typer.Option(help="Gmail: the mailbox to speak for.")] = None,
+    region: Annotated[str | None, typer.Option(help="SES: the region.")] = None,
+    secret_file: Secret = None,
+    daily_limit: Annotated[int | None, typer.Option()] = None,
+    batch_size: Annotated[int | None, typer.Option()] = None,
+    send_delay_ms: Annotated[int | None, typer.Option()] = None,
+    lane: Lanes = None,
+    warmup: Warmup = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an account and print it. Without --secret-file a login's password is asked for."""
+    from postroom.senders import service
+    from postroom.senders.check import SenderRequest
+    from postroom.senders.tools import tools_of
+
+    given = _given(
+        display_name=name, smtp_username=username, gmail_subject_email=subject, ses_region=region,
+        daily_limit=daily_limit, batch_size=batch_size, send_delay_ms=send_delay_ms, lanes=_tuple(lane), warmup=warmup,
+        **_host(host), **_secret(auth_type, secret_file, ask=username is not None),
+    )  # fmt: skip
+    request = SenderRequest(email=email, auth_type=_type(auth_type), smtp_use_tls=tls, **given)
+    _print(in_room(lambda room: service.create_sender(room.pool, tools_of(room), request, actor=actor())), as_json)
+
+
+@senders.command()
+def update(  # noqa: PLR0913 - every option of a mailbox
+    sender_id: Id,
+    *,
+    name: Annotated[str | None, typer.Option(help="The name shown beside the address.")] = None,
+    host: Host = None,
+    username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
+    secret_file: Secret = None,
+    daily_limit: Annotated[int | None, typer.Option()] = None,
+    batch_size: Annotated[int | None, typer.Option()] = None,
+    send_delay_ms: Annotated[int | None, typer.Option()] = None,
+    lane: Lanes = None,
+    warmup: Warmup = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what is given and print the account."""
+    from postroom.senders import service
+    from postroom.senders.tools import tools_of
+
+    async def changed(room: "Room") -> "SenderAccount":
+        kind = (await service.get_sender(room.pool, sender_id)).auth_type
+        changes = _given(
+            display_name=name, smtp_username=username, daily_limit=daily_limit, batch_size=batch_size,
+            send_delay_ms=send_delay_ms, lanes=_tuple(lane), warmup=warmup, **_host(host),
+            **_secret(kind.value, secret_file, ask=False),
+        )  # fmt: skip
+        return await service.change_sender(room.pool, tools_of(room), sender_id, changes, actor=actor())
+
+    _print(in_room(changed), as_json)
+
+
+@senders.command("list")
+def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List accounts."""
+    from postroom.senders import service
+
+    found, more = in_room(lambda room: service.list_senders(room.pool, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@senders.command()
+def show(sender_id: Id, *, as_json: AsJson = False) -> None:
+    """Show an account, without its secret."""
+    from postroom.senders import service
+
+    _print(in_room(lambda room: service.get_sender(room.pool, sender_id)), as_json)
+
+
+@senders.command()
+def pause(sender_id: Id, *, reason: Annotated[str | None, typer.Option()] = None) -> None:
+    """Send nothing through an account until it is resumed."""
+    from postroom.senders import service
+
+    say(in_room(lambda room: service.pause_sender(room.pool, sender_id, reason=reason, actor=actor())).status.value)
+
+
+@senders.command()
+def resume(sender_id: Id) -> None:
+    """Send through an account again, its record cleared."""
+    from postroom.senders import service
+
+    say(in_room(lambda room: service.resume_sender(room.pool, sender_id, actor=actor())).status.value)
+
+
+@senders.command()
+def remove(sender_id: Id) -> None:
+    """Remove an account and its secret."""
+    from postroom.senders import service
+
+    in_room(lambda room: service.delete_sender(room.pool, sender_id, actor=actor()))
+    say("removed")
+
+
+@senders.command("test")
+def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
+    """Send a mail from an account to itself and say how far it got. Exit 1 if it was not taken."""
+    from postroom.senders import service
+    from postroom.senders.tools import tools_of
+
+    trial = in_room(lambda room: service.try_sender(room.pool, tools_of(room), sender_id, actor=actor()))
+    if as_json:
+        print_json(trial)
+    else:
+        print_table(("step", "ok", "detail"), ((s.name, "yes" if s.ok else "no", s.detail) for s in trial.steps))
+    if not trial.ok:
+        raise typer.Exit(1)
+
+
+@senders.command("rotate-key")
+def rotate_key(
+    *,
+    old_key_file: Annotated[Path, typer.Option(help="A file with the key before (- reads standard input).")],
+) -> None:
+    """Seal every secret anew with POSTROOM_SECRET_KEY; can be interrupted and begun again."""
+    from rich.progress import Progress
+
+    from postroom.senders import service
+    from postroom.senders.seal import LocalSealer
+
+    try:
+        before = bytes.fromhex(_read(old_key_file))
+    except ValueError as error:
+        raise typer.BadParameter("must hold 64 hexadecimal characters") from error
+
+    async def rotated(room: "Room") -> int:
+        sealer = LocalSealer.from_keys(room.settings.secret_key, before)
+        with Progress(transient=True) as progress:
+            task = progress.add_task("sealing")
+            return await service.rotate_keys(
+                room.pool,
+                sealer,
+                actor=actor(),
+                progress=lambda done, of: progress.update(task, completed=done, total=of),
+            )
+
+    say(f"{in_room(rotated)} sealed")
+
+
+@domains.command("list")
+def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List destinations with limits or rests."""
+    from postroom.senders import service
+
+    found, more = in_room(lambda room: service.list_domains(room.pool, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_DOMAINS, as_json=as_json)
+
+
+@domains.command("set")
+def set_domain(
+    domain: Annotated[str, typer.Argument()],
+    *,
+    connections: Annotated[int | None, typer.Option(min=1, help="At a time, per process.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Mails a second.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Limit a destination."""
+    from postroom.senders import service
+
+    shape = in_room(
+        lambda room: service.put_domain(
+            room.pool, domain, max_connections=connections, messages_per_second=rate, actor=actor()
+        )
+    )
+    print_json(shape) if as_json else print_record(shape, columns=_DOMAINS)
+
+
+@domains.command("remove")
+def remove_domain(domain: Annotated[str, typer.Argument()]) -> None:
+    """Lift the limits of a destination."""
+    from postroom.senders import service
+
+    in_room(lambda room: service.delete_domain(room.pool, domain, actor=actor()))
+    say("removed")
+
+
+def _print(account: "SenderAccount", as_json: bool) -> None:  # noqa: FBT001 - handed on
+    from dataclasses import fields
+
+    print_json(account) if as_json else print_record(account, columns=[field.name for field in fields(account)])
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(values) if values else None
+
+
+def _type(value: str) -> Any:
+    from postroom.senders.model import AuthType
+
+    try:
+        return AuthType(value)
+    except ValueError:
+        raise typer.BadParameter("--type must be smtp, gmail or ses") from None
+
+
+def _host(host: str | None) -> dict[str, Any]:
+    if host is None:
+        return {}
+    from postroom.settings import parse_address
+
+    try:
+        name, port = parse_address(host)
+    except ValueError as error:
+        raise typer.BadParameter(f"--host {error}") from error
+    return {"smtp_host": name, "smtp_port": port}
+
+
+def _secret(kind: str, file: Path | None, *, ask: bool) -> dict[str, str]:
+    """The secret from a file, from standard input, or from whoever sits there."""
+    if file is None:
+        return {"smtp_password": typer.prompt("Password", hide_input=True)} if ask and kind == "smtp" else {}
+    text = _read(file)
+    if kind == "ses":
+        key_id, _, key = text.partition(":")
+        return {"ses_access_key_id": key_id, "ses_secret_access_key": key}
+    return {"gmail_credentials" if kind == "gmail" else "smtp_password": text}
+
+
+def _read(file: Path) -> str:
+    try:
+        return (typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()).strip()
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from error

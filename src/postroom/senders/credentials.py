@@ -1,0 +1,46 @@
+"""From what people give to what is stored, and back: each type of account has one secret."""
+
+import msgspec
+
+from postroom.errors import BadInput
+from postroom.runtime.aws import AwsCredentials
+from postroom.senders.model import AuthType, SealedAccount, SmtpCredentials
+from postroom.senders.seal import PURPOSES, Sealer
+from postroom.transports.gmail import GmailCredentials
+
+Credentials = SmtpCredentials | GmailCredentials | AwsCredentials
+
+
+class AccessKey(msgspec.Struct, frozen=True):
+    """An access key of AWS, as it is sealed."""
+
+    access_key_id: str
+    secret_access_key: str
+
+    def __repr__(self) -> str:
+        return f"AccessKey({self.access_key_id!r}, …)"
+
+
+def check_gmail(service_account: str) -> bytes:
+    """The key file of a service account, if it is one. Raises `BadInput`."""
+    try:
+        GmailCredentials.from_json(service_account)
+    except ValueError as error:
+        raise BadInput.of("gmail_credentials", str(error)) from error
+    return service_account.encode()
+
+
+async def open_credentials(sealed: SealedAccount, sealer: Sealer) -> Credentials:
+    """The credentials of an account. Raises `ConfigurationError` if they cannot be opened."""
+    kind = sealed.account.auth_type
+    if sealed.secret is None:
+        return SmtpCredentials()
+    secret = await sealer.open(sealed.secret, purpose=PURPOSES[kind])
+    match kind:
+        case AuthType.SMTP:
+            return SmtpCredentials(secret.decode())
+        case AuthType.GMAIL:
+            return GmailCredentials.from_json(secret)
+        case AuthType.SES:
+            key = msgspec.json.decode(secret, type=AccessKey)
+            return AwsCredentials(key.access_key_id, key.secret_access_key)

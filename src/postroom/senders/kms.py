@@ -1,0 +1,89 @@
+"""AWS KMS as the keeper of the key: every secret has a data key of its own, which only KMS can unwrap.
+
+The secret itself never leaves this process. The purpose is KMS's encryption context, so a wrapped key is of no use for
+anything else, and the account's own trail says who unwrapped what for.
+"""
+
+import base64
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from postroom.errors import ConfigurationError
+from postroom.runtime.aws import AwsCredentials, sign
+from postroom.senders.seal import decoded, split
+
+_NONCE = 12
+_TIMEOUT_S = 10.0
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KmsSealer:
+    """Seals under one key of AWS KMS; opens whatever any key of that account sealed."""
+
+    key_id: str
+    region: str
+    credentials: AwsCredentials
+    endpoint_url: str | None = None  # absent: that of the region
+    scheme: str = "kms"
+
+    async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
+        answer = await self._ask("GenerateDataKey", {"KeyId": self.key_id, "KeySpec": "AES_256"}, purpose)
+        nonce = secrets.token_bytes(_NONCE)
+        key = AESGCM(base64.b64decode(answer["Plaintext"]))
+        data = base64.b64encode(nonce + key.encrypt(nonce, secret, purpose.encode())).decode()
+        return answer["KeyId"], f"{self.scheme}:{answer['KeyId']}:{answer['CiphertextBlob']}:{data}"
+
+    async def open(self, text: str, *, purpose: str) -> bytes:
+        _, key_id, wrapped, data = split(text, 4)
+        answer = await self._ask("Decrypt", {"KeyId": key_id, "CiphertextBlob": wrapped}, purpose)
+        sealed = decoded(data)
+        try:
+            return AESGCM(base64.b64decode(answer["Plaintext"])).decrypt(
+                sealed[:_NONCE], sealed[_NONCE:], purpose.encode()
+            )
+        except InvalidTag as error:
+            raise ConfigurationError("A sealed secret was changed, or sealed for another purpose.") from error
+
+    async def _ask(self, action: str, question: dict[str, Any], purpose: str) -> dict[str, Any]:
+        """One call of the JSON API. What KMS says is told by its code alone: its texts may repeat what was sent."""
+        url = self.endpoint_url or f"https://kms.{self.region}.amazonaws.com"
+        body = msgspec.json.encode({**question, "EncryptionContext": {"purpose": purpose}})
+        headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": f"TrentService.{action}"}
+        headers |= sign(
+            "POST",
+            f"{url}/",
+            headers,
+            body,
+            credentials=self.credentials,
+            region=self.region,
+            service="kms",
+            now=datetime.now(UTC),
+        )
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S), trust_env=False) as session,
+                session.post(f"{url}/", data=body, headers=headers, allow_redirects=False) as response,
+            ):
+                status, said = response.status, await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ConfigurationError(f"AWS KMS does not answer: {type(error).__name__}.") from error
+        return _answer(status, said)
+
+
+def _answer(status: int, said: bytes) -> dict[str, Any]:
+    try:
+        answer = msgspec.json.decode(said, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        answer = {}
+    if status != _OK:
+        kind = str(answer.get("__type", "")).rpartition("#")[2] or f"status {status}"
+        raise ConfigurationError(f"AWS KMS refused: {kind}.")
+    return answer

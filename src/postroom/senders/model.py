@@ -1,0 +1,165 @@
+"""What a sender account is, and what can be said about one without a database."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NewType
+
+SenderId = NewType("SenderId", int)
+
+WARMUP_LIMITS = (50, 100, 250, 500, 1000, 2000)
+WARMUP_DAYS = 7
+DAILY_LIMIT = 2000
+BATCH_SIZE = 50
+LANES = ("auth", "transactional", "bulk")
+
+
+class AuthType(StrEnum):
+    """How an account hands mail over."""
+
+    SMTP = "smtp"
+    GMAIL = "gmail"
+    SES = "ses"
+
+
+SEND_DELAY_MS: Mapping[AuthType, int] = {
+    AuthType.SMTP: 100,
+    AuthType.GMAIL: 400,  # 250 quota units a second, 100 for each mail
+    AuthType.SES: 0,  # the service keeps its own rate and says 429; it is built to be used from many connections
+}
+
+
+class Status(StrEnum):
+    """Whether anything leaves through an account."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"  # by a person, or by its own health; back when a person says so
+    SUSPENDED = "suspended"  # its credentials were refused; back when a person says so
+    WARMING_UP = "warming_up"  # active, with a limit that grows
+    PAUSED_LIMIT_REACHED = "paused_limit_reached"  # back by itself on the next UTC day
+
+
+class PausedBy(StrEnum):
+    """Who paused an account."""
+
+    PERSON = "person"
+    HEALTH = "health"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderAccount:
+    """One mailbox, without its secrets."""
+
+    id: SenderId
+    email: str
+    display_name: str | None
+    auth_type: AuthType
+    status: Status
+    status_reason: str | None
+    paused_by: PausedBy | None
+    resume_status: Status | None
+    gmail_subject_email: str | None
+    smtp_host: str | None
+    smtp_port: int | None
+    smtp_username: str | None
+    smtp_use_tls: bool
+    ses_region: str | None
+    daily_limit: int
+    batch_size: int
+    send_delay_ms: int
+    lanes: tuple[str, ...]
+    daily_sent: int
+    daily_bounces: int
+    daily_errors: int
+    consecutive_errors: int
+    last_reset_at: datetime
+    warmup_stage: int
+    warmup_current_limit: int | None
+    warmup_days: int
+    warmup_limits: tuple[int, ...]
+    warmup_days_per_stage: int
+    paused_until: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    notes: str | None
+
+    @property
+    def limit(self) -> int:
+        """How much may leave today."""
+        return min(self.daily_limit, self.warmup_current_limit or self.daily_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAccount:
+    """An account with its secret as it is stored."""
+
+    account: SenderAccount
+    secret: str | None = field(repr=False)
+    key_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpCredentials:
+    """The password of a login; None for a server that asks for none."""
+
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """When a claimed mail may start, seen from the claim, and what holds it: its account, its destination, or both."""
+
+    claim_id: int
+    account_id: int | None = None
+    start_in_s: float = 0.0
+    delay_s: float = 0.0  # from start to start; 0: the account has no pace
+    domain: str | None = None  # a destination with limits
+    connections: int | None = None  # to that destination, from this process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthPolicy:
+    """When an account is taken out of use by its own results."""
+
+    window: timedelta = timedelta(hours=1)
+    minimum: int = 50  # attempts, below which a rate means nothing
+    bounce_rate: float = 0.05
+    error_rate: float = 0.10
+    errors_in_a_row: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How an account fared within the window."""
+
+    tried: int
+    bounces: int
+    errors: int
+    errors_in_a_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainShape:
+    """The limits of one destination, and the rest it asked for."""
+
+    domain: str
+    max_connections: int | None
+    messages_per_second: float | None
+    paused_until: datetime | None
+    backoff_level: int
+    updated_at: datetime
+
+
+def find_trouble(figures: Figures, policy: HealthPolicy) -> str | None:
+    """Why an account with these figures must not go on; None if it may."""
+    if figures.errors_in_a_row >= policy.errors_in_a_row:
+        return f"{figures.errors_in_a_row} errors in a row"
+    if figures.tried < policy.minimum:
+        return None
+    if figures.bounces > policy.bounce_rate * figures.tried:
+        return f"{figures.bounces} of {figures.tried} mails bounced"
+    if figures.errors > policy.error_rate * figures.tried:
+        return f"{figures.errors} of {figures.tried} attempts failed"
+    return None

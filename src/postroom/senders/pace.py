@@ -1,0 +1,151 @@
+"""Turns: when each mail of a claim may start.
+
+An account with a pace is held by one claim at a time, anywhere; that claim's process starts its mails one delay apart
+by the monotonic clock. Whoever has a mail takes a turn exactly once and begins it when the mail starts (`take`,
+`wait`), or says that it needs none (`skip`). After the last has begun the hold is given back, with when that was.
+
+A claim that could not renew its lease gets no more turns: somebody else may hold the account by then.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from postroom.senders.model import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A hold that is over."""
+
+    claim_id: int
+    account_id: int
+    last_start: float  # by the monotonic clock; if nothing was started, what the next may follow all the same
+
+
+@dataclass(slots=True)
+class _Hold:
+    """One account within one claim."""
+
+    left: int
+    next_at: float
+    delay_s: float
+    closed: bool = False
+    order: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Turn:
+    """The right to start one mail. `begin` says that it starts now, or that it will not need its turn; once."""
+
+    def __init__(self, on_begin: Callable[[], None]) -> None:
+        self._on_begin: Callable[[], None] | None = on_begin
+
+    def begin(self) -> None:
+        on_begin, self._on_begin = self._on_begin, None
+        if on_begin is not None:
+            on_begin()
+
+
+class Turns:
+    """The turns of one process. `on_release` hears of every hold that is over."""
+
+    def __init__(self, on_release: Callable[[Release], None], *, now: Callable[[], float] = time.monotonic) -> None:
+        self._on_release, self._now = on_release, now
+        self._holds: dict[tuple[int, int], _Hold] = {}
+        self._opened_at: dict[int, float] = {}
+        self._good_until: dict[int, float] = {}
+
+    def open(self, slots: Sequence[Slot]) -> None:
+        """A claim has come with these slots; their times count from now."""
+        for slot in slots:
+            if slot.account_id is None:
+                continue
+            hold = self._holds.get((slot.claim_id, slot.account_id))
+            if hold is None:
+                next_at = self._now() + slot.start_in_s if slot.delay_s else 0.0
+                self._holds[slot.claim_id, slot.account_id] = _Hold(1, next_at, slot.delay_s)
+            else:
+                hold.left += 1
+        self._opened_at.update({slot.claim_id: self._now() for slot in slots})
+
+    def renew(self, claim_ids: Iterable[int], good_until: float) -> None:
+        """These claims hold until then, by the monotonic clock. A claim nobody renews is not watched."""
+        self._good_until.update(dict.fromkeys(claim_ids, good_until))
+
+    def forget(self, claim_ids: Iterable[int]) -> None:
+        """These claims are over."""
+        for claim_id in claim_ids:
+            self._good_until.pop(claim_id, None)
+            self._opened_at.pop(claim_id, None)
+
+    async def take(self, slot: Slot) -> "Turn | None":
+        """Wait for this mail's turn. None: its account or its claim is gone, and the mail must not start."""
+        earliest = self._opened_at.get(slot.claim_id, 0.0) + slot.start_in_s if slot.domain else 0.0
+        if slot.account_id is None:
+            await self._until(lambda: earliest)
+            return Turn(lambda: None) if self._is_good(slot.claim_id) else None
+        hold = self._holds[slot.claim_id, slot.account_id]
+        may_start = False
+        try:
+            may_start = await self._turn_comes(slot.claim_id, hold, earliest)
+        finally:
+            if not may_start:
+                self._settle(slot.claim_id, slot.account_id, hold)
+        return Turn(partial(self._begun, slot.claim_id, slot.account_id, hold)) if may_start else None
+
+    async def _turn_comes(self, claim_id: int, hold: _Hold, earliest: float) -> bool:
+        if not hold.delay_s:
+            await self._until(lambda: earliest)
+            return not hold.closed
+        async with hold.order:
+            await self._until(lambda: earliest if hold.closed else max(hold.next_at, earliest))
+            if hold.closed or not self._is_good(claim_id):
+                return False
+            hold.next_at = self._now() + hold.delay_s
+            return True
+
+    async def wait(self, slot: Slot) -> bool:
+        """Wait for this mail's turn and begin it at once. False: it must not start."""
+        turn = await self.take(slot)
+        if turn is None:
+            return False
+        turn.begin()
+        return True
+
+    def skip(self, slot: Slot) -> None:
+        """A mail needs no turn: it will not be sent."""
+        if slot.account_id is not None:
+            hold = self._holds.get((slot.claim_id, slot.account_id))
+            if hold is not None:
+                self._settle(slot.claim_id, slot.account_id, hold)
+
+    def close(self, slot: Slot) -> None:
+        """Nothing more starts through this account in this claim."""
+        if slot.account_id is not None:
+            hold = self._holds.get((slot.claim_id, slot.account_id))
+            if hold is not None:
+                hold.closed = True
+
+    async def _until(self, moment: Callable[[], float]) -> None:
+        """Loops may fire a timer a little early, and early is what must not be."""
+        while (left := moment() - self._now()) > 0:  # noqa: ASYNC110 - for a time, not for an event
+            await asyncio.sleep(left)
+
+    def _begun(self, claim_id: int, account_id: int, hold: _Hold) -> None:
+        """Stamped as late as can be: whatever came between the turn and the start must not shorten the distance."""
+        hold.next_at = max(hold.next_at, self._now() + hold.delay_s)
+        self._settle(claim_id, account_id, hold)
+
+    def _is_good(self, claim_id: int) -> bool:
+        good_until = self._good_until.get(claim_id)
+        return good_until is None or self._now() < good_until
+
+    def _settle(self, claim_id: int, account_id: int, hold: _Hold) -> None:
+        hold.left -= 1
+        if hold.left:
+            return
+        del self._holds[claim_id, account_id]
+        if hold.delay_s:
+            self._on_release(Release(claim_id, account_id, hold.next_at - hold.delay_s))

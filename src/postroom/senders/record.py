@@ -1,0 +1,66 @@
+"""Results become counters, health, rests and suspensions, in the transaction that writes the results."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from postroom.db.queries import Connection
+from postroom.senders import store
+from postroom.senders.health import Kind, Outcome, Tally, is_slowdown, judge, tally
+from postroom.senders.model import Figures, HealthPolicy, find_trouble
+
+_log = structlog.get_logger()
+
+
+async def record_outcomes(
+    connection: Connection, outcomes: Sequence[Outcome], *, policy: HealthPolicy, now: datetime | None
+) -> None:
+    """Count what came of mails, account by account and destination by destination."""
+    tallies = tally(outcomes)
+    if tallies:
+        columns = _columns(tallies)
+        figures = await store.record_results(connection, health_window=policy.window, now=now, **columns)
+        await _pause_unhealthy(connection, figures, policy)
+        for account_id, added in tallies.items():
+            if added.login_problem is not None:
+                _log.warning("sender_suspended", sender=account_id, reason=added.login_problem)
+            if added.rest_s is not None:
+                _log.warning("sender_rests", sender=account_id, seconds=added.rest_s)
+    await _record_destinations(connection, outcomes, now)
+
+
+async def _pause_unhealthy(connection: Connection, figures: dict[int, Figures], policy: HealthPolicy) -> None:
+    trouble = {account_id: reason for account_id, each in figures.items() if (reason := find_trouble(each, policy))}
+    if trouble:
+        await store.pause_unhealthy(connection, account_id=list(trouble), reason=list(trouble.values()))
+        for account_id, reason in trouble.items():
+            _log.warning("sender_paused", sender=account_id, reason=reason)
+
+
+async def _record_destinations(connection: Connection, outcomes: Sequence[Outcome], now: datetime | None) -> None:
+    """Only accounts teach us about destinations: a relay answers for itself, whoever the mail is for."""
+    slowed = Counter(o.domain for o in outcomes if o.slot.account_id and o.domain and is_slowdown(o.reply))
+    if slowed:
+        await store.raise_backoff(connection, domain=list(slowed), count=list(slowed.values()), now=now)
+    taken = {o.slot.domain for o in outcomes if o.slot.domain and judge(o.reply) is Kind.SENT} - slowed.keys()
+    if taken:
+        await store.decay_backoff(connection, domains=sorted(taken), now=now)
+
+
+def _columns(tallies: dict[int, Tally]) -> dict[str, list[Any]]:
+    """In the order of ids, as everybody else locks them."""
+    ordered = sorted(tallies.items())
+    rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for _, each in ordered]
+    return {
+        "account_id": [account_id for account_id, _ in ordered],
+        "tried": [each.tried for _, each in ordered],
+        "bounces": [each.bounces for _, each in ordered],
+        "errors": [each.errors for _, each in ordered],
+        "errors_in_a_row": [each.errors_in_a_row for _, each in ordered],
+        "only_errors": [each.only_errors for _, each in ordered],
+        "rest": rest,
+        "login_problem": [each.login_problem for _, each in ordered],
+    }

@@ -1,0 +1,88 @@
+"""Secrets of accounts at rest: one line of text that says which provider and which key sealed it.
+
+    local:<key id>:<base64 of nonce, ciphertext, tag>              AES-256-GCM under the installation's key
+    kms:<key arn>:<base64 of the wrapped data key>:<base64 of …>   the same under a data key that AWS KMS wraps
+
+What was sealed for one purpose cannot be opened for another.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Protocol
+
+from postroom.errors import ConfigurationError
+from postroom.runtime.secrets import Sealed, SecretBox
+
+PURPOSES = {"smtp": "sender smtp password", "gmail": "sender gmail service account", "ses": "sender ses access key"}
+
+
+class Sealer(Protocol):
+    """Something that seals secrets and opens what it sealed."""
+
+    @property
+    def scheme(self) -> str:
+        """The word before the first colon of what it seals."""
+
+    async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
+        """The id of the key, and the text to store."""
+
+    async def open(self, text: str, *, purpose: str) -> bytes:
+        """Raises `ConfigurationError` if the key is another, or the text was changed."""
+
+
+class LocalSealer:
+    """AES-256-GCM under the installation's key; keys of before can be given to open what they sealed."""
+
+    scheme = "local"
+
+    def __init__(self, box: SecretBox) -> None:
+        self._box = box
+
+    @classmethod
+    def from_keys(cls, *keys: bytes | None) -> "LocalSealer":
+        """The first key seals; None stands for a key that is not set."""
+        return cls(SecretBox([key for key in keys if key is not None]))
+
+    async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
+        sealed = self._box.seal(secret, purpose=purpose)
+        return sealed.key_id, f"{self.scheme}:{sealed.key_id}:{base64.b64encode(sealed.data).decode()}"
+
+    async def open(self, text: str, *, purpose: str) -> bytes:
+        _, key_id, data = split(text, 3)
+        return self._box.open(Sealed(key_id, decoded(data)), purpose=purpose)
+
+
+class Sealers:
+    """Seals with the first and opens with whichever sealed it: how an installation moves from one to another."""
+
+    scheme = "any"
+
+    def __init__(self, first: Sealer, *others: Sealer) -> None:
+        self._first = first
+        self._by_scheme = {sealer.scheme: sealer for sealer in (*others, first)}
+
+    async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
+        return await self._first.seal(secret, purpose=purpose)
+
+    async def open(self, text: str, *, purpose: str) -> bytes:
+        sealer = self._by_scheme.get(text.partition(":")[0])
+        if sealer is None:
+            raise ConfigurationError("A secret was sealed by a provider that is not configured here.")
+        return await sealer.open(text, purpose=purpose)
+
+
+def split(text: str, parts: int) -> Sequence[str]:
+    """The parts of a sealed text. Key names of AWS contain colons, so the middle takes what is left."""
+    fields = text.split(":")
+    if len(fields) < parts:
+        raise ConfigurationError("A sealed secret is not in a form that is known here.")
+    tail = fields[len(fields) - (parts - 2) :]
+    return [fields[0], ":".join(fields[1 : len(fields) - (parts - 2)]), *tail]
+
+
+def decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise ConfigurationError("A sealed secret was changed.") from None

@@ -1,0 +1,322 @@
+"""Making, changing, pausing and removing accounts; their keys; the limits of destinations."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from postroom.db.pool import Pool, Session
+from postroom.errors import BadInput, DomainNotFound, SenderExists, SenderNotFound
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.senders import store
+from postroom.senders.check import SenderRequest, check_domain, check_sender
+from postroom.senders.credentials import AccessKey, check_gmail, open_credentials
+from postroom.senders.factory import TransportFactory
+from postroom.senders.model import AuthType, DomainShape, SealedAccount, SenderAccount, SenderId, Status
+from postroom.senders.seal import PURPOSES, Sealer
+from postroom.senders.trial import Step, Trial, run_trial
+
+Progress = Callable[[int, int], None]
+"""Hears how many of how many are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What stores secrets, and what makes ways out."""
+
+    sealer: Sealer
+    factory: TransportFactory
+
+
+async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, actor: str) -> SenderAccount:
+    """A new mailbox to send through. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
+    check_sender(request)
+    secret = await _seal(request, tools.sealer)
+    async with pool.acquire() as connection, connection.transaction():
+        try:
+            made = await store.insert_sender(
+                connection,
+                **_columns(request),
+                **secret,
+                **_warmup(request.warmup_limits, 1 if request.warmup else 0),
+                auth_type=request.auth_type.value,
+                status=(Status.WARMING_UP if request.warmup else Status.ACTIVE).value,
+            )
+        except asyncpg.UniqueViolationError as error:
+            raise SenderExists from error
+        after = {"email": request.email, "auth_type": request.auth_type.value, "daily_limit": request.daily_limit}
+        await record_audit(connection, actor=actor, action="sender.create", subject=f"sender:{made}", after=after)
+    return await get_sender(pool, made)
+
+
+async def change_sender(
+    pool: Pool, tools: Tools, sender_id: int, changes: Mapping[str, Any], *, actor: str
+) -> SenderAccount:
+    """Set these fields of a request; the others stay. Its type is for ever. Raises as `create_sender` does."""
+    given = await _seal(replace(request_of(await get_sender(pool, sender_id)), **changes), tools.sealer)
+    async with pool.acquire() as connection, connection.transaction():
+        old = await _locked(connection, sender_id)
+        asked = replace(request_of(old.account), **changes)
+        check_sender(asked, has_secret=old.secret is not None)
+        secret = given if given["credentials_key_id"] is not None else _kept_secret(old, asked)
+        try:
+            await store.change_sender(
+                connection, id=sender_id, **secret, **_columns(asked), **_standing(old.account, asked)
+            )
+        except asyncpg.UniqueViolationError as error:
+            raise SenderExists from error
+        before, after = _differences(old.account, asked)
+        if given["credentials_key_id"] is not None:
+            after["credentials"] = "changed"
+        await record_audit(
+            connection,
+            actor=actor,
+            action="sender.change",
+            subject=f"sender:{sender_id}",
+            before=before,
+            after=after,
+        )
+    return await get_sender(pool, sender_id)
+
+
+async def delete_sender(pool: Pool, sender_id: int, *, actor: str) -> None:
+    """Forget an account and its secret. Mail it has claimed goes back when its turn comes."""
+    async with pool.acquire() as connection, connection.transaction():
+        email = await store.delete_sender(connection, id=sender_id)
+        if email is None:
+            raise SenderNotFound
+        subject, before = f"sender:{sender_id}", {"email": email}
+        await record_audit(connection, actor=actor, action="sender.delete", subject=subject, before=before)
+
+
+async def get_sender(pool: Pool, sender_id: int) -> SenderAccount:
+    return (await _get(pool, sender_id)).account
+
+
+async def list_senders(
+    pool: Pool, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[SenderAccount], str | None]:
+    """A page of accounts, oldest first, and the cursor of the next page."""
+    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_senders(connection, ids=None, after_id=after_id, page_limit=limit + 1)
+    accounts = [sealed.account for sealed in found[:limit]]
+    return accounts, encode_cursor(accounts[-1].id) if len(found) > limit else None
+
+
+async def pause_sender(pool: Pool, sender_id: int, *, reason: str | None = None, actor: str) -> SenderAccount:
+    """Take an account out of use until a person says otherwise; twice is once."""
+    before = await get_sender(pool, sender_id)
+    async with pool.acquire() as connection, connection.transaction():
+        if await store.pause_sender(connection, id=sender_id, reason=reason):
+            await record_audit(
+                connection,
+                actor=actor,
+                action="sender.pause",
+                subject=f"sender:{sender_id}",
+                before={"status": before.status.value},
+                after={"status": "paused", "reason": reason},
+            )
+    return await get_sender(pool, sender_id)
+
+
+async def resume_sender(pool: Pool, sender_id: int, *, actor: str) -> SenderAccount:
+    """Bring back an account that was paused or suspended, with its record cleared; twice is once."""
+    before = await get_sender(pool, sender_id)
+    async with pool.acquire() as connection, connection.transaction():
+        if await store.resume_sender(connection, id=sender_id):
+            await record_audit(
+                connection,
+                actor=actor,
+                action="sender.resume",
+                subject=f"sender:{sender_id}",
+                before={"status": before.status.value, "reason": before.status_reason},
+            )
+    return await get_sender(pool, sender_id)
+
+
+async def rotate_keys(pool: Pool, sealer: Sealer, *, actor: str, progress: Progress = lambda _done, _of: None) -> int:
+    """Seal every secret anew with the present key; returns how many there were.
+
+    One at a time, each in a transaction of its own: it can be interrupted and begun again.
+    """
+    async with pool.acquire() as connection:
+        waiting = await store.list_sealed(connection)
+    for done, sender_id in enumerate(waiting, 1):
+        async with pool.acquire() as connection, connection.transaction():
+            if await store.lock_sender(connection, id=sender_id):  # else it was removed meanwhile
+                await _seal_again(connection, sender_id, sealer, actor=actor)
+        progress(done, len(waiting))
+    return len(waiting)
+
+
+async def _seal_again(connection: Session, sender_id: SenderId, sealer: Sealer, *, actor: str) -> None:
+    old = await store.find_sender(connection, id=sender_id)
+    if old is None or old.secret is None:
+        return
+    purpose = PURPOSES[old.account.auth_type]
+    key_id, text = await sealer.seal(await sealer.open(old.secret, purpose=purpose), purpose=purpose)
+    await store.replace_secret(connection, id=sender_id, secret=text, key_id=key_id)
+    await record_audit(
+        connection,
+        actor=actor,
+        action="sender.rotate_key",
+        subject=f"sender:{sender_id}",
+        before={"key": old.key_id},
+        after={"key": key_id},
+    )
+
+
+async def try_sender(pool: Pool, tools: Tools, sender_id: int, *, actor: str) -> Trial:
+    """Connect, log in, send a mail from the account to itself; changes nothing about the account."""
+    sealed = await _get(pool, sender_id)
+    try:
+        transport = tools.factory(sealed.account, await open_credentials(sealed, tools.sealer))
+    except (msgspec.MsgspecError, ValueError) as error:
+        return Trial(ok=False, steps=(Step("credentials", ok=False, detail=str(error)),))
+    trial = await run_trial(sealed.account, transport)
+    async with pool.acquire() as connection:
+        subject, after = f"sender:{sender_id}", {"ok": trial.ok}
+        await record_audit(connection, actor=actor, action="sender.test", subject=subject, after=after)
+    return Trial(trial.ok, (Step("credentials", ok=True), *trial.steps))
+
+
+# ── destinations ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def delete_domain(pool: Pool, domain: str, *, actor: str) -> None:
+    name = check_domain(domain)
+    async with pool.acquire() as connection, connection.transaction():
+        if not await store.delete_domain(connection, domain=name):
+            raise DomainNotFound
+        await record_audit(connection, actor=actor, action="domain.delete", subject=f"domain:{name}")
+
+
+async def list_domains(
+    pool: Pool, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[DomainShape], str | None]:
+    """A page of destinations with limits or rests, by name, and the cursor of the next page."""
+    (after_domain,) = decode_cursor(cursor, tuple[str]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_domains(connection, after_domain=after_domain, page_limit=limit + 1)
+    return found[:limit], encode_cursor(found[limit - 1].domain) if len(found) > limit else None
+
+
+async def put_domain(
+    pool: Pool, domain: str, *, max_connections: int | None, messages_per_second: float | None, actor: str
+) -> DomainShape:
+    """Set the limits of a destination. Raises `BadInput`."""
+    name = check_domain(domain)
+    if max_connections is None and messages_per_second is None:
+        raise BadInput.of("max_connections", "or messages_per_second must be given")
+    limits = {"max_connections": max_connections, "messages_per_second": messages_per_second}
+    async with pool.acquire() as connection, connection.transaction():
+        shape = await store.put_domain(
+            connection, domain=name, max_connections=max_connections, messages_per_second=messages_per_second
+        )
+        await record_audit(connection, actor=actor, action="domain.put", subject=f"domain:{name}", after=limits)
+    return shape
+
+
+# ── columns ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_SAME = (
+    "email", "display_name", "smtp_host", "smtp_port", "smtp_username", "smtp_use_tls", "gmail_subject_email",
+    "ses_region", "daily_limit", "batch_size", "send_delay_ms", "lanes", "warmup_limits", "warmup_days_per_stage",
+    "notes",
+)  # fmt: skip
+"""Fields that a request and an account share."""
+
+
+def request_of(account: SenderAccount) -> SenderRequest:
+    """The request that would make this account, but for its secret."""
+    shared = {name: getattr(account, name) for name in _SAME}
+    return SenderRequest(auth_type=account.auth_type, warmup=account.warmup_stage > 0, **shared)
+
+
+def _columns(request: SenderRequest) -> dict[str, Any]:
+    columns = {name: getattr(request, name) for name in _SAME}
+    lists = {"lanes": list(request.lanes), "warmup_limits": list(request.warmup_limits)}
+    return {**columns, **lists, "send_delay_ms": request.delay_ms}
+
+
+def _warmup(limits: tuple[int, ...], stage: int) -> dict[str, Any]:
+    return {"warmup_stage": stage, "warmup_current_limit": limits[stage - 1] if stage else None}
+
+
+def _standing(account: SenderAccount, asked: SenderRequest) -> dict[str, Any]:
+    """Where the account stands after a change: warm-ups begin and end, and a limit that was raised lets it go on."""
+    stage = min(account.warmup_stage, len(asked.warmup_limits)) if asked.warmup else 0
+    begins = asked.warmup and stage == 0
+    stage = 1 if begins else stage
+    fields = _warmup(asked.warmup_limits, stage)
+    limit = min(asked.daily_limit, fields["warmup_current_limit"] or asked.daily_limit)
+    going = Status.WARMING_UP if stage else Status.ACTIVE
+    status, resume = account.status, None
+    if status in (Status.ACTIVE, Status.WARMING_UP, Status.PAUSED_LIMIT_REACHED):
+        reached = account.daily_sent >= limit
+        status, resume = (Status.PAUSED_LIMIT_REACHED, going.value) if reached else (going, None)
+    days = account.warmup_days if stage == account.warmup_stage else 0
+    return {**fields, "warmup_days": days, "status": status.value, "resume_status": resume}
+
+
+def _differences(account: SenderAccount, asked: SenderRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a change changes, before and after. No secret is among these fields."""
+    old, new = _columns(request_of(account)), _columns(asked)
+    changed = [name for name in new if old[name] != new[name]]
+    return {name: old[name] for name in changed}, {name: new[name] for name in changed}
+
+
+async def _seal(request: SenderRequest, sealer: Sealer) -> dict[str, str | None]:
+    """The columns of the secret that was given; all empty if none was."""
+    secret = _secret(request)
+    key_id = text = None
+    if secret is not None:
+        key_id, text = await sealer.seal(secret, purpose=PURPOSES[request.auth_type])
+    return _secret_columns(request.auth_type, key_id, text)
+
+
+def _secret(request: SenderRequest) -> bytes | None:
+    if request.smtp_password is not None:
+        return request.smtp_password.encode()
+    if request.gmail_credentials is not None:
+        return check_gmail(request.gmail_credentials)
+    if request.ses_access_key_id is not None:
+        return msgspec.json.encode(AccessKey(request.ses_access_key_id, request.ses_secret_access_key or ""))
+    return None
+
+
+def _kept_secret(old: SealedAccount, asked: SenderRequest) -> dict[str, str | None]:
+    """The secret that is stored; none if the login it belonged to is gone."""
+    if asked.auth_type is AuthType.SMTP and asked.smtp_username is None:
+        return _secret_columns(AuthType.SMTP, None, None)
+    return _secret_columns(asked.auth_type, old.key_id, old.secret)
+
+
+def _secret_columns(kind: AuthType, key_id: str | None, text: str | None) -> dict[str, str | None]:
+    is_smtp = kind is AuthType.SMTP
+    return {
+        "smtp_password_encrypted": text if is_smtp else None,
+        "credentials_encrypted": None if is_smtp else text,
+        "credentials_key_id": key_id,
+    }
+
+
+async def _get(pool: Pool, sender_id: int) -> SealedAccount:
+    async with pool.acquire() as connection:
+        found = await store.find_sender(connection, id=SenderId(sender_id))
+    if found is None:
+        raise SenderNotFound
+    return found
+
+
+async def _locked(connection: Session, sender_id: int) -> SealedAccount:
+    """An account that nobody else changes until the transaction ends."""
+    if not await store.lock_sender(connection, id=sender_id):
+        raise SenderNotFound
+    found = await store.find_sender(connection, id=sender_id)
+    assert found is not None
+    return found

@@ -1,0 +1,270 @@
+"""Sender accounts and limits of destinations over HTTP: everything can be set, no secret ever comes out."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.builders import Recording
+from tests.support.gmail_server import private_pem
+from tests.support.http import Browser, open_browser
+from tests.support.senders import SEALER, Ways
+from tests.support.smtp_server import Script, smtp_server
+
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.http import build_app
+from postroom.senders.api import endpoints
+from postroom.senders.factory import WaysOut
+from postroom.senders.service import Tools
+from postroom.transports import Reply, Stage
+
+PASSWORD = "correct horse battery"
+NEW = {
+    "email": "news@example.org",
+    "display_name": "News",
+    "auth_type": "smtp",
+    "smtp_host": "127.0.0.1",
+    "smtp_port": 2525,
+    "smtp_username": "news",
+    "smtp_password": PASSWORD,
+    "smtp_use_tls": True,
+    "daily_limit": 100,
+    "batch_size": 10,
+    "send_delay_ms": 250,
+    "warmup": True,
+}
+
+
+def key_file() -> str:
+    """The key file of a service account, as Google gives it out."""
+    return msgspec.json.encode({"client_email": "robot@example.org", "private_key": private_pem()}).decode()
+
+
+def is_wired(room: Room) -> bool:
+    """True once the application offers these endpoints by itself."""
+    return build_app(room)._routes.find("/v1/senders") is not None
+
+
+async def browser_with(room: Room, factory: Any, *scopes: str) -> Browser:
+    more = endpoints(lambda _room: Tools(SEALER, factory))
+    if is_wired(room):  # then ours would be listed twice: take a bare application instead
+        from postroom.http.asgi import HttpApplication
+        from postroom.http.auth import Authenticator
+
+        return await open_browser(room, *scopes, app=HttpApplication(room, more, auth=Authenticator(room.pool)))
+    return await open_browser(room, *scopes, app=build_app(room, more=more))
+
+
+@pytest.fixture
+async def browser(room: Room) -> Browser:
+    return await browser_with(room, WaysOut())
+
+
+async def audits(pool: Pool) -> list[tuple[str, str]]:
+    async with pool.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT action, concat(before::text, after::text) AS said FROM audit_log ORDER BY id"
+        )
+    return [(row["action"], row["said"]) for row in rows if not row["action"].startswith("key.")]
+
+
+async def test_an_account_s_life(browser: Browser, pool: Pool) -> None:
+    """Made, shown, listed, changed, paused, resumed, removed; each step stands in the audit log; no secret anywhere."""
+    made = await browser.post("/v1/senders", json=NEW)
+    assert made.status == 201, made.body
+    sender = made.json["id"]
+    assert (made.json["status"], made.json["warmup_stage"], made.json["warmup_current_limit"]) == ("warming_up", 1, 50)
+    assert (made.json["daily_limit"], made.json["batch_size"], made.json["send_delay_ms"]) == (100, 10, 250)
+    shown = await browser.get(f"/v1/senders/{sender}")
+    listed = await browser.get("/v1/senders")
+    assert shown.json == made.json == listed.json["items"][0]
+    changed = await browser.ask("PATCH", f"/v1/senders/{sender}", json={"daily_limit": 7, "smtp_password": "other"})
+    assert (changed.status, changed.json["daily_limit"], changed.json["smtp_username"]) == (200, 7, "news")
+    paused = await browser.post(f"/v1/senders/{sender}/pause?reason=holiday")
+    assert (paused.json["status"], paused.json["paused_by"], paused.json["status_reason"]) == (
+        "paused",
+        "person",
+        "holiday",
+    )
+    assert (await browser.post(f"/v1/senders/{sender}/pause")).status == 200
+    resumed = await browser.post(f"/v1/senders/{sender}/resume")
+    assert (resumed.json["status"], resumed.json["status_reason"]) == ("warming_up", None)
+    removed = await browser.ask("DELETE", f"/v1/senders/{sender}")
+    assert (removed.status, removed.json) == (200, {"id": sender})
+    assert (await browser.get(f"/v1/senders/{sender}")).status == 404
+    log = await audits(pool)
+    assert [action for action, _ in log] == [
+        "sender.create",
+        "sender.change",
+        "sender.pause",
+        "sender.resume",
+        "sender.delete",
+    ]
+    said = str(log) + str([each.body for each in (made, shown, listed, changed, paused, resumed)])
+    assert PASSWORD not in said
+    assert "encrypted" not in said
+
+
+async def test_the_secret_is_stored_sealed(browser: Browser, pool: Pool) -> None:
+    """AES-256-GCM with the key's id in the value."""
+    await browser.post("/v1/senders", json=NEW)
+    async with pool.acquire() as connection:
+        row = await connection.fetchrow("SELECT smtp_password_encrypted, credentials_key_id FROM sender_accounts")
+    assert row["smtp_password_encrypted"].startswith(f"local:{row['credentials_key_id']}:")
+    assert (await SEALER.open(row["smtp_password_encrypted"], purpose="sender smtp password")).decode() == PASSWORD
+
+
+@pytest.mark.parametrize(
+    "auth_type, delay",
+    [("smtp", 100), ("gmail", 400), ("ses", 0)],
+)
+async def test_defaults_by_type(browser: Browser, auth_type: str, delay: int) -> None:
+    """2000 a day, 50 at once, and the pace of its type."""
+    body: dict[str, Any] = {"email": "a@example.org", "auth_type": auth_type}
+    by_type: dict[str, dict[str, Any]] = {
+        "smtp": {"smtp_host": "mail.example.org", "smtp_port": 587},
+        "gmail": {"gmail_subject_email": "a@example.org", "gmail_credentials": key_file()},
+        "ses": {"ses_region": "eu-west-1", "ses_access_key_id": "AK", "ses_secret_access_key": "SK"},
+    }
+    body |= by_type[auth_type]
+    made = await browser.post("/v1/senders", json=body)
+    assert made.status == 201, made.body
+    assert (made.json["daily_limit"], made.json["batch_size"], made.json["send_delay_ms"]) == (2000, 50, delay)
+
+
+@pytest.mark.parametrize(
+    "changes, fields",
+    [
+        ({"email": "nobody"}, ["email"]),
+        ({"auth_type": "pigeon"}, ["auth_type"]),
+        ({"smtp_host": None}, ["smtp_host"]),
+        ({"smtp_host": "a host"}, ["smtp_host"]),
+        ({"smtp_port": None}, ["smtp_port"]),
+        ({"smtp_password": None}, ["smtp_password"]),
+        ({"smtp_username": None}, ["smtp_username"]),
+        ({"smtp_host": "mail.example.org", "smtp_use_tls": False}, ["smtp_use_tls"]),
+        ({"gmail_subject_email": "a@example.org"}, ["gmail_subject_email"]),
+        ({"display_name": "New\nBcc: x@example.org"}, ["display_name"]),
+        ({"daily_limit": 0}, ["daily_limit"]),
+        ({"lanes": []}, ["lanes"]),
+        ({"lanes": ["fast"]}, ["lanes[0]"]),
+        ({"surprise": 1}, ["surprise"]),
+        (
+            {"auth_type": "gmail", "smtp_host": None, "smtp_port": None, "smtp_username": None, "smtp_password": None},
+            ["gmail_subject_email", "gmail_credentials"],
+        ),
+    ],
+)
+async def test_what_is_wrong_is_named(browser: Browser, changes: dict[str, Any], fields: list[str]) -> None:
+    """Every wrong field by its name, and nothing is stored."""
+    refused = await browser.post("/v1/senders", json={**NEW, **changes})
+    assert refused.status in (400, 422)
+    assert refused.fields == fields
+    assert PASSWORD.encode() not in refused.body
+    assert (await browser.get("/v1/senders")).json["items"] == []
+
+
+async def test_a_mailbox_is_an_account_once(browser: Browser) -> None:
+    """However it is written."""
+    assert (await browser.post("/v1/senders", json=NEW)).status == 201
+    again = await browser.post("/v1/senders", json={**NEW, "email": "NEWS@example.org"})
+    assert (again.status, again.json["code"]) == (409, "sender_exists")
+
+
+def test_scopes() -> None:
+    """Looking needs `senders:read`, everything else `senders:manage`."""
+    needed = {(endpoint.method, endpoint.scope) for endpoint in endpoints()}
+    assert {scope for method, scope in needed if method == "GET"} == {"senders:read"}
+    assert {scope for method, scope in needed if method != "GET"} == {"senders:manage"}
+
+
+async def test_a_change_keeps_what_it_does_not_name(browser: Browser, pool: Pool) -> None:
+    """A new limit leaves the secret as it was; a login that is taken away takes its password along."""
+    sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
+
+    async def secret() -> str | None:
+        async with pool.acquire() as connection:
+            found: str | None = await connection.fetchval("SELECT smtp_password_encrypted FROM sender_accounts")
+        return found
+
+    before = await secret()
+    await browser.ask("PATCH", f"/v1/senders/{sender}", json={"batch_size": 3})
+    assert await secret() == before
+    await browser.ask("PATCH", f"/v1/senders/{sender}", json={"smtp_username": None})
+    assert await secret() is None
+
+
+async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool: Pool) -> None:
+    """It had reached its limit and goes back to its warm-up."""
+    sender = (await browser.post("/v1/senders", json={**NEW, "warmup_limits": [80, 90]})).json["id"]
+    async with pool.acquire() as connection:
+        await connection.execute(
+            "UPDATE sender_accounts SET daily_sent = 70, daily_limit = 70, status = 'paused_limit_reached',"
+            " resume_status = 'warming_up'"
+        )
+    raised = await browser.ask("PATCH", f"/v1/senders/{sender}", json={"daily_limit": 75})
+    assert (raised.json["status"], raised.json["resume_status"]) == ("warming_up", None)
+    lowered = await browser.ask("PATCH", f"/v1/senders/{sender}", json={"daily_limit": 60})
+    assert (lowered.json["status"], lowered.json["resume_status"]) == ("paused_limit_reached", "warming_up")
+    ended = await browser.ask("PATCH", f"/v1/senders/{sender}", json={"warmup": False, "daily_limit": 500})
+    assert (ended.json["status"], ended.json["warmup_current_limit"]) == ("active", None)
+
+
+async def test_a_trial_that_succeeds(room: Room) -> None:
+    """Connects, logs in, and the mailbox has a mail from itself."""
+    browser = await browser_with(room, WaysOut())
+    async with smtp_server(Script(users={"news": PASSWORD})) as server:
+        sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
+        tried = await browser.post(f"/v1/senders/{sender}/test")
+        [message] = server.messages
+    assert tried.json["ok"], tried.body
+    assert [step["name"] for step in tried.json["steps"]] == [
+        "credentials", "connect", "secure", "log in", "sender", "recipient", "content", "taken",
+    ]  # fmt: skip
+    assert (message.sender, message.recipients, message.user) == ("news@example.org", ("news@example.org",), "news")
+
+
+async def test_a_trial_that_fails_says_where(room: Room) -> None:
+    """A wrong password: connecting went well, logging in did not. The account stays as it was."""
+    browser = await browser_with(room, WaysOut())
+    async with smtp_server(Script(users={"news": "another"})) as server:
+        sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
+        tried = await browser.post(f"/v1/senders/{sender}/test")
+    assert not tried.json["ok"]
+    last = tried.json["steps"][-1]
+    assert (last["name"], last["ok"], last["detail"]) == ("log in", False, "535 5.7.8 wrong credentials")
+    assert (await browser.get(f"/v1/senders/{sender}")).json["status"] == "warming_up"
+
+
+async def test_a_trial_that_finds_nobody(room: Room) -> None:
+    """Whatever the way out says, it is told in words."""
+    way = Recording(Reply(Stage.CONNECT, text="connection refused"))
+    browser = await browser_with(room, lambda _account, _credentials: way)
+    sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
+    tried = await browser.post(f"/v1/senders/{sender}/test")
+    assert tried.json["steps"][-1] == {"name": "connect", "ok": False, "detail": "connection refused"}
+
+
+async def test_destinations(browser: Browser, pool: Pool) -> None:
+    """Limits are set, listed, lifted, and every step stands in the audit log."""
+    put = await browser.ask("PUT", "/v1/domains/Example.org", json={"max_connections": 5, "messages_per_second": 2.5})
+    assert (put.status, put.json["domain"], put.json["messages_per_second"]) == (200, "example.org", 2.5)
+    assert [item["domain"] for item in (await browser.get("/v1/domains")).json["items"]] == ["example.org"]
+    assert (await browser.ask("PUT", "/v1/domains/example.org", json={})).fields == ["max_connections"]
+    assert (await browser.ask("DELETE", "/v1/domains/example.org")).json == {"domain": "example.org"}
+    assert (await browser.ask("DELETE", "/v1/domains/example.org")).status == 404
+    assert [action for action, _ in await audits(pool)] == ["domain.put", "domain.delete"]
+
+
+async def test_pages(browser: Browser) -> None:
+    """Three accounts, two to a page."""
+    for n in range(3):
+        await browser.post("/v1/senders", json={**NEW, "email": f"{n}@example.org"})
+    first = (await browser.get("/v1/senders?limit=2")).json
+    second = (await browser.get(f"/v1/senders?limit=2&cursor={first['next_cursor']}")).json
+    assert [len(first["items"]), len(second["items"]), second["next_cursor"]] == [2, 1, None]
+
+
+def test_ways_are_recorded() -> None:
+    """The support's factory makes one way per account."""
+    assert Ways().sent("nobody@example.org") == 0

@@ -1,0 +1,128 @@
+"""Sender accounts at the command line."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from postroom.errors import BadInput, ConfigurationError, SenderNotFound
+from postroom.senders.cli import senders
+
+Run = Callable[..., Result]
+OLD, NEW = "00" * 32, "11" * 32
+
+
+@pytest.fixture
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs `senders …` in the test's room."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    monkeypatch.setenv("POSTROOM_SECRET_KEY", OLD)
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def command(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(senders, arguments, input=stdin)
+
+    yield command
+    structlog.reset_defaults()  # a command logs to its own standard error, which is gone now
+
+
+def added(run: Run, *more: str) -> dict[str, object]:
+    done = run(
+        "add", "news@example.org", "--host", "127.0.0.1:2525", "--username", "news", "--secret-file", "-", "--json",
+        *more, stdin="hunter2\n",
+    )  # fmt: skip
+    assert done.exit_code == 0, (done.output, done.exception)
+    found: dict[str, object] = json.loads(done.output)
+    return found
+
+
+def test_an_operator_s_day(run: Run) -> None:
+    """Add, list, show, update, pause, resume, remove; the secret is never shown."""
+    account = added(run, "--lane", "bulk", "--warmup")
+    assert (account["status"], account["lanes"], account["warmup_current_limit"]) == ("warming_up", ["bulk"], 50)
+    (line,) = json.loads(run("list", "--json").output)["items"]
+    assert line["email"] == "news@example.org"
+    assert "news@example.org" in run("list").output
+    one = str(account["id"])
+    shown = run("show", one).output
+    assert "daily limit" in shown
+    updated = json.loads(run("update", one, "--daily-limit", "9", "--no-warmup", "--json").output)
+    assert (updated["daily_limit"], updated["status"]) == (9, "active")
+    assert run("pause", one, "--reason", "holiday").output == "paused\n"
+    assert run("resume", one).output == "active\n"
+    assert "hunter2" not in shown + str(account) + str(line) + str(updated)
+    assert run("remove", one).output == "removed\n"
+    assert isinstance(run("show", one).exception, SenderNotFound)
+
+
+def test_a_password_is_asked_for(run: Run) -> None:
+    """Without a file the operator types it, unseen."""
+    done = run("add", "a@example.org", "--host", "127.0.0.1:25", "--username", "a", "--json", stdin="hunter2\n")
+    assert done.exit_code == 0, done.output
+    assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("add", "a@example.org", "--type", "pigeon"), "smtp, gmail or ses"),
+        (("add", "a@example.org", "--host", "nowhere"), "host:port"),
+        (("add", "a@example.org", "--host", "h:25", "--secret-file", "/nowhere/at/all"), "No such file"),
+        (("rotate-key", "--old-key-file", "/nowhere/at/all"), "No such file"),
+    ],
+)
+def test_usage(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    """A mistake in the arguments is told as one: exit 2."""
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_a_refusal_names_its_field(run: Run) -> None:
+    """Gmail without a key file."""
+    done = run("add", "a@example.org", "--type", "gmail", "--subject", "a@example.org")
+    assert isinstance(done.exception, BadInput)
+    assert [error.field for error in done.exception.errors] == ["gmail_credentials"]
+
+
+def test_ses_takes_id_and_secret_from_a_file(run: Run, tmp_path: Path) -> None:
+    """`id:secret`, as one line."""
+    file = tmp_path / "key"
+    file.write_text("AK:SK\n")
+    done = run("add", "a@example.org", "--type", "ses", "--region", "eu-west-1", "--secret-file", str(file), "--json")
+    assert done.exit_code == 0, done.output
+    assert "SK" not in done.output
+
+
+def test_rotating_the_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the new key set and the old one given, every secret is sealed anew; then the old one is of no use."""
+    added(run)
+    monkeypatch.setenv("POSTROOM_SECRET_KEY", NEW)
+    done = run("rotate-key", "--old-key-file", "-", stdin=OLD)
+    assert done.exit_code == 0, done.output
+    assert "1 sealed" in done.output
+    monkeypatch.setenv("POSTROOM_SECRET_KEY", "22" * 32)
+    assert isinstance(run("rotate-key", "--old-key-file", "-", stdin=OLD).exception, ConfigurationError)
+
+
+def test_a_trial_that_fails_exits_with_1(run: Run) -> None:
+    """Nothing listens there: the step that failed is in the table."""
+    account = added(run, "--no-tls")
+    done = run("test", str(account["id"]))
+    assert done.exit_code == 1
+    assert "connect" in done.output
+    told = json.loads(run("test", str(account["id"]), "--json").output)
+    assert not told["ok"]
+
+
+def test_destinations(run: Run) -> None:
+    """Set, list, remove."""
+    assert "example.org" in run("domains", "set", "Example.org", "--rate", "5").output
+    limited = run("domains", "set", "example.org", "--connections", "2", "--json")
+    assert json.loads(limited.output)["max_connections"] == 2
+    (line,) = json.loads(run("domains", "list", "--json").output)["items"]
+    assert line["domain"] == "example.org"
+    assert run("domains", "remove", "example.org").output == "removed\n"

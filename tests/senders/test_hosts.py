@@ -1,0 +1,74 @@
+"""Many workers on many hosts, one mailbox: never too much, never too soon, and no dead host keeps it."""
+
+import asyncio
+import itertools
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from tests.support.builders import a_mail, accepted
+from tests.support.senders import account_of, an_account
+from tests.support.senders_process import Host
+from tests.support.smtp_server import smtp_server
+
+from postroom.db.room import Room
+from postroom.delivery.model import Lane
+from postroom.senders.model import Status
+
+REPOSITORY = Path(__file__).parents[2]
+DELAY_S = 0.040
+NOISE_S = 0.004
+"""Between the stamp of a start and the clock that the way out reads lie microseconds of our own code, in which the
+kernel may give the processor to one of two dozen other workers. Who does not wait at all is 40 ms too early."""
+
+
+async def run_host(host: Host) -> list[float]:
+    """Run a host to its end; the moments at which it began a mail."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.senders_process",
+        host.encode(),
+        cwd=REPOSITORY,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+    )
+    try:
+        async with asyncio.timeout(60):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return [float(line.split()[1]) for line in said.decode().splitlines() if line.startswith("start")]
+
+
+def distances(starts: list[float]) -> list[float]:
+    ordered = sorted(starts)
+    return [later - earlier for earlier, later in itertools.pairwise(ordered)]
+
+
+async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> None:
+    """Twenty-four workers, one account, 60 of 100 mails a day, 40 ms apart: exactly 60 leave, none too soon."""
+    async with smtp_server() as sink:
+        account = await an_account(room.pool, smtp_port=sink.port, daily_limit=60, send_delay_ms=40, batch_size=9)
+        await accepted(room.pool, *(a_mail(lane=Lane.BULK) for _ in range(100)))
+        shares = await asyncio.gather(*(run_host(Host(room.url)) for _ in range(3)))
+        starts = [start for share in shares for start in share]
+        assert len(sink.messages) == len(starts) == 60
+    assert min(distances(starts)) >= DELAY_S - NOISE_S
+    after = await account_of(room.pool, account)
+    assert (after.daily_sent, after.status) == (60, Status.PAUSED_LIMIT_REACHED)
+
+
+async def test_a_killed_host_s_mailbox_is_free_after_its_lease_and_the_pace_kept(room: Room) -> None:
+    """SIGKILL in the middle of a hold: the next host waits for the lease, then at least a delay, and sends the rest."""
+    async with smtp_server() as sink:
+        await an_account(room.pool, smtp_port=sink.port, send_delay_ms=100)
+        await accepted(room.pool, *(a_mail(lane=Lane.BULK) for _ in range(15)))
+        dead = await run_host(Host(room.url, workers=1, lease_s=2.0, die_at=3))
+        alive = await run_host(Host(room.url, workers=1, lease_s=2.0))
+    assert len(dead) == 3
+    assert min(alive) - max(dead) >= 2.0 - timedelta(seconds=0.5).total_seconds()
+    assert min(distances([*dead, *alive])) >= 0.100 - NOISE_S
+    assert len(alive) == 5  # ten were in the dead host's claim, and wait for their recovery

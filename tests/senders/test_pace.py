@@ -1,0 +1,163 @@
+"""Turns: start to start by the monotonic clock, holds given back after the last, leases respected."""
+
+import asyncio
+import itertools
+import time
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import NOON, a_mail, accepted
+from tests.support.senders import an_account, claimed
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import Lane
+from postroom.senders import store
+from postroom.senders.model import Slot
+from postroom.senders.pace import Release, Turns
+
+
+def slots(count: int, *, delay_s: float = 0.02, start_in_s: float = 0.0, account_id: int = 7) -> list[Slot]:
+    return [Slot(claim_id=1, account_id=account_id, delay_s=delay_s, start_in_s=start_in_s) for _ in range(count)]
+
+
+async def test_starts_are_a_delay_apart() -> None:
+    """Five mails that ask at once start one delay after the other, and never earlier."""
+    turns, starts = Turns(lambda _release: None), []
+
+    async def start(slot: Slot) -> None:
+        assert await turns.wait(slot)
+        starts.append(time.monotonic())
+
+    turns.open(five := slots(5))
+    began = time.monotonic()
+    await asyncio.gather(*(start(slot) for slot in five))
+    assert all(later - earlier >= 0.0199 for earlier, later in itertools.pairwise(starts))
+    assert starts[-1] - began >= 0.08
+
+
+async def test_the_first_waits_for_what_the_last_holder_left() -> None:
+    """A claim that comes too early waits out the rest of the delay."""
+    turns = Turns(lambda _release: None)
+    turns.open(one := slots(1, start_in_s=0.03))
+    began = time.monotonic()
+    assert await turns.wait(one[0])
+    assert time.monotonic() - began >= 0.03
+
+
+async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
+    """Turns that are taken and turns that are skipped count alike; the release tells the last start."""
+    heard: list[Release] = []
+    turns = Turns(heard.append)
+    turns.open(three := slots(3))
+    await turns.wait(three[0])
+    turns.skip(three[1])
+    assert heard == []
+    await turns.wait(three[2])
+    [release] = heard
+    assert (release.claim_id, release.account_id) == (1, 7)
+    assert abs(time.monotonic() - release.last_start) < 0.02
+
+
+async def test_an_account_without_a_pace_is_not_held() -> None:
+    """Nobody waits, and there is nothing to give back."""
+    heard: list[Release] = []
+    turns = Turns(heard.append)
+    turns.open(many := slots(100, delay_s=0))
+    assert all(await asyncio.gather(*(turns.wait(slot) for slot in many)))
+    assert heard == []
+
+
+async def test_after_closing_nothing_starts() -> None:
+    """The account turned out unusable: who waits for a turn is told no."""
+    turns = Turns(lambda _release: None)
+    turns.open(three := slots(3))
+    assert await turns.wait(three[0])
+    turns.close(three[0])
+    assert [await turns.wait(slot) for slot in three[1:]] == [False, False]
+
+
+async def test_a_claim_whose_lease_ran_out_starts_nothing() -> None:
+    """A process that was stopped and goes on must not send through an account somebody else may hold by now."""
+    turns = Turns(lambda _release: None)
+    turns.open(two := slots(2))
+    turns.renew([1], time.monotonic() + 60)
+    assert await turns.wait(two[0])
+    turns.renew([1], time.monotonic() - 1)
+    assert not await turns.wait(two[1])
+
+
+async def test_a_cancelled_wait_counts_as_settled() -> None:
+    """Whoever gives up waiting does not keep the account from others."""
+    heard: list[Release] = []
+    turns = Turns(heard.append)
+    turns.open(two := slots(2, delay_s=30))
+    assert await turns.wait(two[0])
+    waiting = asyncio.create_task(turns.wait(two[1]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert len(heard) == 1
+
+
+# ── in the database ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "delay_ms, granted",
+    [(0, 20), (10, 20), (100, 10), (400, 3), (999, 2), (1000, 1), (60_000, 1)],
+)
+async def test_a_claim_is_granted_a_second_s_worth(pool: Pool, delay_ms: int, granted: int) -> None:
+    """Whoever needs the mailbox next waits no longer than about a second; one mail is always granted."""
+    await an_account(pool, send_delay_ms=delay_ms, batch_size=20, counted_on=NOON.date())
+    await accepted(pool, *(a_mail(lane=Lane.BULK) for _ in range(30)), now=NOON)
+    assert len(await claimed(pool, Lane.BULK, now=NOON)) == granted
+
+
+async def test_a_held_account_is_left_alone(pool: Pool) -> None:
+    """One claim paces it; another finds nothing until it is let go, and then keeps the distance."""
+    account = await an_account(pool, send_delay_ms=400, counted_on=NOON.date())
+    await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
+    first = await claimed(pool, now=NOON)
+    assert [each.slot.start_in_s for each in first if each.slot] == [0.0, 0.4, 0.8]
+    assert await claimed(pool, now=NOON + timedelta(seconds=5)) == []
+    async with pool.acquire() as connection:
+        await store.release_senders(
+            connection,
+            account_id=[account],
+            claim_id=[first[0].claim_id],
+            since_start=[timedelta(milliseconds=100)],
+            now=NOON + timedelta(seconds=5),
+        )
+    second = await claimed(pool, now=NOON + timedelta(seconds=5))
+    assert [each.slot.start_in_s for each in second if each.slot] == [0.3, 0.7]
+
+
+async def test_somebody_else_s_release_frees_nothing(pool: Pool) -> None:
+    """Only the claim that holds an account can let it go."""
+    account = await an_account(pool, send_delay_ms=400, counted_on=NOON.date())
+    await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
+    await claimed(pool, now=NOON)
+    async with pool.acquire() as connection:
+        freed = await store.release_senders(
+            connection, account_id=[account], claim_id=[0], since_start=[timedelta()], now=NOON
+        )
+    assert freed == 0
+    assert await claimed(pool, now=NOON) == []
+
+
+async def test_a_dead_holder_is_waited_out_and_the_pace_kept(pool: Pool) -> None:
+    """The lease is a minute: before it ends nobody takes over, after it the first start is one delay away."""
+    await an_account(pool, send_delay_ms=700, counted_on=NOON.date())
+    await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
+    await claimed(pool, now=NOON)
+    assert await claimed(pool, now=NOON + timedelta(seconds=59)) == []
+    taken = await claimed(pool, now=NOON + timedelta(seconds=60))
+    assert [each.slot.start_in_s for each in taken if each.slot] == [0.7]
+
+
+async def test_a_slow_pace_is_not_claimed_ahead(pool: Pool) -> None:
+    """Two seconds before its next start an account is nobody's; within the last second it is."""
+    await an_account(pool, send_delay_ms=60_000, counted_on=NOON.date(), next_start_at=NOON + timedelta(seconds=3))
+    await accepted(pool, a_mail(), now=NOON)
+    assert await claimed(pool, now=NOON + timedelta(seconds=1)) == []
+    assert len(await claimed(pool, now=NOON + timedelta(seconds=2, milliseconds=500))) == 1

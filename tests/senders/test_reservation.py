@@ -1,0 +1,316 @@
+"""Quota, counted in the claim's own transaction: never too much, nothing lost, and the day begins by itself."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.builders import NOON, a_mail, accepted, addresses
+from tests.support.senders import account_of, an_account, claimed, claimed_plainly, set_account
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import Channel, DeliveryRequest, Lane
+from postroom.senders import store as senders
+from postroom.senders.model import Status
+
+TODAY = NOON.date()
+
+
+async def fill(pool: Pool, count: int, lane: Lane = Lane.TRANSACTIONAL) -> None:
+    await accepted(pool, *(a_mail(lane=lane) for _ in range(count)), now=NOON)
+
+
+def by_account(outgoing: list) -> Counter[int | None]:  # type: ignore[type-arg]
+    return Counter(each.sender_account_id for each in outgoing)
+
+
+# ── how much ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_claim_takes_no_more_than_the_quota(pool: Pool) -> None:
+    """Ten wait, three may leave today: three are claimed, the account pauses itself, seven still wait."""
+    account = await an_account(pool, daily_limit=3, counted_on=TODAY)
+    await fill(pool, 10)
+    assert by_account(await claimed(pool, now=NOON)) == {account: 3}
+    assert await claimed(pool, now=NOON) == []
+    after = await account_of(pool, account)
+    assert (after.daily_sent, after.status, after.resume_status) == (3, Status.PAUSED_LIMIT_REACHED, Status.ACTIVE)
+
+
+async def test_a_claim_takes_no_more_than_a_batch_of_each(pool: Pool) -> None:
+    """`batch_size` bounds what one claim gives one account."""
+    one = await an_account(pool, batch_size=2, counted_on=TODAY)
+    two = await an_account(pool, "two@example.org", batch_size=3, counted_on=TODAY)
+    await fill(pool, 10)
+    assert by_account(await claimed(pool, now=NOON)) == {one: 2, two: 3}
+
+
+async def test_mail_is_dealt_out_in_turn(pool: Pool) -> None:
+    """Four mails and three accounts: one each, and the fourth to the first again."""
+    accounts = [await an_account(pool, f"{n}@example.org", counted_on=TODAY) for n in range(3)]
+    await fill(pool, 4)
+    assert [each.sender_account_id for each in await claimed(pool, now=NOON)] == [*accounts, accounts[0]]
+
+
+async def test_the_least_recently_used_goes_first(pool: Pool) -> None:
+    """One mail at a time visits every account before it comes back to the first."""
+    accounts = [await an_account(pool, f"{n}@example.org", counted_on=TODAY) for n in range(3)]
+    seen = []
+    for minute in range(6):
+        await fill(pool, 1)
+        seen += [each.sender_account_id for each in await claimed(pool, now=NOON + timedelta(minutes=minute))]
+    assert seen == accounts * 2
+
+
+async def test_many_claimers_never_exceed_the_quota(pool: Pool) -> None:
+    """Eight claimers at once, three accounts of 40, 30 and 20 a day: exactly 90 of 200 mails are claimed."""
+    limits = {await an_account(pool, f"{n}@example.org", daily_limit=n, batch_size=7): n for n in (40, 30, 20)}
+    await accepted(pool, *(a_mail() for _ in range(200)))
+    deadline = asyncio.get_running_loop().time() + 3
+
+    async def claim_all() -> list[int | None]:
+        mine: list[int | None] = []
+        while asyncio.get_running_loop().time() < deadline:
+            batch = await claimed(pool, limit=25)
+            mine += [each.sender_account_id for each in batch]
+            if not batch and all([(await account_of(pool, each)).daily_sent == limits[each] for each in limits]):
+                break
+        return mine
+
+    shares = await asyncio.gather(*(claim_all() for _ in range(8)))
+    assert Counter(account for share in shares for account in share) == limits
+    assert {(await account_of(pool, each)).daily_sent for each in limits} == {40, 30, 20}
+
+
+@pytest.mark.parametrize(
+    "columns, is_used",
+    [
+        ({"status": "active"}, True),
+        ({"status": "warming_up", "warmup_stage": 1, "warmup_current_limit": 50}, True),
+        ({"status": "paused", "paused_by": "person"}, False),
+        ({"status": "paused", "paused_by": "health"}, False),
+        ({"status": "suspended", "status_reason": "login refused"}, False),
+        ({"status": "paused_limit_reached", "resume_status": "active", "daily_sent": 2000}, False),
+        ({"paused_until": NOON + timedelta(seconds=1)}, False),
+        ({"paused_until": NOON}, True),
+        ({"lanes": ["bulk"]}, False),
+        ({"lanes": ["auth", "transactional"]}, True),
+        ({"daily_sent": 1999}, True),
+        ({"daily_sent": 2000}, False),
+    ],
+)
+async def test_who_may_send(pool: Pool, columns: dict[str, Any], is_used: bool) -> None:  # noqa: FBT001 - a case
+    """Only accounts that are active or warming up, rested, with quota, and open to the lane."""
+    await an_account(pool, "never@example.org", status="suspended", status_reason="so that mail waits")
+    account = await an_account(pool, counted_on=TODAY, **columns)
+    await fill(pool, 1)
+    assert [each.sender_account_id for each in await claimed(pool, now=NOON)] == ([account] if is_used else [])
+
+
+# ── the way without accounts ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "accounts, leaves",
+    [
+        ([], True),
+        ([{"status": "paused", "paused_by": "person"}], True),
+        ([{"status": "paused", "paused_by": "health"}], False),
+        ([{"status": "suspended", "status_reason": "x"}], False),
+        ([{"status": "paused", "paused_by": "person"}, {"status": "suspended", "status_reason": "x"}], False),
+        ([{"daily_sent": 2000}], False),
+    ],
+)
+async def test_when_mail_leaves_through_the_relay(pool: Pool, accounts: list[dict[str, str]], leaves: bool) -> None:  # noqa: FBT001 - a case
+    """With no account, or when a person has paused every one; otherwise mail waits for them."""
+    for n, columns in enumerate(accounts):
+        await an_account(pool, f"{n}@example.org", counted_on=TODAY, **columns)
+    await fill(pool, 1)
+    found = await claimed(pool, now=NOON)
+    assert [each.sender_account_id for each in found] == ([None] if leaves else [])
+
+
+async def test_webhooks_do_not_wait_for_mailboxes(pool: Pool) -> None:
+    """Every account is exhausted and ten mails wait before it: the webhook is claimed."""
+    await an_account(pool, daily_limit=1, daily_sent=1, counted_on=TODAY)
+    await fill(pool, 10)
+    hook = DeliveryRequest(to=addresses("https://example.org/hook"), text="{}", channel=Channel.WEBHOOK)
+    [webhook] = await accepted(pool, hook, now=NOON)
+    assert [each.id for each in await claimed(pool, now=NOON)] == [webhook]
+
+
+async def test_a_batch_of_both_channels_is_half_and_half(pool: Pool) -> None:
+    """Where webhooks and mail are due, neither fills the batch alone."""
+    hook = DeliveryRequest(to=addresses("https://example.org/hook"), text="{}", channel=Channel.WEBHOOK)
+    await accepted(pool, *(hook for _ in range(10)), *(a_mail() for _ in range(10)), now=NOON)
+    channels = Counter(each.channel for each in await claimed_plainly(pool, now=NOON, limit=8))
+    assert channels == {Channel.WEBHOOK: 4, Channel.EMAIL: 4}
+
+
+# ── what was not used ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_given_back_mail_returns_its_quota(pool: Pool) -> None:
+    """What a stopping worker gives back was never sent: the account has it again, and is not at its limit."""
+    account = await an_account(pool, daily_limit=5, counted_on=TODAY)
+    await fill(pool, 5)
+    batch = await claimed(pool, now=NOON)
+    async with pool.acquire() as connection:
+        await store.release(
+            connection, claim_id=batch[0].claim_id, delivery_ids=[each.id for each in batch[2:]], now=NOON
+        )
+    after = await account_of(pool, account)
+    assert (after.daily_sent, after.status, after.resume_status) == (2, Status.ACTIVE, None)
+
+
+async def test_yesterday_s_reservation_is_not_returned_today(pool: Pool) -> None:
+    """Mail claimed before midnight and given back after it takes nothing off the new day's count."""
+    account = await an_account(pool, counted_on=TODAY)
+    await fill(pool, 3)
+    late = datetime(2030, 6, 1, 23, 59, 59, tzinfo=UTC)
+    old = await claimed(pool, now=late, limit=2)
+    new = await claimed(pool, now=late + timedelta(seconds=2))
+    assert (await account_of(pool, account)).daily_sent == len(new) == 1
+    async with pool.acquire() as connection:
+        await store.release(connection, claim_id=old[0].claim_id, delivery_ids=[each.id for each in old], now=None)
+    assert (await account_of(pool, account)).daily_sent == 1
+
+
+async def test_recovery_returns_what_was_not_started(pool: Pool) -> None:
+    """A worker died after starting two of five: two stay counted, for they may have left; three are returned."""
+    account = await an_account(pool, counted_on=TODAY)
+    await fill(pool, 5)
+    batch = await claimed(pool, now=NOON)
+    async with pool.acquire() as connection:
+        await store.mark_started(
+            connection, claim_id=batch[0].claim_id, started_through=2, lease=timedelta(seconds=1), now=NOON
+        )
+    await Maintenance(pool, clock=lambda: NOON + timedelta(minutes=5)).recover()
+    assert (await account_of(pool, account)).daily_sent == 2
+
+
+# ── the day ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_first_use_of_a_day_resets_the_counters(pool: Pool) -> None:
+    """The host was down at midnight: the first claim of the new UTC day begins it."""
+    account = await an_account(
+        pool, counted_on=TODAY - timedelta(days=3), daily_sent=2000, daily_bounces=7, daily_errors=9,
+        status="paused_limit_reached", resume_status="active",
+    )  # fmt: skip
+    await fill(pool, 1)
+    assert by_account(await claimed(pool, now=NOON)) == {account: 1}
+    after = await account_of(pool, account)
+    assert (after.daily_sent, after.daily_bounces, after.daily_errors, after.status) == (1, 0, 0, Status.ACTIVE)
+    assert after.last_reset_at == NOON
+
+
+@pytest.mark.parametrize(
+    "columns, status",
+    [
+        ({"status": "paused_limit_reached", "resume_status": "active"}, Status.ACTIVE),
+        (
+            {
+                "status": "paused_limit_reached",
+                "resume_status": "warming_up",
+                "warmup_stage": 2,
+                "warmup_current_limit": 100,
+            },
+            Status.WARMING_UP,
+        ),
+        ({"status": "paused", "paused_by": "person"}, Status.PAUSED),
+        ({"status": "paused", "paused_by": "health"}, Status.PAUSED),
+        ({"status": "suspended", "status_reason": "x"}, Status.SUSPENDED),
+        ({"status": "active"}, Status.ACTIVE),
+    ],
+)
+async def test_what_a_new_day_revives(pool: Pool, columns: dict[str, Any], status: Status) -> None:
+    """Only the limit ends with its day, and what it interrupted goes on; no pause of a person ever ends by itself."""
+    account = await an_account(pool, counted_on=TODAY, daily_sent=10, **columns)
+    async with pool.acquire() as connection:
+        assert await senders.roll_days(connection, now=NOON + timedelta(days=1)) == 1
+        assert await senders.roll_days(connection, now=NOON + timedelta(days=1)) == 0
+    after = await account_of(pool, account)
+    assert (after.status, after.daily_sent, after.resume_status) == (status, 0, None)
+
+
+async def test_the_day_is_utc(pool: Pool) -> None:
+    """A session in another time zone rolls the day when UTC does."""
+    account = await an_account(pool, counted_on=TODAY, daily_sent=1)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL TimeZone = 'Pacific/Kiritimati'")
+        await senders.roll_days(connection, now=datetime(2030, 6, 1, 23, 59, tzinfo=UTC))
+    assert (await account_of(pool, account)).daily_sent == 1
+
+
+# ── what the table refuses ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "columns, constraint",
+    [
+        ({"auth_type": "pigeon"}, "sender_accounts_auth_type"),
+        ({"smtp_host": None}, "sender_accounts_smtp"),
+        ({"smtp_port": 0}, "sender_accounts_smtp"),
+        ({"smtp_username": "ada"}, "sender_accounts_smtp"),
+        (
+            {
+                "auth_type": "gmail",
+                "smtp_host": None,
+                "smtp_port": None,
+                "credentials_encrypted": "x",
+                "credentials_key_id": "k",
+            },
+            "sender_accounts_gmail",
+        ),
+        ({"gmail_subject_email": "ada@example.org"}, "sender_accounts_gmail"),
+        ({"ses_region": "eu-west-1"}, "sender_accounts_ses"),
+        ({"credentials_encrypted": "x", "credentials_key_id": "k"}, "sender_accounts_credentials"),
+        ({"status": "paused"}, "sender_accounts_paused_by"),
+        ({"paused_by": "person"}, "sender_accounts_paused_by"),
+        ({"status": "paused_limit_reached"}, "sender_accounts_resume"),
+        ({"status": "warming_up"}, "sender_accounts_warming"),
+        ({"warmup_stage": 7, "warmup_current_limit": 5}, "sender_accounts_warming"),
+        ({"daily_limit": 0}, "sender_accounts_limits"),
+        ({"batch_size": 0}, "sender_accounts_limits"),
+        ({"send_delay_ms": -1}, "sender_accounts_limits"),
+        ({"lanes": []}, "sender_accounts_lanes"),
+    ],
+)
+async def test_impossible_accounts_are_impossible(pool: Pool, columns: dict[str, Any], constraint: str) -> None:
+    """The type ties its columns, the status its reasons, and numbers stay within sense."""
+    with pytest.raises(asyncpg.CheckViolationError) as refused:
+        await an_account(pool, **columns)
+    assert constraint in str(refused.value)
+
+
+async def test_a_mailbox_stands_once_however_it_is_written(pool: Pool) -> None:
+    """`Ada@Example.org` is `ada@example.org`."""
+    await an_account(pool, "ada@example.org")
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await an_account(pool, "Ada@Example.ORG")
+
+
+async def test_the_defaults_are_those_of_the_specification(pool: Pool) -> None:
+    """2000 a day, 50 at once, 100 ms apart, active, not warming up."""
+    async with pool.acquire() as connection:
+        made = await connection.fetchval(
+            "INSERT INTO sender_accounts (email, auth_type, smtp_host, smtp_port)"
+            " VALUES ('a@example.org', 'smtp', 'mail.example.org', 587) RETURNING id"
+        )
+    account = await account_of(pool, made)
+    assert (account.daily_limit, account.batch_size, account.send_delay_ms) == (2000, 50, 100)
+    assert (account.status, account.warmup_stage, account.smtp_use_tls) == (Status.ACTIVE, 0, True)
+
+
+async def test_a_raised_limit_by_hand_lets_it_go_on(pool: Pool) -> None:
+    """An operator at psql who lifts status and limit together is obeyed at once."""
+    account = await an_account(pool, daily_limit=1, counted_on=TODAY)
+    await fill(pool, 2)
+    await claimed(pool, now=NOON)
+    await set_account(pool, account, daily_limit=5, status="active", resume_status=None)
+    assert by_account(await claimed(pool, now=NOON)) == {account: 1}

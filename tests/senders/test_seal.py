@@ -1,0 +1,172 @@
+"""Secrets at rest: which key is in the value, for one purpose only, under our key or one of AWS KMS; rotation."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from moto.server import ThreadedMotoServer
+from tests.support.senders import KEY, account_of, an_account
+
+from postroom.db.pool import Pool
+from postroom.errors import ConfigurationError, SecretKeyMissing
+from postroom.runtime.aws import AwsCredentials
+from postroom.runtime.secrets import SecretBox
+from postroom.senders import service
+from postroom.senders.credentials import open_credentials
+from postroom.senders.kms import KmsSealer
+from postroom.senders.model import SealedAccount, SmtpCredentials
+from postroom.senders.seal import PURPOSES, LocalSealer, Sealer, Sealers
+
+NEW_KEY = bytes(range(32, 64))
+SECRET = b"correct horse"
+PURPOSE = PURPOSES["smtp"]
+
+
+@pytest.fixture(scope="module")
+def kms() -> Iterator[KmsSealer]:
+    """AWS KMS as moto plays it, on loopback, with one key."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    nobody = KmsSealer(
+        key_id="", region="eu-west-1", credentials=AwsCredentials("test", "test"), endpoint_url=f"http://{host}:{port}"
+    )
+    made = asyncio.run(nobody._ask("CreateKey", {}, ""))
+    yield replace(nobody, key_id=made["KeyMetadata"]["KeyId"])
+    server.stop()
+
+
+async def test_what_is_sealed_can_be_opened_and_says_its_key() -> None:
+    """The text names provider and key; the secret is nowhere in it."""
+    sealer = LocalSealer.from_keys(KEY)
+    key_id, text = await sealer.seal(SECRET, purpose=PURPOSE)
+    assert text.startswith(f"local:{key_id}:")
+    assert "horse" not in text
+    assert await sealer.open(text, purpose=PURPOSE) == SECRET
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:-2] + ("AA" if text[-2:] != "AA" else "BB"),
+        lambda text: text.replace("local:", "local:0"),
+        lambda _text: "local:only",
+        lambda _text: "local:key:not base64!",
+    ],
+)
+async def test_a_changed_text_is_refused(change: object) -> None:
+    """Whoever can write the table cannot make us use a secret of theirs."""
+    sealer = LocalSealer.from_keys(KEY)
+    _, text = await sealer.seal(SECRET, purpose=PURPOSE)
+    with pytest.raises(ConfigurationError):
+        await sealer.open(change(text), purpose=PURPOSE)  # type: ignore[operator]
+
+
+async def test_another_purpose_opens_nothing() -> None:
+    """A password of SMTP is not an access key of SES."""
+    sealer = LocalSealer.from_keys(KEY)
+    _, text = await sealer.seal(SECRET, purpose=PURPOSE)
+    with pytest.raises(ConfigurationError):
+        await sealer.open(text, purpose=PURPOSES["ses"])
+
+
+async def test_without_a_key_nothing_is_sealed() -> None:
+    """An installation without POSTROOM_SECRET_KEY stores no secrets."""
+    with pytest.raises(SecretKeyMissing):
+        await LocalSealer.from_keys(None).seal(SECRET, purpose=PURPOSE)
+
+
+async def test_kms_seals_and_opens(kms: KmsSealer) -> None:
+    """A data key per secret, wrapped by KMS; the text names the key by its ARN."""
+    key_id, text = await kms.seal(SECRET, purpose=PURPOSE)
+    _, again = await kms.seal(SECRET, purpose=PURPOSE)
+    assert key_id.startswith("arn:aws:kms:")
+    assert text.startswith(f"kms:{key_id}:")
+    assert text != again
+    assert await kms.open(text, purpose=PURPOSE) == SECRET
+
+
+async def test_kms_keeps_purposes_apart(kms: KmsSealer) -> None:
+    """The purpose is the encryption context: KMS itself refuses another."""
+    _, text = await kms.seal(SECRET, purpose=PURPOSE)
+    with pytest.raises(ConfigurationError, match="KMS refused"):
+        await kms.open(text, purpose=PURPOSES["ses"])
+
+
+async def test_kms_refusals_name_no_secret(kms: KmsSealer) -> None:
+    """A key that is not there is told by the name of the error alone."""
+    stranger = KmsSealer(key_id="nobody", region=kms.region, credentials=kms.credentials, endpoint_url=kms.endpoint_url)
+    with pytest.raises(ConfigurationError, match=r"^AWS KMS refused: NotFoundException\.$"):
+        await stranger.seal(SECRET, purpose=PURPOSE)
+
+
+async def test_a_silent_kms_is_an_error_that_says_so() -> None:
+    """Nothing listens: the account cannot be used, and why is plain."""
+    nowhere = KmsSealer(
+        key_id="k", region="eu-west-1", credentials=AwsCredentials("a", "b"), endpoint_url="http://127.0.0.1:9"
+    )
+    with pytest.raises(ConfigurationError, match="does not answer"):
+        await nowhere.seal(SECRET, purpose=PURPOSE)
+
+
+async def an_account_with_login(pool: Pool, sealer: Sealer, email: str) -> int:
+    key_id, text = await sealer.seal(SECRET, purpose=PURPOSE)
+    return await an_account(pool, email, smtp_username="ada", smtp_password_encrypted=text, credentials_key_id=key_id)
+
+
+async def password_of(pool: Pool, account: int, sealer: Sealer) -> str | None:
+    async with pool.acquire() as connection:
+        text = await connection.fetchval("SELECT smtp_password_encrypted FROM sender_accounts WHERE id = $1", account)
+    opened = await open_credentials(SealedAccount(await account_of(pool, account), text), sealer)
+    assert isinstance(opened, SmtpCredentials)
+    return opened.password
+
+
+async def test_rotation_seals_everything_anew(pool: Pool) -> None:
+    """After it the new key alone opens every secret; each step is told, and stands in the audit log without secrets."""
+    old = LocalSealer.from_keys(KEY)
+    accounts = [await an_account_with_login(pool, old, f"{n}@example.org") for n in range(3)]
+    await an_account(pool, "nosecret@example.org")
+    told: list[tuple[int, int]] = []
+    both = LocalSealer(SecretBox([NEW_KEY, KEY]))
+    rotated = await service.rotate_keys(pool, both, actor="tests", progress=lambda done, of: told.append((done, of)))
+    assert (rotated, told) == (3, [(1, 3), (2, 3), (3, 3)])
+    new = LocalSealer.from_keys(NEW_KEY)
+    assert [await password_of(pool, account, new) for account in accounts] == [SECRET.decode()] * 3
+    with pytest.raises(ConfigurationError):
+        await password_of(pool, accounts[0], old)
+    async with pool.acquire() as connection:
+        rows = await connection.fetch("SELECT before, after FROM audit_log WHERE action = 'sender.rotate_key'")
+    assert len(rows) == 3
+    assert "horse" not in str([dict(row) for row in rows])
+
+
+async def test_rotation_without_the_old_key_changes_nothing(pool: Pool) -> None:
+    """It stops at the first secret it cannot open."""
+    account = await an_account_with_login(pool, LocalSealer.from_keys(KEY), "a@example.org")
+    with pytest.raises(ConfigurationError):
+        await service.rotate_keys(pool, LocalSealer.from_keys(NEW_KEY), actor="tests")
+    assert await password_of(pool, account, LocalSealer.from_keys(KEY)) == SECRET.decode()
+
+
+async def test_moving_to_kms(pool: Pool, kms: KmsSealer) -> None:
+    """With KMS first and our key behind it, rotation moves every secret to KMS."""
+    account = await an_account_with_login(pool, LocalSealer.from_keys(KEY), "a@example.org")
+    sealers = Sealers(kms, LocalSealer.from_keys(KEY))
+    assert await service.rotate_keys(pool, sealers, actor="tests") == 1
+    assert await password_of(pool, account, kms) == SECRET.decode()
+
+
+async def test_an_unknown_provider_is_refused(kms: KmsSealer) -> None:
+    """An installation without KMS says that it cannot open what KMS sealed."""
+    _, text = await kms.seal(SECRET, purpose=PURPOSE)
+    with pytest.raises(ConfigurationError, match="not configured"):
+        await Sealers(LocalSealer.from_keys(KEY)).open(text, purpose=PURPOSE)
+
+
+def test_secrets_are_in_no_representation(kms: KmsSealer) -> None:
+    """Logs and tracebacks show objects; objects show no secrets."""
+    shown = [SmtpCredentials("hunter2"), SealedAccount(None, "sealed-text"), kms]  # type: ignore[arg-type]
+    assert "hunter2" not in repr(shown)
+    assert "sealed-text" not in repr(shown)

@@ -1,0 +1,114 @@
+"""Accounts for tests: rows as they are needed, ways out that remember, a desk and a worker on them."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.support.builders import DELIVERED, LEASE, Recording, a_compose
+from tests.support.builders import claimed as claimed_plainly
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.model import Lane, Outgoing
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.runtime.clock import Clock, database_time
+from postroom.senders import store as senders
+from postroom.senders.credentials import Credentials
+from postroom.senders.desk import SenderDesk
+from postroom.senders.model import SenderAccount, SenderId
+from postroom.senders.seal import LocalSealer
+from postroom.transports import Reply, Transport
+
+KEY = bytes(range(32))
+SEALER = LocalSealer.from_keys(KEY)
+
+_COLUMNS: dict[str, Any] = {
+    "auth_type": "smtp",
+    "smtp_host": "127.0.0.1",
+    "smtp_port": 25,
+    "smtp_use_tls": False,
+    "send_delay_ms": 0,
+}
+
+
+async def an_account(pool: Pool, email: str = "one@example.org", **columns: Any) -> SenderId:
+    """An account by SMTP without a pace, or as the case needs it."""
+    given = {"email": email, **_COLUMNS, **columns}
+    names = ", ".join(given)
+    marks = ", ".join(f"${n}" for n in range(1, len(given) + 1))
+    async with pool.acquire() as connection:
+        made = await connection.fetchval(
+            f"INSERT INTO sender_accounts ({names}) VALUES ({marks}) RETURNING id", *given.values()
+        )
+    return SenderId(made)
+
+
+async def account_of(pool: Pool, account_id: int) -> SenderAccount:
+    async with pool.acquire() as connection:
+        found = await senders.find_sender(connection, id=account_id)
+    assert found is not None
+    return found.account
+
+
+async def set_account(pool: Pool, account_id: int, **columns: Any) -> None:
+    """Write columns by hand, as an operator at psql would."""
+    sets = ", ".join(f"{name} = ${n}" for n, name in enumerate(columns, 2))
+    async with pool.acquire() as connection:
+        await connection.execute(f"UPDATE sender_accounts SET {sets} WHERE id = $1", account_id, *columns.values())
+
+
+class Ways:
+    """A factory whose ways out remember what left through each account, and answer as told."""
+
+    def __init__(self, **answers: Reply | list[Reply]) -> None:
+        """Answers by the part of the address before the @."""
+        self._answers = answers
+        self.by_email: dict[str, Recording] = {}
+
+    def __call__(self, account: SenderAccount, _credentials: Credentials) -> Transport:
+        answers = self._answers.get(account.email.partition("@")[0], DELIVERED)
+        if account.email not in self.by_email:
+            self.by_email[account.email] = Recording(*(answers if isinstance(answers, list) else [answers]))
+        return self.by_email[account.email]
+
+    def sent(self, email: str) -> int:
+        return len(self.by_email[email].envelopes) if email in self.by_email else 0
+
+
+def a_desk(pool: Pool, ways: Any, *, clock: Clock = database_time) -> SenderDesk:
+    return SenderDesk(pool, SEALER, ways, clock=clock)
+
+
+def a_sending_worker(pool: Pool, desk: SenderDesk, *, relay: Recording | None = None, **seams: Any) -> Worker:
+    """A worker with accounts; what does not leave through one goes to `relay`."""
+    way = relay or Recording()
+    seams.setdefault("compose", a_compose())
+    seams.setdefault("options", WorkerOptions(lease=LEASE, poll_interval=timedelta(milliseconds=20)))
+    return Worker(pool, route=lambda _channel, _lane: way, senders=desk, **seams)
+
+
+async def claimed(
+    pool: Pool, lane: Lane = Lane.TRANSACTIONAL, *, now: datetime | None = None, limit: int = 500
+) -> list[Outgoing]:
+    """Claim as a worker with accounts does."""
+    async with pool.acquire() as connection:
+        rows = await store.claim_due(
+            connection, lane=lane, batch_limit=limit, worker_id=1, lease=LEASE, now=now, use_senders=True
+        )
+        if not rows:
+            return []
+        recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
+    return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+
+
+__all__ = [
+    "KEY",
+    "SEALER",
+    "Ways",
+    "a_desk",
+    "a_sending_worker",
+    "account_of",
+    "an_account",
+    "claimed",
+    "claimed_plainly",
+    "set_account",
+]
