@@ -1,0 +1,307 @@
+"""Campaigns over HTTP: write, fill, rehearse, run, and see what became of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from postroom.campaigns import rehearsal, service
+from postroom.campaigns.model import Campaign, LineFormat, Refused
+from postroom.campaigns.shapes import (
+    CampaignBody,
+    CampaignChange,
+    CampaignPage,
+    CampaignQuery,
+    CampaignShape,
+    PreviewBody,
+    PreviewQuery,
+    PreviewShape,
+    RecipientPage,
+    RecipientQuery,
+    StartedShape,
+    TestBody,
+    TestShape,
+    UploadShape,
+    WarningShape,
+    WarningsShape,
+    campaign_shape,
+    changes_of,
+    plan_of,
+    recipient_shape,
+    started_shape,
+    summary_shape,
+    upload_shape,
+)
+from postroom.campaigns.upload import Upload
+from postroom.errors import BadInput
+from postroom.mail.render import Rendered
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+
+READ = "campaigns:read"
+WRITE = "campaigns:write"
+MOST_REFUSED = 100
+"""How many refused lines an answer names; the counts are of all."""
+
+_PATH = "/v1/campaigns/{campaign_id:int}"
+
+
+async def create_campaign(call: Call) -> Answer:
+    campaign = await service.create_campaign(call.room.pool, plan_of(call.body), actor=call.actor)
+    return await _answer(call, campaign, 201, headers={"location": f"/v1/campaigns/{campaign.id}"})
+
+
+async def delete_campaign(call: Call) -> Answer:
+    await service.delete_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
+    return Answer(b"", 204)
+
+
+async def get_campaign(call: Call) -> Answer:
+    return await _answer(call, await service.get_campaign(call.room.pool, call.path["campaign_id"]))
+
+
+async def list_campaigns(call: Call) -> Answer:
+    query: CampaignQuery = call.query
+    found, cursor = await service.list_campaigns(
+        call.room.pool, status=query.status, cursor=query.cursor, limit=query.limit
+    )
+    figures = await service.measure(call.room.pool, found)
+    return Answer(CampaignPage([summary_shape(campaign, figures[campaign.id]) for campaign in found], cursor))
+
+
+async def update_campaign(call: Call) -> Answer:
+    changes = changes_of(call.body)
+    campaign = await service.update_campaign(call.room.pool, call.path["campaign_id"], changes, actor=call.actor)
+    return await _answer(call, campaign)
+
+
+async def upload_recipients(call: Call) -> Answer:
+    assert call.chunks is not None
+    line_format = LineFormat(call.headers["content-type"].partition(";")[0].strip().lower())
+    refused: list[Refused] = []
+
+    def keep(found: Sequence[Refused]) -> None:
+        refused.extend(found[: MOST_REFUSED - len(refused)])
+
+    upload = Upload(call.room.pool, call.path["campaign_id"], on_refused=keep)
+    return Answer(upload_shape(await upload.run(call.chunks, line_format, actor=call.actor), refused))
+
+
+async def list_recipients(call: Call) -> Answer:
+    query: RecipientQuery = call.query
+    found, cursor = await service.list_recipients(
+        call.room.pool,
+        call.path["campaign_id"],
+        state=query.state,
+        custom_data=_containing(query.custom_data),
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    return Answer(RecipientPage([recipient_shape(recipient) for recipient in found], cursor))
+
+
+async def start_campaign(call: Call) -> Answer:
+    started = await service.start_campaign(
+        call.room.pool,
+        call.path["campaign_id"],
+        actor=call.actor,
+        has_secret_key=call.room.settings.secret_key is not None,
+    )
+    return Answer(started_shape(started))
+
+
+async def pause_campaign(call: Call) -> Answer:
+    campaign = await service.pause_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
+    return await _answer(call, campaign)
+
+
+async def resume_campaign(call: Call) -> Answer:
+    campaign = await service.resume_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
+    return await _answer(call, campaign)
+
+
+async def cancel_campaign(call: Call) -> Answer:
+    campaign = await service.cancel_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
+    return await _answer(call, campaign)
+
+
+async def preview_campaign(call: Call) -> Answer:
+    query: PreviewQuery = call.query
+    return _preview(await rehearsal.preview(call.room.pool, call.path["campaign_id"], email=query.email))
+
+
+async def preview_with(call: Call) -> Answer:
+    body: PreviewBody = call.body
+    rendered = await rehearsal.preview(
+        call.room.pool, call.path["campaign_id"], email=body.email, variables=body.variables
+    )
+    return _preview(rendered)
+
+
+async def lint_campaign(call: Call) -> Answer:
+    found = await rehearsal.lint_campaign(call.room.pool, call.path["campaign_id"])
+    return Answer(WarningsShape([WarningShape(code=w.code, part=w.part, message=w.message) for w in found]))
+
+
+async def send_test(call: Call) -> Answer:
+    body: TestBody = call.body
+    ids = await rehearsal.send_test(
+        call.room.pool,
+        call.path["campaign_id"],
+        body.to,
+        actor=call.actor,
+        email=body.email,
+        variables=body.variables,
+    )
+    return Answer(TestShape([int(delivery_id) for delivery_id in ids]), 202)
+
+
+async def _answer(
+    call: Call, campaign: Campaign, status: int = 200, *, headers: dict[str, str] | None = None
+) -> Answer:
+    figures = await service.measure(call.room.pool, [campaign])
+    return Answer(campaign_shape(campaign, figures[campaign.id]), status, headers=headers or {})
+
+
+def _preview(rendered: Rendered) -> Answer:
+    return Answer(PreviewShape(subject=rendered.subject, text=rendered.text, html=rendered.html))
+
+
+def _containing(written: str | None) -> dict[str, Any] | None:
+    try:
+        return None if written is None else msgspec.json.decode(written, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        raise BadInput.of("custom_data", "must be a JSON object") from None
+
+
+def _step(name: str, handler: Any, summary: str) -> Endpoint:
+    return Endpoint(
+        method="POST",
+        path=f"{_PATH}/{name}",
+        handler=handler,
+        summary=summary,
+        scope=WRITE,
+        tag="campaigns",
+        answers={200: StartedShape if name == "start" else CampaignShape},
+        problems=(404, 409),
+    )
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/v1/campaigns",
+        handler=list_campaigns,
+        summary="List campaigns, newest first, with what became of their people.",
+        scope=READ,
+        tag="campaigns",
+        query=CampaignQuery,
+        answers={200: CampaignPage},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/campaigns",
+        handler=create_campaign,
+        summary="Write a campaign; it is a draft until it is started.",
+        scope=WRITE,
+        tag="campaigns",
+        body=CampaignBody,
+        answers={201: CampaignShape},
+    ),
+    Endpoint(
+        method="GET",
+        path=_PATH,
+        handler=get_campaign,
+        summary="Read a campaign, with everything that is counted about it.",
+        scope=READ,
+        tag="campaigns",
+        answers={200: CampaignShape},
+    ),
+    Endpoint(
+        method="PATCH",
+        path=_PATH,
+        handler=update_campaign,
+        summary="Change a draft; a started campaign says what it says.",
+        scope=WRITE,
+        tag="campaigns",
+        body=CampaignChange,
+        answers={200: CampaignShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="DELETE",
+        path=_PATH,
+        handler=delete_campaign,
+        summary="Forget a draft and its recipients.",
+        scope=WRITE,
+        tag="campaigns",
+        answers={204: None},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_PATH}/recipients",
+        handler=list_recipients,
+        summary="List recipients by state or by what their fields contain.",
+        scope=READ,
+        tag="campaigns",
+        query=RecipientQuery,
+        answers={200: RecipientPage},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_PATH}/recipients",
+        handler=upload_recipients,
+        summary="Add recipients from CSV with a header line, or from JSON lines; of any length, and again if need be.",
+        scope=WRITE,
+        tag="campaigns",
+        accepts=tuple(LineFormat),
+        stream=True,
+        answers={200: UploadShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_PATH}/preview",
+        handler=preview_campaign,
+        summary="The letter as a recipient will get it.",
+        scope=READ,
+        tag="campaigns",
+        query=PreviewQuery,
+        answers={200: PreviewShape},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_PATH}/preview",
+        handler=preview_with,
+        summary="The letter with variables of one's own.",
+        scope=READ,
+        tag="campaigns",
+        body=PreviewBody,
+        answers={200: PreviewShape},
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_PATH}/lint",
+        handler=lint_campaign,
+        summary="What is worth a second look before the start.",
+        scope=READ,
+        tag="campaigns",
+        answers={200: WarningsShape},
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_PATH}/test",
+        handler=send_test,
+        summary="Send the letter to addresses of one's own, marked as a test and counted nowhere.",
+        scope=WRITE,
+        tag="campaigns",
+        body=TestBody,
+        answers={202: TestShape},
+        problems=(404,),
+    ),
+    _step("start", start_campaign, "Start: from here on the letter is frozen and goes out as its time comes."),
+    _step("pause", pause_campaign, "Hold everything that has not left."),
+    _step("resume", resume_campaign, "Go on after a pause."),
+    _step("cancel", cancel_campaign, "End it; whoever has not had it will not get it."),
+]

@@ -1,0 +1,336 @@
+"""Campaigns at the command line: write, fill, rehearse, run, and see what became of them."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    parse_moment,
+    parse_variables,
+    print_json,
+    print_page,
+    print_table,
+    printable,
+    say,
+)
+
+if TYPE_CHECKING:
+    from postroom.campaigns.model import Campaign, Hour, LineFormat, Refused, Uploaded
+    from postroom.db.room import Room
+
+CHUNK = 256 * 1024
+SHOWN_REFUSED = 20
+
+campaigns = typer.Typer()
+
+Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of a campaign.")]
+Recipient = Annotated[str | None, typer.Option("--email", help="As this recipient gets it; else as the first does.")]
+Variables = Annotated[list[str] | None, typer.Option("--var", help="name=value, on top of the recipient's own.")]
+
+_LISTED = ("id", "status", "name", "subject", "created_at", "started_at", "finished_at")
+_COUNTS = ("total", "queued", "sent", "bounced", "failed", "cancelled", "suppressed")
+_HOURLY = ("sent", "opened", "clicked")
+
+
+@campaigns.command()
+def create(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: Annotated[str, typer.Option()],
+    subject: Annotated[str, typer.Option(help="A template: Hello {{ first_name }}.")],
+    html: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the HTML part.")] = None,
+    text: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the text part.")] = None,
+    sender: Annotated[str | None, typer.Option("--from")] = None,
+    reply_to: Annotated[str | None, typer.Option()] = None,
+    tracking: Annotated[bool, typer.Option(help="Count opens and clicks.")] = True,
+    start_at: Annotated[str | None, typer.Option(help="Not before 2030-01-31T09:00:00Z, or +2h from now.")] = None,
+    local_time: Annotated[str | None, typer.Option(help="At 09:00 of each recipient's day.")] = None,
+    time_zone: Annotated[str, typer.Option(help="Of recipients who have none.")] = "UTC",
+) -> None:
+    """Write a campaign and print its id."""
+    from postroom.campaigns import service
+    from postroom.campaigns.shapes import CampaignBody, plan_of
+
+    body = CampaignBody(
+        name=name,
+        subject=subject,
+        html=html.read_text("utf-8") if html else None,
+        text=text.read_text("utf-8") if text else None,
+        sender=sender,
+        reply_to=reply_to,
+        tracking=tracking,
+        start_at=parse_moment(start_at) if start_at else None,
+        local_time=local_time,
+        time_zone=time_zone,
+    )
+    campaign = in_room(lambda room: service.create_campaign(room.pool, plan_of(body), actor=actor()))
+    say(str(campaign.id))
+
+
+@campaigns.command("list")
+def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List campaigns, newest first."""
+    from postroom.campaigns import service
+    from postroom.campaigns.shapes import summary_shape
+
+    async def command(room: "Room") -> tuple[list[Any], str | None]:
+        found, more = await service.list_campaigns(room.pool, cursor=cursor, limit=limit)
+        figures = await service.measure(room.pool, found)
+        return [summary_shape(campaign, figures[campaign.id]) for campaign in found], more
+
+    shapes, more = in_room(command)
+    print_page(shapes, more, columns=_LISTED, as_json=as_json)
+
+
+@campaigns.command()
+def show(campaign_id: Id, *, as_json: AsJson = False) -> None:
+    """Show a campaign and everything that is counted about it."""
+    shape = in_room(lambda room: _shape_of(room, campaign_id))
+    if as_json:
+        print_json(shape)
+        return
+    for field in (*_LISTED, "start_at", "local_time", "time_zone", "tracking"):
+        if (value := getattr(shape, field)) is not None:
+            say(f"{field.replace('_', ' '):<14}  {printable(str(value))}")
+    _say_figures(shape)
+
+
+@campaigns.command()
+def upload(
+    campaign_id: Id,
+    file: Annotated[Path, typer.Argument(help="CSV with a header, or JSON lines (.jsonl); `-` reads standard input.")],
+    *,
+    json_lines: Annotated[bool, typer.Option("--jsonl", help="JSON lines, whatever the file is called.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write every refused line to this file, as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add recipients. Lines that cannot be used are listed, and make the exit code 1; the others are stored."""
+    from postroom.campaigns.model import LineFormat
+
+    if str(file) != "-" and not file.is_file():
+        raise typer.BadParameter(f"{file} is not a file")
+    is_json = json_lines or file.suffix.lower() in (".jsonl", ".ndjson")
+    line_format = LineFormat.JSON_LINES if is_json else LineFormat.CSV
+    with ExitStack() as stack:
+        notes = _Notes(stack.enter_context(report.open("w", encoding="utf-8", newline="")) if report else None)
+        done = in_room(lambda room: _upload(room, campaign_id, file, line_format=line_format, notes=notes))
+    if as_json:
+        print_json(done)
+    else:
+        say(
+            f"{done.total} lines: {done.added} added, {done.duplicate} there already, {done.suppressed} suppressed, "
+            f"{done.invalid} refused"
+        )
+    if done.invalid:
+        raise typer.Exit(1)
+
+
+@campaigns.command()
+def preview(
+    campaign_id: Id,
+    *,
+    email: Recipient = None,
+    var: Variables = None,
+    html: Annotated[bool, typer.Option("--html", help="Print the HTML part.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the letter as one recipient will get it."""
+    from postroom.campaigns import rehearsal
+
+    variables = parse_variables(var or [], None)
+    rendered = in_room(lambda room: rehearsal.preview(room.pool, campaign_id, email=email, variables=variables))
+    if as_json:
+        print_json(rendered)
+    elif html:
+        say(printable(rendered.html or ""))
+    else:
+        say(printable(f"Subject: {rendered.subject}\n\n{rendered.text or ''}"))
+
+
+@campaigns.command()
+def lint(campaign_id: Id, *, as_json: AsJson = False) -> None:
+    """Say what is worth a second look before the start."""
+    from postroom.campaigns import rehearsal
+
+    found = in_room(lambda room: rehearsal.lint_campaign(room.pool, campaign_id))
+    if as_json:
+        print_json({"items": found})
+    elif not found:
+        say("nothing to say")
+    for warning in () if as_json else found:
+        say(f"{warning.part}: {printable(warning.message)}  [{warning.code}]")
+
+
+@campaigns.command("test")
+def send_test(
+    campaign_id: Id,
+    to: Annotated[list[str], typer.Argument(help="Addresses of your own.")],
+    *,
+    email: Recipient = None,
+    var: Variables = None,
+) -> None:
+    """Send the letter to yourself, marked as a test and counted nowhere; print the deliveries' ids."""
+    from postroom.campaigns import rehearsal
+
+    variables = parse_variables(var or [], None)
+    ids = in_room(
+        lambda room: rehearsal.send_test(room.pool, campaign_id, to, actor=actor(), email=email, variables=variables)
+    )
+    for delivery_id in ids:
+        say(str(delivery_id))
+
+
+@campaigns.command()
+def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
+    """Start a campaign; from here on its letter is frozen."""
+    from postroom.campaigns import service
+    from postroom.campaigns.shapes import started_shape
+
+    started = started_shape(
+        in_room(
+            lambda room: service.start_campaign(
+                room.pool, campaign_id, actor=actor(), has_secret_key=room.settings.secret_key is not None
+            )
+        )
+    )
+    if as_json:
+        print_json(started)
+        return
+    say(
+        f"{started.id} is {started.status}: {started.queued} of {started.total} queued, "
+        f"{started.suppressed} suppressed, {started.duplicate} duplicates, {started.invalid} refused; "
+        f"about {started.estimate.seconds} s at "
+        f"{started.estimate.per_second:g}/s"
+    )
+
+
+@campaigns.command()
+def pause(campaign_id: Id) -> None:
+    """Hold everything that has not left."""
+    from postroom.campaigns import service
+
+    _run(campaign_id, service.pause_campaign)
+
+
+@campaigns.command()
+def resume(campaign_id: Id) -> None:
+    """Go on after a pause."""
+    from postroom.campaigns import service
+
+    _run(campaign_id, service.resume_campaign)
+
+
+@campaigns.command()
+def cancel(campaign_id: Id) -> None:
+    """End a campaign; whoever has not had it will not get it."""
+    from postroom.campaigns import service
+
+    _run(campaign_id, service.cancel_campaign)
+
+
+@campaigns.command()
+def report(campaign_id: Id, *, as_json: AsJson = False) -> None:
+    """What became of a campaign, in figures and hour by hour."""
+    from postroom.campaigns import service
+
+    async def command(room: "Room") -> tuple[Any, "list[Hour]"]:
+        return await _shape_of(room, campaign_id), await service.list_hours(room.pool, campaign_id)
+
+    shape, hours = in_room(command)
+    if as_json:
+        print_json({"campaign": shape, "hours": hours})
+        return
+    say(f"{printable(shape.name)} ({shape.status})")
+    _say_figures(shape)
+    if hours:
+        _plot(hours)
+
+
+async def _shape_of(room: "Room", campaign_id: int) -> Any:
+    from postroom.campaigns import service
+    from postroom.campaigns.shapes import campaign_shape
+
+    campaign = await service.get_campaign(room.pool, campaign_id)
+    return campaign_shape(campaign, (await service.measure(room.pool, [campaign]))[campaign_id])
+
+
+def _run(campaign_id: int, step: "Callable[..., Awaitable[Campaign]]") -> None:
+    campaign = in_room(lambda room: step(room.pool, campaign_id, actor=actor()))
+    say(f"{campaign.id} is {campaign.status}")
+
+
+def _say_figures(shape: Any) -> None:
+    counts = "  ".join(f"{name} {getattr(shape.counts, name)}" for name in _COUNTS)
+    say(counts)
+    for name, found in (("opens", shape.opens), ("clicks", shape.clicks)):
+        say(f"{name} {found.total}  unique {found.unique}  by machines {found.machine}")
+    say(f"unsubscribes {shape.unsubscribes}  complaints {shape.complaints}")
+
+
+def _plot(hours: "Sequence[Hour]") -> None:
+    """A row per hour, a bar per figure, each to the scale of its own highest."""
+    highest = {name: max(hour.amounts.get(name, 0) for hour in hours) for name in _HOURLY}
+
+    def cell(hour: "Hour", name: str) -> str:
+        amount = hour.amounts.get(name, 0)
+        return f"{amount:>8} {'█' * round(20 * amount / highest[name])}" if highest[name] else ""
+
+    print_table(("hour", *_HOURLY), ([hour.hour, *(cell(hour, name) for name in _HOURLY)] for hour in hours))
+
+
+class _Notes:
+    """Refused lines: the first on the screen, all of them in a file if one was named."""
+
+    def __init__(self, file: Any) -> None:
+        import csv
+
+        self._writer = csv.writer(file) if file else None
+        self._shown = 0
+        if self._writer:
+            self._writer.writerow(("line", "field", "message"))
+
+    def __call__(self, refused: "Sequence[Refused]") -> None:
+        if self._writer:
+            self._writer.writerows((each.line, each.field, each.message) for each in refused)
+        for each in refused[: max(SHOWN_REFUSED - self._shown, 0)]:
+            sys.stderr.write(f"line {each.line}: {each.field}: {printable(each.message)}\n")
+        self._shown += len(refused)
+
+
+async def _upload(
+    room: "Room", campaign_id: int, file: Path, *, line_format: "LineFormat", notes: _Notes
+) -> "Uploaded":
+    from postroom.campaigns.upload import Upload
+
+    upload = Upload(room.pool, campaign_id, on_refused=notes)
+    with ExitStack() as stack:
+        is_stdin = str(file) == "-"
+        source = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
+        size = 0 if is_stdin else os.fstat(source.fileno()).st_size
+        return await upload.run(_chunks(source, size, stack), line_format, actor=actor())
+
+
+async def _chunks(source: Any, size: int, stack: ExitStack) -> AsyncIterator[bytes]:
+    """The file piece by piece, with a bar that follows; silent when nobody watches."""
+    advance: Callable[[int], None] | None = None
+    if sys.stderr.isatty() and size:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        progress = stack.enter_context(Progress(console=Console(stderr=True)))
+        task = progress.add_task("uploading", total=size)
+        advance = lambda length: progress.advance(task, length)  # noqa: E731 - one of two ways to go on
+    while chunk := source.read(CHUNK):
+        yield chunk
+        if advance is not None:
+            advance(len(chunk))

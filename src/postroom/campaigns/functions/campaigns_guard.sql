@@ -1,0 +1,31 @@
+-- A campaign that was started says what it says, and takes only the steps that are drawn in its statuses. Everybody is to
+-- get the same letter, whoever asks for a change and however.
+CREATE OR REPLACE FUNCTION campaigns_guard() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
+        ('draft', 'active'), ('active', 'paused'), ('active', 'completed'), ('active', 'cancelled'),
+        ('paused', 'active'), ('paused', 'cancelled'))
+    THEN
+        RAISE EXCEPTION 'a campaign that is % cannot become %', OLD.status, NEW.status
+            USING ERRCODE = 'PR071', COLUMN = 'status';
+    END IF;
+    IF OLD.status <> 'draft' AND
+        (NEW.subject, NEW.html_body, NEW.text_body, NEW.from_email, NEW.from_name, NEW.reply_to_email, NEW.reply_to_name,
+            NEW.is_tracked, NEW.start_at, NEW.local_time, NEW.time_zone)
+        IS DISTINCT FROM
+        (OLD.subject, OLD.html_body, OLD.text_body, OLD.from_email, OLD.from_name, OLD.reply_to_email, OLD.reply_to_name,
+            OLD.is_tracked, OLD.start_at, OLD.local_time, OLD.time_zone)
+    THEN
+        RAISE EXCEPTION 'a campaign that was started cannot be changed' USING ERRCODE = 'PR070', COLUMN = 'status';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+-- Not for the counters, which change with every slice.
+CREATE OR REPLACE TRIGGER campaigns_guard
+    BEFORE UPDATE OF status, subject, html_body, text_body, from_email, from_name, reply_to_email, reply_to_name,
+        is_tracked, start_at, local_time, time_zone ON campaigns
+    FOR EACH ROW EXECUTE FUNCTION campaigns_guard();

@@ -1,0 +1,136 @@
+-- Top up what waits of one campaign to `p_target`: the next people of every zone whose time has come become deliveries in
+-- the bulk lane, or are found on a list and get nothing. All in one transaction under the campaign's row lock, so any
+-- number of feeders may call it: who comes second finds the row locked and gets no answer.
+--
+-- Campaigns share the lane through the times stamped on their mail. A slice is spread evenly over the time since this
+-- campaign's latest mail or, if none of its waits, since the oldest that waits in the lane: it lies between what others
+-- have waiting, and not behind it.
+--
+-- Nothing is joined: the slice is one range of the primary key, updated and returned, so no plan can go wrong with it.
+CREATE OR REPLACE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamptz DEFAULT now())
+RETURNS TABLE (fed integer, suppressed integer, waiting integer) -- waiting: what it found
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_zone       record;
+    v_slice      record;
+    v_since      timestamptz;
+    v_last_id    bigint;
+    v_room       integer;
+    v_fed        integer := 0;
+    v_suppressed integer := 0;
+    v_waiting    integer;
+BEGIN
+    PERFORM FROM campaigns WHERE id = p_campaign_id AND status = 'active' FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+
+    SELECT count(*), max(next_attempt_at)
+    INTO v_waiting, v_since
+    FROM (
+        SELECT next_attempt_at
+        FROM deliveries
+        WHERE campaign_id = p_campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at <= p_now
+        ORDER BY next_attempt_at
+        LIMIT p_target
+    ) AS due;
+    IF v_since IS NULL THEN
+        SELECT min(next_attempt_at)
+        INTO v_since
+        FROM deliveries
+        WHERE lane = 'bulk' AND channel = 'email' AND next_attempt_at IS NOT NULL
+            AND (state = 'rendered' OR template_id IS NULL);
+    END IF;
+    v_since := least(v_since, p_now);
+    v_room := p_target - v_waiting;
+
+    FOR v_zone IN
+        SELECT time_zone, fed_through, last_id
+        FROM campaign_zones
+        WHERE campaign_id = p_campaign_id AND due_at <= p_now AND fed_through < last_id
+        ORDER BY due_at, time_zone
+    LOOP
+        EXIT WHEN v_room <= 0;
+        SELECT max(id)
+        INTO v_last_id
+        FROM (
+            SELECT id
+            FROM campaign_recipients
+            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
+                AND state = 'waiting'
+            ORDER BY id
+            LIMIT v_room
+        ) AS next;
+
+        WITH marked AS (
+            UPDATE campaign_recipients AS r
+            SET (state, delivery_id) = (
+                SELECT CASE WHEN is_listed THEN 'suppressed' ELSE 'fed' END::campaign_recipient_state,
+                    CASE WHEN NOT is_listed THEN nextval('deliveries_id_seq') END
+                FROM (
+                    -- a scalar with a limit, which no plan turns into reading the whole list
+                    SELECT coalesce((
+                        SELECT true
+                        FROM suppressions AS s
+                        WHERE s.address IN (lower(r.email), erased_address(r.email))
+                            AND (s.until IS NULL OR s.until > p_now)
+                        LIMIT 1
+                    ), false) AS is_listed
+                    OFFSET 0 -- asked once, not once for each column
+                ) AS asked
+            )
+            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
+                AND id <= v_last_id AND state = 'waiting'
+            RETURNING r.id, r.delivery_id, r.email, r.name, r.custom_data
+        ),
+        slice AS MATERIALIZED (
+            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at
+            FROM marked
+        ),
+        queued AS (
+            INSERT INTO deliveries (id, lane, next_attempt_at, created_at, retry_since, ladder, source, campaign_id)
+            SELECT delivery_id, 'bulk', due_at, p_now, p_now, 'generic', 'campaign:' || p_campaign_id, p_campaign_id
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        ),
+        addressed AS (
+            INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
+            SELECT delivery_id, 'to', 0, email, name
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        ),
+        written AS (
+            INSERT INTO delivery_payloads (delivery_id, variables)
+            SELECT delivery_id, custom_data
+            FROM slice
+            WHERE delivery_id IS NOT NULL
+        )
+        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed
+        INTO v_slice
+        FROM slice;
+
+        -- Fewer than there was room for: that was the last of this zone.
+        UPDATE campaign_zones
+        SET fed_through = CASE WHEN v_slice.size < v_room THEN v_zone.last_id ELSE v_last_id END
+        WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone;
+        v_fed := v_fed + v_slice.size - v_slice.suppressed;
+        v_suppressed := v_suppressed + v_slice.suppressed;
+        v_room := v_room - v_slice.size;
+    END LOOP;
+
+    IF v_fed + v_suppressed > 0 THEN
+        UPDATE campaigns
+        SET fed_count = fed_count + v_fed, suppressed_count = suppressed_count + v_suppressed
+        WHERE id = p_campaign_id;
+    END IF;
+    IF v_fed > 0 THEN
+        PERFORM wake_workers(ARRAY['bulk']);
+    END IF;
+    RETURN QUERY SELECT v_fed, v_suppressed, v_waiting;
+END
+$$;

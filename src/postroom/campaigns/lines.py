@@ -1,0 +1,281 @@
+r"""People from lines: bytes in as they come, people out, and for every line that is none, its number and why.
+
+A reader is fed chunks that may end anywhere, in a line, in a quoted field, in a character, and keeps only what it has
+not understood yet. CSV has a header line; one column is `email`, `name` and `time_zone` are known if they are there,
+and every other column is a merge field under its name, with `_` for what a name cannot hold. A comma, a semicolon or a
+tab separates, whichever makes sense of the header. Lines may end in LF, CRLF or CR; quoted fields may hold line breaks;
+a byte order mark and empty lines are skipped. A JSON line is an object with the same names.
+
+A line that cannot be used is refused and does not stop the others. What makes the rest unreadable raises `BadInput`
+naming the line: a header without `email`, bytes that are not UTF-8, a line or a quoted field without an end. Pure.
+"""
+
+import codecs
+import csv
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from postroom.campaigns.model import LineFormat, Refused
+from postroom.campaigns.zones import OWN_ZONE, zone_named
+from postroom.delivery.address import parse_address
+from postroom.errors import BadInput
+
+Person = tuple[str, str | None, str, str]
+"""Address, name, time zone, and the merge fields as JSON: columns, in which thousands travel at once."""
+
+KNOWN = ("email", "name", "time_zone")
+OURS = frozenset({"unsubscribe_url", "preferences_url"})
+"""Variables that every letter has; nobody may bring his own."""
+
+LONGEST_LINE = 512 * 1024
+LONGEST_DATA = 32 * 1024
+LONGEST_NAME = 200
+MOST_COLUMNS = 200
+
+_NOT_IN_NAMES = re.compile(r"\W")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Lines(ABC):
+    """Reads one upload. What was read gathers in `people` and `refused` until somebody takes it."""
+
+    def __init__(self) -> None:
+        self.people: list[Person] = []
+        self.refused: list[Refused] = []
+        self.line = 0
+        """How many lines were read."""
+
+    @abstractmethod
+    def feed(self, chunk: bytes) -> None:
+        """Read on."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """There is no more: read what was kept."""
+
+    def take(self) -> tuple[list[Person], list[Refused]]:
+        """What gathered since the last time."""
+        taken = self.people, self.refused
+        self.people, self.refused = [], []
+        return taken
+
+    def _refuse(self, line: int, field: str, message: str) -> None:
+        self.refused.append(Refused(line, field, message))
+
+    def _add(self, line: int, email: str, name: str | None, time_zone: str | None, data: bytes) -> None:
+        """One person, if the address is one and the rest has a reasonable size."""
+        try:
+            address = parse_address(email)
+        except ValueError as error:
+            self._refuse(line, "email", str(error))
+            return
+        if len(data) > LONGEST_DATA:
+            self._refuse(line, "line", f"holds more than {LONGEST_DATA} bytes of merge fields")
+            return
+        shown = " ".join(name.split()) if name else address.name
+        if shown is not None and len(shown) > LONGEST_NAME:
+            self._refuse(line, "name", f"is longer than {LONGEST_NAME} characters")
+            return
+        zone = zone_named(time_zone.strip()) if time_zone else OWN_ZONE
+        self.people.append((address.email, shown or None, zone, data.decode()))
+
+
+def open_lines(line_format: LineFormat) -> Lines:
+    return CsvLines() if line_format is LineFormat.CSV else JsonLines()
+
+
+class CsvLines(Lines):
+    """Comma-separated values, as spreadsheets write them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        utf_8 = codecs.getincrementaldecoder("utf-8-sig")("strict")
+        self._decoder = io.IncrementalNewlineDecoder(utf_8, translate=True)
+        self._kept = ""
+        self._decoded_lines = 0
+        self._separator = ","
+        self._columns: _Columns | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        text = self._kept + self._decode(chunk, final=False)
+        end = text.rfind("\n") + 1
+        left = self._read(text[:end], final=False) if end else ""
+        self._kept = left + text[end:]
+        if len(self._kept) > LONGEST_LINE:
+            raise BadInput.of(f"line {self.line + 1}", f"does not end within {LONGEST_LINE} characters")
+
+    def close(self) -> None:
+        text = self._kept + self._decode(b"", final=True)
+        self._kept = ""
+        if text:
+            self._read(text if text.endswith("\n") else text + "\n", final=True)
+        if self._columns is None:
+            raise BadInput.of("line 1", "the header line is missing")
+
+    def _decode(self, chunk: bytes, *, final: bool) -> str:
+        try:
+            text = self._decoder.decode(chunk, final=final)
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start]
+            line = self._decoded_lines + 1 + before.count(b"\n")
+            if line == 1 and error.object.startswith(_UTF_16):
+                raise BadInput.of("line 1", "the file is UTF-16; save it as UTF-8") from None
+            raise BadInput.of(f"line {line}", "is not UTF-8; save the file as UTF-8 and upload it again") from None
+        self._decoded_lines += text.count("\n")
+        return text
+
+    def _read(self, block: str, *, final: bool) -> str:
+        """Read whole lines; returns the beginning of a record that goes on in the next block."""
+        if self._columns is None:
+            self._separator = _separator_of(block)
+        source = io.StringIO(block)
+        reader = csv.reader(source, delimiter=self._separator, strict=True)
+        before, has_nul, start = self.line, "\0" in block, 0
+        while True:
+            try:
+                for row in reader:
+                    self.line = before + reader.line_num
+                    self._row(row, has_nul=has_nul)
+                    start = source.tell()
+            except csv.Error as error:
+                if not final and source.tell() == len(block) and "unexpected end" in str(error):
+                    return block[start:]
+                self._spoiled(before + reader.line_num, str(error))
+                start = source.tell()
+            else:
+                return ""
+
+    def _spoiled(self, last: int, reason: str) -> None:
+        """A record that is not CSV: refused, if it is one line of the file."""
+        first, self.line = self.line + 1, last
+        if last > first:  # all these lines were taken for one field, and many people with them
+            raise BadInput.of(f"line {first}", "opens a quotation that does not end")
+        self._refuse(last, "line", f"is not CSV: {reason}")
+
+    def _row(self, row: list[str], *, has_nul: bool) -> None:
+        columns = self._columns
+        if columns is None:
+            if any(cell.strip() for cell in row):
+                self._columns = _Columns(row, self.line)
+            return
+        if len(row) != columns.width:
+            if any(cell.strip() for cell in row):
+                self._refuse(self.line, "line", f"has {len(row)} fields; the header has {columns.width}")
+            return
+        if has_nul and any("\0" in cell for cell in row):
+            self._refuse(self.line, "line", "contains a NUL")
+            return
+        email = row[columns.email].strip()
+        if not email and not any(cell.strip() for cell in row):
+            return  # a spreadsheet's idea of an empty line
+        name = row[columns.name] if columns.name is not None else None
+        zone = row[columns.time_zone] if columns.time_zone is not None else None
+        self._add(self.line, email, name, zone, _encode(dict(zip(columns.fields, columns.values(row), strict=True))))
+
+
+class _Columns:
+    """What the header says: where the known columns are, and what the others are called."""
+
+    def __init__(self, header: Sequence[str], line: int) -> None:
+        names = [_field_name(cell) for cell in header]
+        self._check(names, line)
+        self.width = len(names)
+        self.email = names.index("email")
+        self.name = names.index("name") if "name" in names else None
+        self.time_zone = names.index("time_zone") if "time_zone" in names else None
+        places = [place for place, name in enumerate(names) if name not in KNOWN]
+        self.fields = tuple(names[place] for place in places)
+        self._places = places
+        self._getter = itemgetter(*places) if len(places) > 1 else None
+
+    def values(self, row: list[str]) -> Sequence[str]:
+        """The merge fields of a row, in the order of `fields`."""
+        if self._getter is not None:
+            values: Sequence[str] = self._getter(row)
+            return values
+        return [row[place] for place in self._places]
+
+    @staticmethod
+    def _check(names: list[str], line: int) -> None:
+        twice = sorted({name for name in names if names.count(name) > 1})
+        ours = sorted(OURS.intersection(names))
+        nameless = [str(place) for place, name in enumerate(names, start=1) if not name.isidentifier()]
+        wrong = (
+            ("email" not in names and "the header has no column email")
+            or (len(names) > MOST_COLUMNS and f"the header has more than {MOST_COLUMNS} columns")
+            or (twice and f"the header has {', '.join(twice)} twice")
+            or (ours and f"{', '.join(ours)} is given by Postroom and cannot be a column")
+            or (nameless and f"column {', '.join(nameless)} has a name that no merge field can have")
+        )
+        if wrong:
+            raise BadInput.of(f"line {line}", str(wrong))
+
+
+def _field_name(cell: str) -> str:
+    """`First Name` is first_name's cousin: what a template cannot write becomes `_`; known names in any case."""
+    name = _NOT_IN_NAMES.sub("_", cell.strip())
+    return name.lower() if name.lower() in KNOWN else name
+
+
+def _separator_of(block: str) -> str:
+    """The separator with which the first line that says anything has a column `email`; a comma if none has."""
+    first = next((line for line in block.split("\n") if line.strip()), "")
+    for separator in ",;\t":
+        if "email" in (_field_name(cell.strip('"')) for cell in first.split(separator)):
+            return separator
+    return ","
+
+
+class JsonLines(Lines):
+    """One JSON object to a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = b""
+
+    def feed(self, chunk: bytes) -> None:
+        *whole, self._kept = (self._kept + chunk).split(b"\n")
+        for line in whole:
+            self._read(line)
+        if len(self._kept) > LONGEST_LINE:
+            raise BadInput.of(f"line {self.line + 1}", f"does not end within {LONGEST_LINE} bytes")
+
+    def close(self) -> None:
+        kept, self._kept = self._kept, b""
+        if kept:
+            self._read(kept)
+
+    def _read(self, line: bytes) -> None:
+        self.line += 1
+        if self.line == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if not line.strip():
+            return
+        try:
+            found = _decode(line)
+        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+            self._refuse(self.line, "line", f"is not a JSON object: {str(error) or type(error).__name__}"[:200])
+            return
+        known = [found.pop(name, None) for name in KNOWN]
+        email, name, zone = known
+        wrong = next((field for field, value in zip(KNOWN, known, strict=True) if not _is_text(value)), None)
+        if wrong is not None or email is None:
+            self._refuse(self.line, wrong or "email", "is missing" if email is None else "must be a text")
+        elif b"\\u0000" in line:
+            self._refuse(self.line, "line", "contains a NUL")
+        elif not OURS.isdisjoint(found):
+            self._refuse(self.line, "line", "brings a field that is given by Postroom")
+        else:
+            self._add(self.line, email.strip(), name, zone, _encode(found))
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)

@@ -1,0 +1,159 @@
+"""What a careful sender would want to know before a campaign starts. Pure; warnings, never refusals.
+
+About readers and their programs: a way out, a text part, pictures with words, links that say where they lead, fields
+that everybody has. Nothing here is about getting past filters.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from minijinja import Environment, TemplateError
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from postroom.campaigns.letter import ready, text_template
+from postroom.campaigns.lines import OURS
+from postroom.campaigns.model import Letter
+from postroom.errors import BadInput
+from postroom.mail.markup import TAG
+from postroom.mail.render import RenderError
+
+LONG_SUBJECT = 78
+CLIPPED_AT = 102 * 1024
+_SHOUTED_LETTERS = 8
+
+_UNSUBSCRIBE = re.compile(r"\{\{[^}]*\b(?:unsubscribe_url|preferences_url)\b")
+_DOMAIN = re.compile(r"(?:https?://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?:[/:?#].*)?", re.IGNORECASE)
+_OWN = frozenset({*OURS, "email", "name"})
+
+
+@dataclass(frozen=True, slots=True)
+class Warning_:  # noqa: N801 - the builtin is something else
+    """One thing worth a second look: a stable slug, the part it is about, and what it is."""
+
+    code: str
+    part: str
+    message: str
+
+
+def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[Warning_]:
+    """Everything worth saying. `fields` says for how many of the people each merge field has a value."""
+    return [
+        *_subject(letter.subject),
+        *_way_out(letter),
+        *_parts(letter),
+        *(_html(letter.html) if letter.html is not None else ()),
+        *_merge_fields(letter, fields, people),
+    ]
+
+
+def _subject(subject: str) -> Iterator[Warning_]:
+    words = TAG.sub("", subject).strip()
+    if not words:
+        yield Warning_("subject_empty", "subject", "is nothing but merge fields; who lacks them gets an empty subject")
+    if len(words) > LONG_SUBJECT:
+        yield Warning_(
+            "subject_long", "subject", f"is longer than {LONG_SUBJECT} characters and will be cut in most lists"
+        )
+    letters = [character for character in words if character.isalpha()]
+    if len(letters) >= _SHOUTED_LETTERS and all(character.isupper() for character in letters):
+        yield Warning_("subject_shouts", "subject", "is all in capitals")
+
+
+def _way_out(letter: Letter) -> Iterator[Warning_]:
+    for part, body in (("html", letter.html), ("text", letter.text)):
+        if body is not None and _UNSUBSCRIBE.search(body) is None:
+            message = "has no link to unsubscribe; write {{ unsubscribe_url }} where readers look for it"
+            yield Warning_("no_unsubscribe_link", part, message)
+
+
+def _parts(letter: Letter) -> Iterator[Warning_]:
+    if letter.html is not None and letter.text is None:
+        how = "once" if text_template(letter.html) is not None else "from every single mail, which costs time"
+        yield Warning_("no_text", "text", f"is missing; it is derived from the HTML, {how}")
+    if letter.html is not None and len(letter.html.encode()) > CLIPPED_AT:
+        message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail cuts it off there, with the link to unsubscribe"
+        yield Warning_("html_large", "html", message)
+
+
+def _html(html: str) -> Iterator[Warning_]:
+    page = LexborHTMLParser(TAG.sub(lambda found: "x" if found[0].startswith("{{") else "", html))
+    without_alt = sum("alt" not in image.attributes for image in page.css("img"))
+    if without_alt:
+        message = f"has {_count(without_alt, 'image')} without alt; who sees no pictures sees nothing"
+        yield Warning_("image_without_alt", "html", message)
+    if page.css("script, form, iframe, object, embed"):
+        yield Warning_("active_content", "html", "has scripts, forms or frames; mail programs take them out")
+    for link in page.css("a[href]"):
+        yield from _link(link)
+
+
+def _link(link: LexborNode) -> Iterator[Warning_]:
+    href = (link.attributes.get("href") or "").strip()
+    if href.lower().startswith("http://"):
+        yield Warning_("link_insecure", "html", f"links to {href[:100]} without https")
+    if href in ("", "#"):
+        yield Warning_("link_empty", "html", f"has a link that leads nowhere: {link.text(strip=True)[:60]!r}")
+    shown, leads = _DOMAIN.fullmatch(link.text(strip=True)), _host(href)
+    if shown is not None and leads and not _same_domain(shown[1].lower(), leads):
+        yield Warning_("link_misleading", "html", f"shows {shown[1]} and leads to {leads}")
+
+
+def _host(href: str) -> str:
+    try:
+        return (urlsplit(href).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _same_domain(shown: str, leads: str) -> bool:
+    shown, leads = shown.removeprefix("www."), leads.removeprefix("www.")
+    return shown == leads or leads.endswith(f".{shown}") or shown.endswith(f".{leads}")
+
+
+def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int) -> Iterator[Warning_]:
+    """Fields that the letter names and somebody lacks, unless the letter has a default for them."""
+    if fields is None:
+        return
+    named = sorted(merge_fields(letter))
+    for name in named:
+        lacking = people - fields.get(name, 0)
+        if lacking > 0 and _needs(letter, name, named):
+            who = "nobody has" if lacking == people else f"{_count(lacking, 'recipient')} of {people} lack"
+            unknown = " and their mail will fail" if name not in fields else ""
+            message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
+            yield Warning_("field_missing", _part_of(letter, name), message)
+
+
+def merge_fields(letter: Letter) -> set[str]:
+    """The variables a letter asks of its recipients."""
+    environment, found = Environment(), set[str]()
+    for body in (letter.subject, letter.html, letter.text):
+        if body is not None:
+            try:
+                found |= environment.undeclared_variables_in_str(body)
+            except TemplateError:  # said when the letter is stored
+                continue
+    return found - _OWN
+
+
+def _needs(letter: Letter, name: str, named: list[str]) -> bool:
+    """True if the letter cannot be rendered without this field though it can be with it."""
+    try:
+        parsed = ready(letter)
+    except BadInput:
+        return False
+    everything = dict.fromkeys([*named, *_OWN], "x")
+    without = {key: value for key, value in everything.items() if key != name}
+    return isinstance(parsed.render(without), RenderError) and not isinstance(parsed.render(everything), RenderError)
+
+
+def _part_of(letter: Letter, name: str) -> str:
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    parts = (("subject", letter.subject), ("html", letter.html), ("text", letter.text))
+    return next((part for part, body in parts if body is not None and word.search(body)), "html")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

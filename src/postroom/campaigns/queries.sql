@@ -1,0 +1,311 @@
+-- Everything campaigns ask of the database, in alphabetical order. Statements that depend on the time take :now; NULL
+-- leaves it to the database's clock.
+--
+-- Mail that a pause holds back is due in a thousand years: next_attempt_at is moved out of everybody's reach and back
+-- again, so that retries keep their place and the queue needs no further state. Later than 2900 means held.
+
+-- name: cancel_campaign :maybe
+-- End it for good; whoever was not fed yet never will be.
+UPDATE campaigns
+SET status = 'cancelled', finished_at = coalesce(:now::timestamptz, now()), paused_at = NULL,
+    updated_at = coalesce(:now::timestamptz, now()), cancelled_count = total_count - fed_count - suppressed_count
+WHERE id = :campaign_id AND status IN ('active', 'paused')
+RETURNING id;
+
+-- name: cancel_mail :exec
+-- One bounded step of taking a campaign's mail out of the queue; what is on the wire is not touched.
+UPDATE deliveries
+SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
+    reason = 'campaign_cancelled'
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL
+    ORDER BY next_attempt_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: complete_campaign :maybe
+-- Everybody was fed, nothing of it waits, nothing is on its way: it is done.
+UPDATE campaigns AS c
+SET status = 'completed', finished_at = coalesce(:now::timestamptz, now()),
+    updated_at = coalesce(:now::timestamptz, now())
+WHERE c.id = :campaign_id AND c.status = 'active'
+    AND NOT EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id)
+    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.campaign_id = c.id AND d.next_attempt_at IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.campaign_id = c.id AND d.state = 'sending')
+RETURNING c.id;
+
+-- name: count_refused :exec
+-- Remember how many lines of an upload could not be used.
+UPDATE campaigns
+SET invalid_count = invalid_count + :invalid
+WHERE id = :campaign_id;
+
+-- name: delete_campaign :maybe
+-- Forget a draft.
+DELETE FROM campaigns
+WHERE id = :campaign_id AND status = 'draft'
+RETURNING id;
+
+-- name: delete_recipients :exec
+-- Forget the people of a draft.
+DELETE FROM campaign_recipients
+WHERE campaign_id = :campaign_id;
+
+-- name: feed_campaign :maybe
+-- Top up what waits of one campaign; see functions/feed_campaign.sql. No row: somebody else is at it, or it is not active.
+SELECT fed, suppressed, waiting
+FROM feed_campaign(:campaign_id, :target, coalesce(:now::timestamptz, now()));
+
+-- name: find_campaign :maybe
+-- One campaign, whole.
+SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
+    invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
+    from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
+FROM campaigns
+WHERE id = :campaign_id;
+
+-- name: find_recipient :maybe
+-- One person of a campaign: by address, or the first there is.
+SELECT id, state::text, delivery_id, time_zone, email, name, custom_data::text
+FROM campaign_recipients
+WHERE campaign_id = :campaign_id AND (:email::text IS NULL OR lower(email) = lower(:email))
+ORDER BY campaign_id, time_zone, id
+LIMIT 1;
+
+-- name: hold_mail :exec
+-- One bounded step of holding back what of a campaign waits in the queue.
+UPDATE deliveries
+SET next_attempt_at = next_attempt_at + interval '1000 years'
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at < '2900-01-01 00:00Z'
+    ORDER BY next_attempt_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: insert_campaign :one
+-- Store a draft.
+INSERT INTO campaigns (
+    name, from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body, is_tracked, start_at,
+    local_time, time_zone, created_at, updated_at
+)
+VALUES (
+    :name, :from_email, :from_name, :reply_to_email, :reply_to_name, :subject, :text_body, :html_body, :is_tracked,
+    :start_at, :local_time, :time_zone, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+)
+RETURNING id;
+
+-- name: insert_recipients :one
+-- Store a batch of an upload: who is new, who of them is on a list; the zones, fields and counters with them. The caller
+-- holds the campaign's row, so ids are given in the order in which they become visible and no feeder skips any.
+WITH line AS MATERIALIZED (
+    SELECT l.*, coalesce(listed.yes, false) AS is_suppressed
+    FROM unnest(:email::text[], :name::text[], :time_zone::text[], :custom_data::text[])
+        AS l(email, name, time_zone, custom_data)
+    LEFT JOIN LATERAL (
+        SELECT true AS yes
+        FROM suppressions AS s
+        WHERE s.address IN (lower(l.email), erased_address(l.email)) -- kept for good, also where the address was not
+            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
+        LIMIT 1
+    ) AS listed ON true
+),
+added AS (
+    INSERT INTO campaign_recipients (campaign_id, state, time_zone, email, name, custom_data)
+    SELECT :campaign_id::bigint, CASE WHEN is_suppressed THEN 'suppressed' ELSE 'waiting' END::campaign_recipient_state,
+        time_zone, email, name, custom_data::jsonb
+    FROM line
+    ON CONFLICT DO NOTHING
+    RETURNING id, state, time_zone, custom_data
+),
+zoned AS (
+    INSERT INTO campaign_zones AS z (campaign_id, time_zone, last_id, due_at)
+    SELECT :campaign_id, time_zone, max(id),
+        (SELECT due.at FROM unnest(:zone::text[], :due_at::timestamptz[]) AS due(zone, at) WHERE due.zone = added.time_zone)
+    FROM added
+    GROUP BY time_zone
+    ON CONFLICT (campaign_id, time_zone) DO UPDATE SET last_id = greatest(z.last_id, excluded.last_id)
+),
+fielded AS (
+    INSERT INTO campaign_fields AS f (campaign_id, name, filled)
+    SELECT :campaign_id, field.key, count(*) FILTER (WHERE field.value NOT IN ('""', 'null'))
+    FROM added, jsonb_each(custom_data) AS field
+    GROUP BY field.key
+    ORDER BY field.key
+    ON CONFLICT (campaign_id, name) DO UPDATE SET filled = f.filled + excluded.filled
+),
+found AS (
+    SELECT count(*) AS stored, count(*) FILTER (WHERE state = 'suppressed') AS suppressed
+    FROM added
+),
+counted AS (
+    UPDATE campaigns
+    SET total_count = total_count + stored, suppressed_count = suppressed_count + suppressed,
+        duplicate_count = duplicate_count + cardinality(:email::text[]) - stored
+    FROM found
+    WHERE campaigns.id = :campaign_id
+)
+SELECT stored, suppressed
+FROM found;
+
+-- name: list_campaigns :many
+-- Campaigns newest first, below a cursor.
+SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
+    invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
+    from_email, from_name, reply_to_email, reply_to_name, subject, NULL AS text_body, NULL AS html_body
+FROM campaigns
+WHERE (:status::text IS NULL OR status = :status::campaign_status)
+    AND (:before_id::bigint IS NULL OR id < :before_id)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_fields :many
+-- The merge fields a campaign's people bring, and how many have a value.
+SELECT name, filled
+FROM campaign_fields
+WHERE campaign_id = :campaign_id
+ORDER BY name;
+
+-- name: list_hours :many
+-- What happened hour by hour: the folded statistics and those still to be folded.
+SELECT hour, metric, sum(amount)::bigint AS amount
+FROM (
+    SELECT hour, metric, amount FROM stats_hourly WHERE campaign_id = :campaign_id AND campaign_id <> 0
+    UNION ALL
+    SELECT hour, metric, amount FROM stat_deltas WHERE campaign_id = :campaign_id
+) AS happened
+GROUP BY hour, metric
+ORDER BY hour, metric;
+
+-- name: list_letters :many
+-- What campaigns say, for those who write their mail.
+SELECT id, is_tracked, from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
+FROM campaigns
+WHERE id = ANY(:campaign_ids::bigint[]);
+
+-- name: list_recipients :many
+-- The people of a campaign by zone and place in the list, after a cursor. Who waits stands behind the zone's feeder.
+SELECT r.id, CASE WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled' ELSE r.state::text END AS state,
+    r.delivery_id, r.time_zone, r.email, r.name, r.custom_data::text
+FROM campaigns AS c
+JOIN campaign_zones AS z ON z.campaign_id = c.id
+JOIN campaign_recipients AS r ON r.campaign_id = z.campaign_id AND r.time_zone = z.time_zone
+WHERE c.id = :campaign_id
+    AND (:state::text IS NULL OR (r.state::text = replace(:state, 'cancelled', 'waiting')
+        AND (:state NOT IN ('waiting', 'cancelled') OR (r.id > z.fed_through
+            AND (:state = 'cancelled') = (c.status = 'cancelled')))))
+    AND (:custom_data::text IS NULL OR r.custom_data @> :custom_data::jsonb)
+    AND (:after_id::bigint IS NULL OR (r.time_zone, r.id) > (:after_zone::text COLLATE "C", :after_id))
+ORDER BY r.time_zone, r.id
+LIMIT :page_limit;
+
+-- name: list_unfinished :many
+-- Campaigns that need a feeder: those with people whose turn has come, those that may be done, and those with stray mail,
+-- which is not as the status says: free though paused or cancelled (a claimed batch was given back or deferred), or held
+-- though active (whoever resumed it died).
+SELECT c.id, c.status::text,
+    EXISTS (
+        SELECT FROM campaign_zones AS z
+        WHERE z.campaign_id = c.id AND z.fed_through < z.last_id AND z.due_at <= coalesce(:now::timestamptz, now())
+    ) AS has_due,
+    EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id) AS has_more,
+    EXISTS (
+        SELECT FROM deliveries AS d
+        WHERE d.campaign_id = c.id AND d.next_attempt_at IS NOT NULL
+            AND d.next_attempt_at >= CASE WHEN c.status = 'active' THEN '2900-01-01 00:00Z' ELSE '-infinity' END::timestamptz
+            AND d.next_attempt_at < CASE WHEN c.status = 'paused' THEN '2900-01-01 00:00Z' ELSE 'infinity' END::timestamptz
+    ) AS has_stray_mail
+FROM campaigns AS c
+WHERE c.status IN ('active', 'paused', 'cancelled')
+    AND (c.status <> 'cancelled' OR c.finished_at > coalesce(:now::timestamptz, now()) - interval '1 day')
+ORDER BY c.id;
+
+-- name: list_zones :many
+-- The time zones of a campaign's people, and when each has its turn.
+SELECT time_zone, due_at
+FROM campaign_zones
+WHERE campaign_id = :campaign_id
+ORDER BY time_zone;
+
+-- name: lock_campaign :maybe
+-- Hold one campaign until the transaction ends: no feeder, no upload and no operator passes.
+SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
+    invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
+    from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
+FROM campaigns
+WHERE id = :campaign_id
+FOR NO KEY UPDATE;
+
+-- name: measure_campaigns :many
+-- What became of these campaigns' mail, from the statistics that are added up as things happen.
+SELECT campaign_id, metric, sum(amount)::bigint AS amount
+FROM (
+    SELECT campaign_id, metric, amount FROM stats_hourly WHERE campaign_id = ANY(:campaign_ids::bigint[]) AND campaign_id <> 0
+    UNION ALL
+    SELECT campaign_id, metric, amount FROM stat_deltas WHERE campaign_id = ANY(:campaign_ids::bigint[])
+) AS happened
+GROUP BY campaign_id, metric;
+
+-- name: pause_campaign :maybe
+-- Feed no more of it.
+UPDATE campaigns
+SET status = 'paused', paused_at = coalesce(:now::timestamptz, now()), updated_at = coalesce(:now::timestamptz, now())
+WHERE id = :campaign_id AND status = 'active'
+RETURNING id;
+
+-- name: read_clock :one
+-- The time that statements of this transaction go by.
+SELECT coalesce(:now::timestamptz, now()) AS moment;
+
+-- name: release_mail :exec
+-- One bounded step of letting go what a pause held back.
+UPDATE deliveries
+SET next_attempt_at = next_attempt_at - interval '1000 years'
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at >= '2900-01-01 00:00Z'
+    ORDER BY next_attempt_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: resume_campaign :maybe
+-- Go on after a pause.
+UPDATE campaigns
+SET status = 'active', paused_at = NULL, updated_at = coalesce(:now::timestamptz, now())
+WHERE id = :campaign_id AND status = 'paused'
+RETURNING id;
+
+-- name: start_campaign :maybe
+-- From a draft to a campaign; from here on it says what it says.
+UPDATE campaigns
+SET status = 'active', started_at = coalesce(:now::timestamptz, now()), updated_at = coalesce(:now::timestamptz, now())
+WHERE id = :campaign_id AND status = 'draft'
+RETURNING id;
+
+-- name: start_zones :exec
+-- Say when each zone has its turn.
+UPDATE campaign_zones AS z
+SET due_at = i.due_at
+FROM unnest(:time_zone::text[], :due_at::timestamptz[]) AS i(time_zone, due_at)
+WHERE z.campaign_id = :campaign_id AND z.time_zone = i.time_zone;
+
+-- name: update_campaign :maybe
+-- Change a draft.
+UPDATE campaigns
+SET name = :name, from_email = :from_email, from_name = :from_name, reply_to_email = :reply_to_email,
+    reply_to_name = :reply_to_name, subject = :subject, text_body = :text_body, html_body = :html_body,
+    is_tracked = :is_tracked, start_at = :start_at, local_time = :local_time, time_zone = :time_zone,
+    updated_at = coalesce(:now::timestamptz, now())
+WHERE id = :campaign_id AND status = 'draft'
+RETURNING id;
+
+-- name: wake_feeders :exec
+-- Tell feeders that there is something new to do.
+SELECT pg_notify(current_schema() || '_campaigns', '');

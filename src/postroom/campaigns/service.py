@@ -1,0 +1,270 @@
+"""What can be done with campaigns. Surfaces call this and nothing below it; files of recipients go through `upload`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from postroom.campaigns import store
+from postroom.campaigns.check import check_plan
+from postroom.campaigns.mailbag import settle_mail, settle_step
+from postroom.campaigns.model import (
+    Campaign,
+    Estimate,
+    Figures,
+    Hour,
+    Plan,
+    Recipient,
+    RecipientState,
+    Started,
+    Status,
+    figures_of,
+)
+from postroom.campaigns.zones import due_times
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery import store as delivery_store
+from postroom.delivery.model import Lane
+from postroom.errors import BadInput, CampaignFrozen, CampaignNotFound, CampaignWrongStatus, SecretKeyMissing
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+EXPECTED_RATE = 1000.0
+"""Mails a second that a start assumes when nothing better is known: what two cores do to a relay nearby, with room."""
+
+CONTENT = frozenset({"subject", "html", "text", "sender", "reply_to", "is_tracked"})
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def create_campaign(pool: Pool, plan: Plan, *, actor: str, now: datetime | None = None) -> Campaign:
+    """Store a draft; its letter must parse."""
+    check_plan(plan)
+    async with pool.acquire() as connection, connection.transaction():
+        campaign_id = await store.insert_campaign(connection, now=now, **_columns(plan))
+        await _audit(connection, actor, "create", campaign_id, after={"name": plan.name})
+        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+
+
+async def update_campaign(
+    pool: Pool, campaign_id: int, changes: Mapping[str, Any], *, actor: str, now: datetime | None = None
+) -> Campaign:
+    """Change some fields of a draft: those of `Plan`, and those of its `Letter`. Anything later is refused."""
+    async with pool.acquire() as connection, connection.transaction():
+        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        if campaign.status is not Status.DRAFT:
+            raise CampaignFrozen
+        of_letter = {name: value for name, value in changes.items() if name in CONTENT}
+        of_plan = {name: value for name, value in changes.items() if name not in CONTENT}
+        plan = replace(campaign.plan, letter=replace(campaign.plan.letter, **of_letter), **of_plan)
+        check_plan(plan)
+        await store.update_campaign(connection, campaign_id=campaign_id, now=now, **_columns(plan))
+        await _audit(connection, actor, "update", campaign_id, after={"fields": sorted(changes)})
+        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+
+
+async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
+    """Forget a draft and its people. What was started is kept: mail that left says where it came from."""
+    async with pool.acquire() as connection, connection.transaction():
+        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        if not await store.delete_campaign(connection, campaign_id=campaign_id):
+            raise CampaignWrongStatus("deleted", campaign.status)
+        await store.delete_recipients(connection, campaign_id=campaign_id)
+        await _audit(connection, actor, "delete", campaign_id, before={"name": campaign.plan.name})
+
+
+# ── running ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def start_campaign(
+    pool: Pool,
+    campaign_id: int,
+    *,
+    actor: str,
+    has_secret_key: bool = True,
+    rate: float | None = None,
+    now: datetime | None = None,
+) -> Started:
+    """From a draft to a campaign that is fed as its time comes; `rate` is what can be sent in a second."""
+    if not has_secret_key:  # no unsubscribe link could be signed, and no campaign leaves without one
+        raise SecretKeyMissing
+    async with pool.acquire() as connection, connection.transaction():
+        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
+            raise CampaignWrongStatus("started", campaign.status)
+        if campaign.total == 0:
+            raise BadInput.of("recipients", "there are none; upload them first")
+        moment = await store.read_clock(connection, now=now)
+        last_due = await _give_turns(connection, campaign, moment)
+        await store.wake_feeders(connection)
+        await _audit(connection, actor, "start", campaign_id, after={"recipients": campaign.total})
+        campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
+    queued = campaign.total - campaign.suppressed
+    return Started(campaign=campaign, queued=queued, estimate=estimate(queued, moment, last_due, rate=rate))
+
+
+async def pause_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
+    """Hold what waits and feed no more. A batch that a worker has in hand still leaves."""
+    return await _step(pool, campaign_id, "pause", actor=actor, now=now)
+
+
+async def resume_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
+    """Let go what was held, and feed on."""
+    return await _step(pool, campaign_id, "resume", actor=actor, now=now)
+
+
+async def cancel_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
+    """End it for good. A batch that a worker has in hand still leaves."""
+    return await _step(pool, campaign_id, "cancel", actor=actor, now=now)
+
+
+def estimate(queued: int, moment: datetime, last_due: datetime, *, rate: float | None) -> Estimate:
+    """How long so many mails take, the last of which may leave at `last_due`."""
+    per_second = rate or EXPECTED_RATE
+    seconds = max(queued / per_second, (last_due - moment).total_seconds())
+    finishes_at = moment.fromtimestamp(moment.timestamp() + seconds, moment.tzinfo)
+    return Estimate(seconds=round(seconds), per_second=per_second, finishes_at=finishes_at)
+
+
+# ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
+    async with pool.acquire() as connection:
+        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+
+
+async def list_campaigns(
+    pool: Pool, *, status: Status | None = None, cursor: str | None = None, limit: int = 50
+) -> tuple[list[Campaign], str | None]:
+    """A page of campaigns, newest first and without their bodies, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_campaigns(connection, status=status, before_id=before_id, page_limit=limit + 1)
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None
+
+
+async def list_hours(pool: Pool, campaign_id: int) -> list[Hour]:
+    """What happened to a campaign hour by hour."""
+    async with pool.acquire() as connection:
+        _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        return await store.list_hours(connection, campaign_id=campaign_id)
+
+
+async def list_recipients(
+    pool: Pool,
+    campaign_id: int,
+    *,
+    state: RecipientState | None = None,
+    custom_data: Mapping[str, Any] | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> tuple[list[Recipient], str | None]:
+    """A page of a campaign's people, by zone and place in the list, and the cursor of the next page."""
+    after_zone, after_id = decode_cursor(cursor, tuple[str, int]) if cursor else (None, None)
+    containing = None if custom_data is None else msgspec.json.encode(custom_data).decode()
+    async with pool.acquire() as connection:
+        _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        found = await store.list_recipients(
+            connection,
+            campaign_id=campaign_id,
+            state=state,
+            custom_data=containing,
+            after_zone=after_zone,
+            after_id=after_id,
+            page_limit=limit + 1,
+        )
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.time_zone, last.id) if last else None
+
+
+async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, Figures]:
+    """By campaign, everything that is counted about it."""
+    async with pool.acquire() as connection:
+        measured = await store.measure_campaigns(connection, campaign_ids=[campaign.id for campaign in campaigns])
+    return {campaign.id: figures_of(campaign, measured[campaign.id]) for campaign in campaigns}
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_STEPS = {
+    "pause": (store.pause_campaign, "paused"),
+    "resume": (store.resume_campaign, "resumed"),
+    "cancel": (store.cancel_campaign, "cancelled"),
+}
+
+
+async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: datetime | None) -> Campaign:
+    """Change the status and, in the same transaction, what waits in the queue; the rest of a long queue after it."""
+    change, done = _STEPS[action]
+    async with pool.acquire() as connection, connection.transaction():
+        before = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        if not await change(connection, campaign_id=campaign_id, now=now):
+            raise CampaignWrongStatus(done, before.status)
+        campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        await settle_step(connection, campaign_id, campaign.status, now=now)
+        if campaign.status is Status.ACTIVE:
+            await store.wake_feeders(connection)
+            await delivery_store.wake_workers(connection, lanes=[Lane.BULK])
+        await _audit(
+            connection, actor, action, campaign_id, before={"status": before.status}, after={"status": campaign.status}
+        )
+    await settle_mail(pool, campaign_id, now=now)
+    return campaign
+
+
+async def _give_turns(connection: Connection, campaign: Campaign, moment: datetime) -> datetime:
+    """Say when each zone has its turn; returns the last."""
+    plan = campaign.plan
+    zones = [zone.time_zone for zone in await store.list_zones(connection, campaign_id=campaign.id)]
+    since = max(plan.start_at or moment, moment)
+    due = due_times(zones, local_time=plan.local_time, own_zone=plan.time_zone, since=since)
+    await store.start_zones(connection, campaign_id=campaign.id, time_zone=list(due), due_at=list(due.values()))
+    return max(due.values(), default=since)
+
+
+def _must(campaign: Campaign | None) -> Campaign:
+    if campaign is None:
+        raise CampaignNotFound
+    return campaign
+
+
+async def _audit(
+    connection: Connection,
+    actor: str,
+    action: str,
+    campaign_id: int,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    await record_audit(
+        connection,
+        actor=actor,
+        action=f"campaign.{action}",
+        subject=f"campaign:{campaign_id}",
+        before=before,
+        after=after,
+    )
+
+
+def _columns(plan: Plan) -> dict[str, Any]:
+    letter = plan.letter
+    return {
+        "name": plan.name,
+        "from_email": letter.sender.email if letter.sender else None,
+        "from_name": letter.sender.name if letter.sender else None,
+        "reply_to_email": letter.reply_to.email if letter.reply_to else None,
+        "reply_to_name": letter.reply_to.name if letter.reply_to else None,
+        "subject": letter.subject,
+        "text_body": letter.text,
+        "html_body": letter.html,
+        "is_tracked": letter.is_tracked,
+        "start_at": plan.start_at,
+        "local_time": plan.local_time,
+        "time_zone": plan.time_zone,
+    }

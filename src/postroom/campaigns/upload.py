@@ -1,0 +1,132 @@
+"""An upload: lines become rows, thousands at a time, in constant memory.
+
+Each batch is one transaction that holds the campaign, stores the people, marks those on a list and moves the counters;
+what a batch stored stays. `BadInput` from the lines ends the upload and says how many people were stored before.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from datetime import datetime
+
+from postroom.campaigns import store
+from postroom.campaigns.lines import Lines, Person, open_lines
+from postroom.campaigns.model import ENDED, Campaign, LineFormat, Refused, Status, Uploaded
+from postroom.campaigns.zones import due_times
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput, CampaignNotFound, CampaignWrongStatus, FieldError
+from postroom.events.audit import record_audit
+
+BATCH = 5000
+LARGEST_CHUNK = 256 * 1024
+
+OnRefused = Callable[[Sequence[Refused]], None]
+"""Is told of the lines that could not be used, as they are found."""
+
+
+class Upload:
+    """One file on its way into one campaign."""
+
+    def __init__(
+        self, pool: Pool, campaign_id: int, *, on_refused: OnRefused | None = None, now: datetime | None = None
+    ) -> None:
+        self._pool, self._campaign_id, self._on_refused, self._now = pool, campaign_id, on_refused, now
+        self.result = Uploaded()
+
+    async def run(self, chunks: AsyncIterable[bytes], line_format: LineFormat, *, actor: str) -> Uploaded:
+        """Read everything; the audit log keeps what it came to, also when it ends early."""
+        async with self._pool.acquire() as connection:
+            _must_take(await store.find_campaign(connection, campaign_id=self._campaign_id))
+        lines = open_lines(line_format)
+        try:
+            async for chunk in _bounded(chunks):
+                lines.feed(chunk)
+                if len(lines.people) >= BATCH or len(lines.refused) >= BATCH:
+                    await self._store(lines)
+            lines.close()
+            await self._store(lines)
+        except BadInput as error:
+            await self._store(lines)
+            raise BadInput([*error.errors, FieldError("stored", self._so_far())]) from error
+        finally:
+            await self._note(actor)
+        return self.result
+
+    async def _store(self, lines: Lines) -> None:
+        people, refused = lines.take()
+        if refused and self._on_refused is not None:
+            self._on_refused(refused)
+        for start in range(0, max(len(people), 1), BATCH):
+            batch = people[start : start + BATCH]
+            await self._store_batch(batch, invalid=len(refused) if start == 0 else 0)
+
+    async def _store_batch(self, people: Sequence[Person], *, invalid: int) -> None:
+        stored = suppressed = 0
+        if not people and not invalid:
+            return
+        async with self._pool.acquire() as connection, connection.transaction():
+            campaign = _must_take(await store.lock_campaign(connection, campaign_id=self._campaign_id))
+            if people:
+                stored, suppressed = await self._insert(connection, campaign, people)
+            if invalid:
+                await store.count_refused(connection, campaign_id=campaign.id, invalid=invalid)
+        result = self.result
+        result.total += len(people) + invalid
+        result.added += stored - suppressed
+        result.duplicate += len(people) - stored
+        result.suppressed += suppressed
+        result.invalid += invalid
+
+    async def _insert(self, connection: Connection, campaign: Campaign, people: Sequence[Person]) -> tuple[int, int]:
+        emails, names, zones, data = zip(*people, strict=True)
+        due = await self._due(connection, campaign, set(zones))
+        return await store.insert_recipients(
+            connection,
+            campaign_id=campaign.id,
+            now=self._now,
+            email=emails,
+            name=names,
+            time_zone=zones,
+            custom_data=data,
+            zone=list(due),
+            due_at=list(due.values()),
+        )
+
+    async def _due(self, connection: Connection, campaign: Campaign, zones: set[str]) -> dict[str, datetime]:
+        """When people of a zone that is new to a running campaign have their turn; a draft's is told at its start."""
+        if campaign.status is Status.DRAFT:
+            return {}
+        moment = await store.read_clock(connection, now=self._now)
+        since = max(campaign.plan.start_at or moment, moment)
+        return due_times(zones, local_time=campaign.plan.local_time, own_zone=campaign.plan.time_zone, since=since)
+
+    async def _note(self, actor: str) -> None:
+        result = self.result
+        async with self._pool.acquire() as connection:
+            await record_audit(
+                connection,
+                actor=actor,
+                action="campaign.upload",
+                subject=f"campaign:{self._campaign_id}",
+                after={"total": result.total, "added": result.added, "invalid": result.invalid},
+            )
+
+    def _so_far(self) -> str:
+        result = self.result
+        kept = result.added + result.suppressed
+        return f"{kept} people of the lines before are stored; uploading the whole file again skips them"
+
+
+def _must_take(campaign: Campaign | None) -> Campaign:
+    """The campaign, if it is there and people can still be added."""
+    if campaign is None:
+        raise CampaignNotFound
+    if campaign.status in ENDED:
+        raise CampaignWrongStatus("given recipients", campaign.status)
+    return campaign
+
+
+async def _bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of a bounded size: whoever hands over a whole file at once gets no larger batch."""
+    async for chunk in chunks:
+        for start in range(0, len(chunk), LARGEST_CHUNK):
+            yield chunk[start : start + LARGEST_CHUNK]

@@ -1,0 +1,125 @@
+"""The feeder: keeps as much of each campaign in the queue as workers can use, and no more.
+
+Any number may run. A turn tops up every campaign whose time has come, so each has its share however long its list is;
+how much is enough follows from how much was left since the last turn. What is not in the queue can be paused,
+cancelled and suppressed at no cost, so little is better than much. The same turn finishes what an operator's pause or
+cancel could not reach, because a worker had it in hand, and notices when a campaign is done.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+import structlog
+
+from postroom.campaigns import store
+from postroom.campaigns.mailbag import settle_mail
+from postroom.campaigns.model import Fed, Status, Turn
+from postroom.db.pool import Pool
+from postroom.delivery.completer import FLICKER
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeederOptions:
+    """How a feeder behaves; the defaults are those of the settings."""
+
+    busy_interval: timedelta = timedelta(milliseconds=200)
+    idle_interval: timedelta = timedelta(seconds=1)  # while no campaign is active; a start rings the bell
+    first_target: int = 2000
+    least_target: int = 200
+    most_target: int = 10_000
+
+
+class Feeder:
+    """`run` until `stop`; `run_once` is one turn."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        options: FeederOptions | None = None,
+        *,
+        clock: Clock = database_time,
+        signal: Signal = unheard,
+    ) -> None:
+        self._pool, self._options = pool, options or FeederOptions()
+        self._clock, self._signal = clock, signal
+        self._targets: dict[int, int] = {}
+        self._stopping, self._bell = asyncio.Event(), asyncio.Event()
+        self._is_busy = False
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._bell.set()
+
+    def notified(self, _payload: str) -> None:
+        """A campaign was started or resumed."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self.run_once()
+            except FLICKER as error:
+                _log.warning("feeding_postponed", error=type(error).__name__)
+            await self._rest()
+
+    async def run_once(self) -> int:
+        """Give every campaign its turn; returns how many mails were put into the queue."""
+        async with self._pool.acquire() as connection:
+            turns = await store.list_unfinished(connection, now=self._clock())
+        self._is_busy = any(turn.status is Status.ACTIVE for turn in turns)
+        self._targets = {turn.id: self._target(turn.id) for turn in turns if turn.status is Status.ACTIVE}
+        fed = 0
+        for turn in turns:
+            try:
+                fed += await self._take(turn)
+            except asyncpg.IntegrityConstraintViolationError as error:  # one campaign's rows are wrong: not the others'
+                _log.error("campaign_not_fed", campaign_id=turn.id, constraint=error.constraint_name)
+        self._signal("fed")
+        return fed
+
+    async def _take(self, turn: Turn) -> int:
+        if turn.has_stray_mail:
+            moved = await settle_mail(self._pool, turn.id, now=self._clock())
+            _log.info("campaign_mail_settled", campaign_id=turn.id, status=turn.status, deliveries=moved)
+        if turn.status is not Status.ACTIVE:
+            return 0
+        async with self._pool.acquire() as connection:
+            if turn.has_due:
+                found = await store.feed_campaign(
+                    connection, campaign_id=turn.id, target=self._target(turn.id), now=self._clock()
+                )
+                return self._digest(turn.id, found)
+            if not turn.has_more and await store.complete_campaign(connection, campaign_id=turn.id, now=self._clock()):
+                _log.info("campaign_completed", campaign_id=turn.id)
+        return 0
+
+    def _target(self, campaign_id: int) -> int:
+        return self._targets.get(campaign_id, self._options.first_target)
+
+    def _digest(self, campaign_id: int, found: Fed | None) -> int:
+        """Ask for more next time if nearly all had left since the last turn, for less if nearly nothing had."""
+        if found is None:
+            return 0
+        target = self._target(campaign_id)
+        if found.waiting < target // 2:
+            self._targets[campaign_id] = min(target * 2, self._options.most_target)
+        elif found.waiting > target - target // 8:
+            self._targets[campaign_id] = max(target // 2, self._options.least_target)
+        return found.fed
+
+    async def _rest(self) -> None:
+        longest = self._options.busy_interval if self._is_busy else self._options.idle_interval
+        self._bell.clear()
+        if self._stopping.is_set():
+            return
+        try:
+            async with asyncio.timeout(longest.total_seconds()):
+                await self._bell.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,109 @@
+"""Campaigns at the command line, in a room of their own."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from tests.support.campaigns import HTML, SECRET, csv_of
+from typer.testing import CliRunner, Result
+
+from postroom.campaigns.cli import campaigns
+
+pytestmark = pytest.mark.usefixtures("environment")
+
+
+@pytest.fixture
+def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The room of this test; afterwards logs go where they went before the commands took them."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    monkeypatch.setenv("POSTROOM_SECRET_KEY", SECRET.hex())
+    monkeypatch.setenv("POSTROOM_LOG_LEVEL", "error")
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.getLogger().handlers[:] = handlers
+
+
+async def ask(*arguments: str, stdin: bytes | None = None) -> Result:
+    """Run a command as the shell would: in a thread, because it brings its own loop."""
+    return await asyncio.to_thread(CliRunner().invoke, campaigns, arguments, stdin)
+
+
+async def ask_json(*arguments: str) -> Any:
+    result = await ask(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout)
+
+
+async def created(tmp_path: Path, *more: str) -> str:
+    page = tmp_path / "letter.html"
+    page.write_text(HTML)
+    result = await ask("create", "--name", "Spring", "--subject", "Hi {{ first_name }}", "--html", str(page), *more)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+async def test_a_campaign_s_life_at_the_command_line(tmp_path: Path) -> None:
+    """Written, filled, rehearsed, run and reported."""
+    campaign = await created(tmp_path, "--from", "News <news@example.org>", "--start-at", "+1h")
+    people = tmp_path / "people.csv"
+    people.write_bytes(csv_of(3))
+    assert "3 lines: 3 added, 0 there already" in (await ask("upload", campaign, str(people))).stdout
+    assert "Subject: Hi Name0" in (await ask("preview", campaign)).stdout
+    assert "<html>" in (await ask("preview", campaign, "--html", "--var", "first_name=Eve")).stdout
+    assert "[no_text]" in (await ask("lint", campaign)).stdout
+    assert (await ask("test", campaign, "me@example.org")).stdout.strip().isdigit()
+    assert "3 of 3 queued" in (await ask("start", campaign)).stdout
+    for step, status in (("pause", "paused"), ("resume", "active"), ("cancel", "cancelled")):
+        assert (await ask(step, campaign)).stdout.strip() == f"{campaign} is {status}"
+    shown = await ask_json("show", campaign)
+    assert (shown["status"], shown["counts"]["cancelled"]) == ("cancelled", 3)
+    assert "cancelled 3" in (await ask("report", campaign)).stdout
+    assert (await ask_json("list"))["items"][0]["name"] == "Spring"
+    assert "Spring" in (await ask("list")).stdout
+
+
+async def test_refused_lines_are_shown_and_written_down(tmp_path: Path) -> None:
+    """The first on the screen, all of them in the report, and the exit code says so."""
+    campaign = await created(tmp_path)
+    people = tmp_path / "people.csv"
+    people.write_bytes(csv_of(5) + b"wrong,x\n" * 30)
+    report = tmp_path / "refused.csv"
+    result = await ask("upload", campaign, str(people), "--report", str(report))
+    assert result.exit_code == 1
+    assert "5 added, 0 there already, 0 suppressed, 30 refused" in result.stdout
+    assert result.stderr.count("line ") == 20
+    lines = report.read_text().splitlines()
+    assert (lines[0], len(lines)) == ("line,field,message", 31)
+    assert lines[1].startswith("7,email,")
+
+
+async def test_json_lines_come_from_standard_input(tmp_path: Path) -> None:
+    """With the option that says what they are."""
+    campaign = await created(tmp_path)
+    result = await ask("upload", campaign, "-", "--jsonl", stdin=b'{"email": "ann@example.org"}\n')
+    assert (result.exit_code, "1 added" in result.stdout) == (0, True)
+
+
+async def test_a_report_draws_the_hours(tmp_path: Path, database_url: str) -> None:
+    """A row per hour, bars to scale."""
+    import asyncpg
+
+    campaign = await created(tmp_path)
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(
+        "INSERT INTO postroom.stat_deltas (hour, campaign_id, metric, amount) VALUES "
+        "('2030-06-01 10:00Z', $1, 'sent', 200), ('2030-06-01 11:00Z', $1, 'sent', 100), "
+        "('2030-06-01 11:00Z', $1, 'opened', 7)",
+        int(campaign),
+    )
+    await connection.close()
+    drawn = (await ask("report", campaign)).stdout
+    assert "2030-06-01 10:00:00" in drawn
+    assert "200 " + "█" * 20 in drawn
+    assert "100 " + "█" * 10 + " " in drawn

@@ -1,0 +1,82 @@
+"""Feeders and workers die in the middle of a campaign: each person has one mail, or the ledger says nobody knows."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+from datetime import timedelta
+
+from tests.support.builders import NOON, Hands
+from tests.support.campaigns import a_campaign_worker, a_running_campaign
+from tests.support.chaos import REPOSITORY, leftovers, received, silence
+from tests.support.chaos_worker import Orders
+from tests.support.smtp_server import Server, smtp_server, transport_to
+
+from postroom.campaigns import service
+from postroom.campaigns.model import Status
+from postroom.campaigns.worker import Feeder
+from postroom.db.room import Room
+from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.model import Lane
+from postroom.delivery.worker import WorkerOptions
+
+PEOPLE = 10_000
+DEATHS = [("sent", 700), ("fed", 3), ("started", 9), ("claimed", 4), ("completed", 7), ("sent", 1900)]
+
+
+async def run_to_its_end(orders: Orders) -> int:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.campaigns_worker", orders.encode(), cwd=REPOSITORY,
+        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(120):
+            return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def finish(room: Room, server: Server, campaign: int) -> None:
+    """A year later every lease has run out: take over, and let one more feeder and worker finish."""
+    later = Hands(NOON + timedelta(days=365))
+    await Maintenance(room.pool, clock=later).recover()
+    options = WorkerOptions(lease=timedelta(hours=1))
+    feeder = Feeder(room.pool, clock=later)
+    async with transport_to(server) as transport, asyncio.timeout(180):
+        worker = a_campaign_worker(room.pool, transport, clock=later, options=options)
+        while (await service.get_campaign(room.pool, campaign)).status is Status.ACTIVE:
+            await feeder.run_once()
+            await worker.run_once(Lane.BULK)
+
+
+async def test_a_campaign_survives_its_workers(room: Room) -> None:
+    """Killed in pairs at every kind of step: nobody has two mails, nobody is lost, and every doubt has a name."""
+    campaign = await a_running_campaign(room.pool, PEOPLE)
+    async with smtp_server() as server:
+        for first, second in zip(DEATHS[::2], DEATHS[1::2], strict=True):
+            doomed = [
+                Orders(room.url, server.port, die_at=step, occurrence=number, batch=200, chunk=40)
+                for step, number in (first, second)
+            ]
+            assert await asyncio.gather(*map(run_to_its_end, doomed)) == [-signal.SIGKILL, -signal.SIGKILL]
+        await silence(server)
+        await finish(room, server, campaign)
+        arrived = received(server)
+
+    rows = await room.pool.fetch("SELECT id, state::text, reason FROM deliveries WHERE campaign_id = $1", campaign)
+    assert len(rows) == PEOPLE
+    assert await room.pool.fetchval("SELECT count(DISTINCT delivery_id) FROM campaign_recipients") == PEOPLE
+    for row in rows:
+        if row["state"] == "sent":
+            assert arrived[row["id"]] == 1, dict(row)
+        else:
+            assert (row["state"], row["reason"]) == ("dead_letter", "ambiguous"), dict(row)
+            assert arrived[row["id"]] <= 1, dict(row)
+    states = Counter(row["state"] for row in rows)
+    assert states["dead_letter"] <= 6 * 80  # what six processes had on the wire or about to be: two chunks each
+    assert await leftovers(room.pool) == (0, 0)
+    done = await service.get_campaign(room.pool, campaign)
+    counts = (await service.measure(room.pool, [done]))[campaign].counts
+    assert (counts.sent, counts.failed, counts.queued) == (states["sent"], states["dead_letter"], 0)

@@ -1,0 +1,352 @@
+"""The feeder against a real database: who is fed, when, in whose company, and what stops it."""
+
+import asyncio
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from tests.support.builders import NOON, Hands, Recording, claimed, suppress
+from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, csv_of, states_of, upload
+
+from postroom.campaigns import service
+from postroom.campaigns.model import RecipientState, Status
+from postroom.campaigns.worker import Feeder, FeederOptions
+from postroom.db.pool import Pool, connect
+from postroom.delivery.model import Lane
+from postroom.delivery.worker import WorkerOptions
+
+
+def a_feeder(pool: Pool, *, target: int = 50, clock: Hands | None = None) -> Feeder:
+    """A feeder that keeps so many of each campaign in the queue."""
+    options = FeederOptions(first_target=target, least_target=target, most_target=target)
+    return Feeder(pool, options, clock=clock or Hands())
+
+
+async def drain(pool: Pool, limit: int, clock: Hands) -> list[int]:
+    """Claim and send one batch; whose mail it was, in the order in which it left."""
+    transport = Recording()
+    worker = a_campaign_worker(pool, transport, clock=clock, options=WorkerOptions(batch=limit, chunk=limit))
+    await worker.run_once(Lane.BULK)
+    sent = transport.delivery_ids
+    owners = await pool.fetch("SELECT id, campaign_id FROM deliveries WHERE id = ANY($1::bigint[])", sent)
+    campaign_of = {row["id"]: row["campaign_id"] for row in owners}
+    return [campaign_of[delivery_id] for delivery_id in sorted(sent)]
+
+
+async def test_a_slice_is_never_more_than_the_target(pool: Pool) -> None:
+    """However long the list, only so many wait in the queue; the next turn replaces what has left."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 120, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    assert await feeder.run_once() == 50
+    assert await feeder.run_once() == 0
+    await drain(pool, 20, clock)
+    assert await feeder.run_once() == 20
+    assert await states_of(pool, campaign) == {"queued": 50, "sent": 20}
+
+
+async def test_each_person_is_fed_once_and_the_campaign_completes(pool: Pool) -> None:
+    """After the last has been sent, and not before, the campaign is completed by itself."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 70, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    while (await service.get_campaign(pool, campaign)).status is Status.ACTIVE:
+        await feeder.run_once()
+        await drain(pool, 30, clock)
+    assert await states_of(pool, campaign) == {"sent": 70}
+    addresses = await pool.fetch("SELECT email FROM delivery_recipients")
+    assert len({row["email"] for row in addresses}) == len(addresses) == 70
+    done = await service.get_campaign(pool, campaign)
+    assert (done.fed, done.finished_at) == (70, NOON)
+    figures = (await service.measure(pool, [done]))[campaign].counts
+    assert (figures.total, figures.sent, figures.queued, figures.failed) == (70, 70, 0, 0)
+
+
+async def test_a_campaign_is_not_complete_while_mail_is_on_its_way(pool: Pool) -> None:
+    """A claimed mail has no end yet; a deferred one has none either."""
+    campaign = await a_running_campaign(pool, 1, now=NOON)
+    feeder = a_feeder(pool)
+    await feeder.run_once()
+    await claimed(pool, Lane.BULK, now=NOON)
+    await feeder.run_once()
+    assert (await service.get_campaign(pool, campaign)).status is Status.ACTIVE
+
+
+async def test_several_feeders_feed_nobody_twice(pool: Pool) -> None:
+    """Four feeders and a hurried drain: one delivery per person."""
+    campaign = await a_running_campaign(pool, 400, now=NOON)
+    feeders = [a_feeder(pool, target=60) for _ in range(4)]
+    for _ in range(12):
+        await asyncio.gather(*(feeder.run_once() for feeder in feeders))
+        await pool.execute(
+            "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'test' "
+            "WHERE state = 'queued'"
+        )
+    rows = await pool.fetch("SELECT email, count(*) FROM delivery_recipients GROUP BY email")
+    assert len(rows) == 400
+    assert {row["count"] for row in rows} == {1}
+    assert (await service.get_campaign(pool, campaign)).fed == 400
+
+
+async def test_a_small_campaign_leaves_within_a_slice_of_a_large_one(pool: Pool) -> None:
+    """The large one has fifty waiting when the small one starts: the next claims hold both, evenly."""
+    clock = Hands()
+    large = await a_running_campaign(pool, 1000, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    clock.forward(seconds=30)
+    await drain(pool, 10, clock)
+    await feeder.run_once()
+    small = await a_running_campaign(pool, [f"small{n}@example.org" for n in range(20)], now=clock.now)
+    await feeder.run_once()
+    left: list[int] = []
+    for _ in range(2):
+        left += await drain(pool, 35, clock)
+        clock.forward(seconds=1)
+        await feeder.run_once()
+    assert left.count(small) == 20
+    assert left.count(large) == 50
+
+
+async def test_two_large_campaigns_share_evenly(pool: Pool) -> None:
+    """Whoever started first has no advantage once both are running."""
+    clock = Hands()
+    first = await a_running_campaign(pool, 600, now=NOON)
+    second = await a_running_campaign(pool, [f"q{n}@example.org" for n in range(600)], now=NOON)
+    feeder = a_feeder(pool, target=100, clock=clock)
+    left: list[int] = []
+    for _ in range(8):
+        await feeder.run_once()
+        left += await drain(pool, 60, clock)
+        clock.forward(seconds=1)
+    assert abs(left.count(first) - left.count(second)) <= 100
+    assert left.count(first) + left.count(second) == 480
+
+
+async def test_one_time_codes_do_not_wait_behind_a_campaign(pool: Pool) -> None:
+    """Campaign mail stands in the bulk lane and nowhere else."""
+    await a_running_campaign(pool, 10, now=NOON)
+    await a_feeder(pool).run_once()
+    rows = await pool.fetch("SELECT DISTINCT lane::text, source, template_id FROM deliveries")
+    assert [tuple(row.values()) for row in rows] == [("bulk", "campaign:1", None)]
+
+
+async def test_people_suppressed_since_the_upload_are_not_fed(pool: Pool) -> None:
+    """The list is asked again when their turn comes; no delivery is made, and they are counted."""
+    campaign = await a_running_campaign(pool, ["Ann@Example.org", "bob@example.org"], now=NOON)
+    await suppress(pool, "ann@example.org", scope="bulk")
+    await a_feeder(pool).run_once()
+    found, _ = await service.list_recipients(pool, campaign, state=RecipientState.SUPPRESSED)
+    assert [recipient.email for recipient in found] == ["Ann@example.org"]
+    told = await service.get_campaign(pool, campaign)
+    assert (told.fed, told.suppressed) == (1, 1)
+    assert await states_of(pool, campaign) == {"queued": 1}
+
+
+async def test_people_suppressed_since_they_were_fed_get_nothing(pool: Pool) -> None:
+    """The last look is right before sending."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, ["ann@example.org", "bob@example.org"], now=NOON)
+    await a_feeder(pool).run_once()
+    await suppress(pool, "ann@example.org", scope="bulk")
+    await drain(pool, 10, clock)
+    assert await states_of(pool, campaign) == {"suppressed": 1, "sent": 1}
+    told = await service.get_campaign(pool, campaign)
+    counts = (await service.measure(pool, [told]))[campaign].counts
+    assert (counts.total, counts.sent, counts.suppressed, counts.queued) == (2, 1, 1, 0)
+
+
+async def test_a_pause_holds_what_waits_and_resuming_lets_it_go(pool: Pool) -> None:
+    """Nothing is due while paused, nothing more is fed; afterwards everybody gets one mail."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 80, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    assert (await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)).status is Status.PAUSED
+    clock.forward(days=30)
+    assert await feeder.run_once() == 0
+    assert await drain(pool, 100, clock) == []
+    await service.resume_campaign(pool, campaign, actor="tests", now=clock.now)
+    assert len(await drain(pool, 100, clock)) == 50
+    await feeder.run_once()
+    assert len(await drain(pool, 100, clock)) == 30
+    assert await states_of(pool, campaign) == {"sent": 80}
+
+
+async def test_resuming_keeps_the_times_of_retries(pool: Pool) -> None:
+    """What had to wait an hour before the pause has to wait for the rest of it afterwards."""
+    campaign = await a_running_campaign(pool, 1, now=NOON)
+    await a_feeder(pool).run_once()
+    await pool.execute("UPDATE deliveries SET next_attempt_at = $1", NOON + timedelta(hours=1))
+    await service.pause_campaign(pool, campaign, actor="tests", now=NOON)
+    await service.resume_campaign(pool, campaign, actor="tests", now=NOON + timedelta(minutes=5))
+    assert await pool.fetchval("SELECT next_attempt_at FROM deliveries") == NOON + timedelta(hours=1)
+
+
+async def test_what_a_worker_had_in_hand_is_held_by_the_next_turn(pool: Pool) -> None:
+    """A batch claimed before the pause and given back after it does not leave during the pause."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 5, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    await claimed(pool, Lane.BULK, now=clock.now, limit=3)
+    await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'queued', claim_id = NULL, claim_ordinal = NULL, next_attempt_at = $1 "
+        "WHERE state = 'sending'",
+        clock.now,
+    )
+    await feeder.run_once()
+    assert await drain(pool, 10, clock) == []
+    await service.resume_campaign(pool, campaign, actor="tests", now=clock.now)
+    assert len(await drain(pool, 10, clock)) == 5
+
+
+async def test_mail_left_held_by_a_resume_that_died_is_let_go(pool: Pool) -> None:
+    """Whoever resumed set the status and then was gone: the next turn of a feeder finishes the work."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 5, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)
+    await pool.execute("UPDATE campaigns SET status = 'active', paused_at = NULL")
+    await feeder.run_once()
+    assert len(await drain(pool, 10, clock)) == 5
+
+
+async def test_a_cancelled_campaign_leaves_nothing_behind(pool: Pool) -> None:
+    """What waits in the queue is cancelled with its reason; who was not fed is told as cancelled; and it is final."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 80, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    await drain(pool, 10, clock)
+    await service.cancel_campaign(pool, campaign, actor="tests", now=clock.now)
+    assert await feeder.run_once() == 0
+    assert await states_of(pool, campaign) == {"sent": 10, "cancelled": 40}
+    reasons = await pool.fetch("SELECT DISTINCT reason FROM deliveries WHERE state = 'cancelled'")
+    assert [row["reason"] for row in reasons] == ["campaign_cancelled"]
+    told = await service.get_campaign(pool, campaign)
+    counts = (await service.measure(pool, [told]))[campaign].counts
+    assert (counts.sent, counts.cancelled, counts.queued) == (10, 70, 0)
+    never, _ = await service.list_recipients(pool, campaign, state=RecipientState.CANCELLED, limit=200)
+    assert len(never) == 30
+
+
+async def test_what_was_in_hand_when_it_was_cancelled_is_cancelled_when_it_comes_back(pool: Pool) -> None:
+    """A deferred mail of a cancelled campaign is not tried again."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 2, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    await claimed(pool, Lane.BULK, now=clock.now)
+    await service.cancel_campaign(pool, campaign, actor="tests", now=clock.now)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'queued', claim_id = NULL, claim_ordinal = NULL, next_attempt_at = $1", clock.now
+    )
+    await feeder.run_once()
+    assert await states_of(pool, campaign) == {"cancelled": 2}
+
+
+async def test_a_campaign_waits_for_its_time(pool: Pool) -> None:
+    """Started today for tomorrow: nothing is fed before."""
+    clock = Hands()
+    await a_running_campaign(pool, 3, now=NOON, start_at=NOON + timedelta(days=1))
+    feeder = a_feeder(pool, clock=clock)
+    assert await feeder.run_once() == 0
+    clock.forward(days=1)
+    assert await feeder.run_once() == 3
+
+
+async def test_each_zone_has_its_turn_at_its_own_time_of_day(pool: Pool) -> None:
+    """Nine in the morning comes to Tokyo, Berlin and New York one after the other; no zone is the campaign's zone."""
+    clock = Hands(datetime(2030, 6, 1, 20, tzinfo=UTC))
+    campaign = await a_campaign(pool, local_time=time(9), time_zone="Europe/Berlin", subject="Hi", html="<p>Hi</p>")
+    lines = (
+        "email,time_zone\ntokyo@example.org,Asia/Tokyo\nberlin@example.org,\nnowhere@example.org,Moon/Base\n"
+        "newyork@example.org,America/New_York\n"
+    )
+    await upload(pool, campaign.id, lines.encode())
+    started = await service.start_campaign(pool, campaign.id, actor="tests", now=clock.now)
+    assert started.estimate.finishes_at == datetime(2030, 6, 2, 13, tzinfo=UTC)
+    feeder = a_feeder(pool, clock=clock)
+    fed: list[tuple[int, int]] = []
+    for hour in range(48):
+        clock.now = datetime(2030, 6, 1, 20, tzinfo=UTC) + timedelta(hours=hour)
+        if number := await feeder.run_once():
+            fed.append((clock.now.hour, number))
+    assert fed == [(0, 1), (7, 2), (13, 1)]
+
+
+async def test_people_added_while_it_runs_get_their_mail(pool: Pool) -> None:
+    """An upload into a running campaign is fed by the next turn, also into a zone that is new to it."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 2, now=NOON)
+    feeder = a_feeder(pool, clock=clock)
+    await feeder.run_once()
+    await upload(pool, campaign, b"email,first_name,time_zone\nnew@example.org,New,Asia/Tokyo\n", now=NOON)
+    await upload(pool, campaign, csv_of(3), now=NOON)
+    assert await feeder.run_once() == 2
+    assert (await service.get_campaign(pool, campaign)).fed == 4
+
+
+async def test_a_start_rings_the_bell(pool: Pool, database_url: str) -> None:
+    """A feeder that rests is woken by the notification of a start and need not wait for its next look."""
+    heard = asyncio.Event()
+    campaign = await a_campaign(pool, 1)
+    listening = await connect(database_url, "postroom")
+    try:
+        await listening.add_listener("postroom_campaigns", lambda *_: heard.set())
+        await service.start_campaign(pool, campaign.id, actor="tests")
+        async with asyncio.timeout(10):
+            await heard.wait()
+    finally:
+        await listening.close()
+
+
+async def test_a_feeder_runs_until_it_is_stopped(pool: Pool) -> None:
+    """The loop feeds what is started while it rests, and ends when told."""
+    campaign = await a_campaign(pool, 3)
+    feeder = Feeder(pool, FeederOptions(idle_interval=timedelta(hours=1)))
+    running = asyncio.create_task(feeder.run())
+    await service.start_campaign(pool, campaign.id, actor="tests")
+    async with asyncio.timeout(10):
+        while not await states_of(pool, campaign.id):
+            feeder.notified("")
+        feeder.stop()
+        await running
+    assert await states_of(pool, campaign.id) == {"queued": 3}
+
+
+@pytest.mark.parametrize("waiting, expected", [(0, 100), (49, 50), (30, 50)])
+async def test_the_target_follows_the_drain(pool: Pool, waiting: int, expected: int) -> None:
+    """Nearly all gone since the last turn: twice as much next time. Nothing gone: half, down to the least."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 200, now=NOON)
+    feeder = Feeder(pool, FeederOptions(first_target=50, least_target=50, most_target=400), clock=clock)
+    feeder._targets[campaign] = 50
+    await feeder.run_once()
+    feeder._targets[campaign] = 50
+    await drain(pool, 50 - waiting, clock)
+    await feeder.run_once()
+    assert feeder._targets[campaign] == expected
+
+
+async def test_finding_the_next_slice_costs_the_slice(pool: Pool) -> None:
+    """With thousands fed already, a turn reads as many recipients as it feeds, by the primary key."""
+    await a_running_campaign(pool, 6000, now=NOON)
+    feeder = a_feeder(pool, target=500)
+    for _ in range(10):
+        await feeder.run_once()
+        await pool.execute(
+            "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'test' "
+            "WHERE state = 'queued'"
+        )
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        count = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'campaign_recipients_pkey'"
+        before = await connection.fetchval(count)
+    assert await feeder.run_once() == 500
+    async with pool.acquire() as connection:
+        for each in range(2):
+            await connection.execute(f"SELECT pg_stat_force_next_flush(), {each}")
+        assert await connection.fetchval(count) - before <= 4 * 500

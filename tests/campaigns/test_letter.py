@@ -1,0 +1,212 @@
+"""Letters: parsed once, written for each person, hostile to nobody and by nobody."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from tests.support.builders import NOON
+from tests.support.campaigns import HTML, SIGNER, a_letter, letters_of
+
+from postroom.campaigns.letter import ready, text_template
+from postroom.campaigns.letters import CampaignLetters, LettersOptions
+from postroom.campaigns.model import Letter
+from postroom.delivery.model import (
+    Address,
+    Channel,
+    ClaimId,
+    DeliveryId,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+)
+from postroom.errors import BadInput
+from postroom.mail.compose import Composer
+from postroom.mail.render import Rendered
+from postroom.tracking.model import Mark
+
+HOSTILE = '<script>alert("1")</script>\r\nBcc: all@example.org\r\n\r\n{{ 7 * 7 }}'
+
+
+def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **variables: Any) -> Outgoing:
+    """A claimed delivery of a campaign; fields that do not matter here are as empty as they can be."""
+    given: dict[str, Any] = {field.name: None for field in fields(Outgoing)}
+    given |= {
+        "id": DeliveryId(12), "claim_id": ClaimId(1), "channel": Channel.EMAIL, "lane": Lane.BULK, "ladder": "generic",
+        "attempt_no": 1, "attempt_base": 0, "is_expired": False, "created_at": NOON, "retry_since": NOON,
+        "recipients": (Recipient(RecipientKind.TO, 0, email, None, RecipientOutcome.PENDING),), "subject": "",
+        "headers": {}, "attachments": (), "campaign_id": campaign_id, "variables": variables,
+    }  # fmt: skip
+    return Outgoing(**given)
+
+
+def letters_with(letter: Letter) -> CampaignLetters:
+    letters = CampaignLetters(None, SIGNER, LettersOptions(default_domain="example.org"))
+    letters._letters[7] = letters._ready(7, letter)
+    return letters
+
+
+def encoded(outgoing: Outgoing) -> bytes:
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
+    return composer.compose(outgoing, now=NOON)[1].encode(eight_bit=True)
+
+
+def test_a_mail_is_written_from_the_letter_and_the_person_s_fields() -> None:
+    """Subject, both parts, sender and reply address; the delivery is otherwise untouched."""
+    letter = a_letter(reply_to=Address("help@example.org"))
+    written = letters_with(letter).write(claimed_mail(first_name="Ann"))
+    assert (written.subject, written.sender) == ("News for Ann", Address("news@example.org", "News"))
+    assert "Hello Ann, look (https://shop.example.org/?a=1&b=2)" in (written.text or "")
+    assert written.html is not None
+    assert "Hello Ann" in written.html
+    assert b"Reply-To: help@example.org" in encoded(written)
+
+
+def test_every_mail_can_be_left_with_one_click() -> None:
+    """RFC 8058: the header's URL is this person's own, beside the word that makes it one click."""
+    written = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
+    url = SIGNER.unsubscribe_url(Mark(7, 12, "ann@example.org"))
+    assert written.headers["List-Unsubscribe"] == f"<{url}>"
+    assert written.headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert written.headers["List-Id"] == "<campaigns.example.org>"
+    assert written.headers["Feedback-ID"].startswith("7:example.org:")
+    assert f'href="{url}"' in (written.html or "")
+    assert url in (written.text or "")
+    message = encoded(written)
+    assert message.count(b"List-Unsubscribe:") == message.count(b"List-Unsubscribe-Post:") == 1
+
+
+def test_links_and_opens_are_tracked_only_where_the_campaign_says_so() -> None:
+    """The link in HTML goes through us, the one in the text and the way out do not; without tracking none does."""
+    tracked = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
+    mark = Mark(7, 12, "ann@example.org")
+    assert SIGNER.click_url(mark, "https://shop.example.org/?a=1&b=2") in (tracked.html or "")
+    assert SIGNER.open_url(mark) in (tracked.html or "")
+    assert "/track/" not in (tracked.text or "")
+    plain = letters_with(a_letter(is_tracked=False)).write(claimed_mail(first_name="Ann"))
+    assert "/track/" not in (plain.html or "")
+    assert "https://shop.example.org/?a=1&amp;b=2" in (plain.html or "")
+
+
+def test_a_second_attempt_writes_the_same_bytes() -> None:
+    """Nothing in a mail depends on when it is written."""
+    letters = letters_with(a_letter())
+    first, second = (encoded(letters.write(claimed_mail(first_name="Ann"))) for _ in range(2))
+    assert first == second
+
+
+def test_merge_fields_cannot_become_markup_or_headers() -> None:
+    """Escaped in HTML, as they are in text, and on one line in the subject; nothing in them is a template."""
+    letter = a_letter(text="Dear {{ first_name }}", sender=None)
+    written = letters_with(letter).write(claimed_mail(first_name=HOSTILE))
+    assert "<script>" not in (written.html or "")
+    assert "&lt;script&gt;" in (written.html or "")
+    assert (written.text or "").startswith('Dear <script>alert("1")')
+    assert "{{ 7 * 7 }}" in (written.text or "")
+    assert "\n" not in written.subject
+    headers = encoded(written).partition(b"\r\n\r\n")[0]
+    assert b"\r\nBcc:" not in headers
+
+
+@pytest.mark.parametrize("part", ["subject", "text", "html"])
+def test_a_field_that_is_missing_fails_the_mail_and_names_it(part: str) -> None:
+    """For good, and in words an operator can act on."""
+    parts: dict[str, Any] = {"subject": "Hi", "text": "Hi", "html": "<p>Hi</p>", part: "Hi {{ first_name }}"}
+    letter = Letter(**parts)
+    with pytest.raises(ValueError, match=f"{part}: line 1: unknown variable: first_name"):
+        letters_with(letter).write(claimed_mail())
+
+
+def test_a_default_stands_in_for_a_missing_field() -> None:
+    """And, if it says so, for an empty one."""
+    letter = Letter(subject="Hi {{ first_name|default('friend', true) }}", text="x")
+    assert letters_with(letter).write(claimed_mail()).subject == "Hi friend"
+    assert letters_with(letter).write(claimed_mail(first_name="")).subject == "Hi friend"
+
+
+def test_nobody_s_field_can_pose_as_the_way_out() -> None:
+    """`unsubscribe_url` and `email` are ours, whatever a person's fields are called."""
+    letter = Letter(subject="x", text="{{ unsubscribe_url }} {{ email }}")
+    theirs = {"unsubscribe_url": "https://evil.example", "email": "evil@example.org"}
+    written = letters_with(letter).write(replace(claimed_mail(), variables=theirs))
+    assert "evil" not in (written.text or "")
+
+
+def test_mail_without_a_campaign_is_left_alone() -> None:
+    """Letters are for campaigns."""
+    outgoing = claimed_mail(campaign_id=None)
+    assert letters_with(a_letter()).write(outgoing) is outgoing
+
+
+def test_a_letter_that_was_not_read_is_not_a_reason_to_give_up() -> None:
+    """The database may have been away: not a ValueError, which would end the delivery."""
+    with pytest.raises(LookupError):
+        letters_of(None).write(claimed_mail())
+
+
+def test_without_a_key_nothing_leaves() -> None:
+    """A mail that cannot be unsubscribed from is not sent."""
+    letters = CampaignLetters(None, None, LettersOptions(default_domain="example.org"))
+    letters._letters[7] = letters._ready(7, a_letter())
+    with pytest.raises(ValueError, match="POSTROOM_SECRET_KEY"):
+        letters.write(claimed_mail(first_name="Ann"))
+
+
+@pytest.mark.parametrize(
+    "html, text",
+    [
+        ("<p>Hello {{ name }}</p>", "Hello {{ name }}"),
+        ("<a href='{{ url }}'>Go</a>", "Go ({{ url }})"),
+        ("<p>{# not for readers #}Hi</p>", "Hi"),
+        ("<p>{% if a %}A{% else %}B{% endif %}</p>", "{% if a %}A{% else %}B{% endif %}"),
+        ("<p class='{% if a %}x{% endif %}'>Hi</p>", None),
+        ("<table>{% for r in rows %}<tr><td>{{ r }}</td></tr>{% endfor %}</table>", None),
+        ("<p>&#123;&#123; not a tag &#125;&#125;</p>", None),
+        ("<p>prt0x {{ name }}</p>", None),
+    ],
+)
+def test_the_text_part_is_derived_once_where_its_tags_stay_in_place(html: str, text: str | None) -> None:
+    """And otherwise from each mail, so that no tag lands where its author did not put it."""
+    assert text_template(html) == text
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>{{ n }}</p>{% if n %}<p>It is {{ n }}</p>{% endif %}<ul>{% for i in m %}<li>{{ i }}</li>{% endfor %}</ul>",
+        "<table>{% for i in m %}<tr><td>{{ i }}</td></tr>{% endfor %}</table><p class='{{ n }}'>{{ n }}</p>",
+    ],
+)
+def test_both_ways_of_deriving_say_the_same(html: str) -> None:
+    """The words of the text part are those of the rendered HTML."""
+    from postroom.mail.plaintext import plain_text
+
+    rendered = ready(Letter(subject="x", html=html)).render({"n": "<Ann>", "m": ["one", "two"]})
+    assert isinstance(rendered, Rendered)
+    assert (rendered.text or "").split() == plain_text(rendered.html or "").split()
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"subject": "{{ a"}, "subject"),
+        ({"html": "<p>{% if %}</p>"}, "html"),
+        ({"text": "{{ a|nosuchfilter }}"}, "text"),
+        ({"html": "{% include '_layouts/base.html' %}"}, "html"),
+    ],
+)
+def test_a_letter_that_does_not_parse_says_where(wrong: dict[str, str], field: str) -> None:
+    """By its part; files of the catalog are not part of a letter, because they may change while it goes out."""
+    with pytest.raises(BadInput) as caught:
+        ready(a_letter(**wrong))
+    assert caught.value.errors[0].field == field
+
+
+def test_styles_are_applied_and_links_still_tracked() -> None:
+    """The order of the two does not lose either."""
+    styled = HTML.replace("<html>", "<html><head><style>p { color: #123456 }</style></head>")
+    written = letters_with(a_letter(html=styled)).write(claimed_mail(first_name="Ann"))
+    assert 'style="color: #123456' in (written.html or "")
+    assert "/track/click/" in (written.html or "")
+    assert "\x01" not in (written.html or "")

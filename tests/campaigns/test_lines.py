@@ -1,0 +1,218 @@
+"""Lines of uploads: what spreadsheets write, in any pieces, and what is told of lines that are no people."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from postroom.campaigns.lines import LONGEST_LINE, CsvLines, JsonLines, Lines
+from postroom.errors import BadInput
+
+
+def read(
+    lines: Lines, *chunks: bytes
+) -> tuple[list[tuple[str, str | None, str, dict[str, object]]], list[tuple[int, str]]]:
+    """Everybody, with their fields decoded, and the lines that were refused, with the field at fault."""
+    for chunk in chunks:
+        lines.feed(chunk)
+    lines.close()
+    people, refused = lines.take()
+    return [(email, name, zone, json.loads(data)) for email, name, zone, data in people], [
+        (each.line, each.field) for each in refused
+    ]
+
+
+def emails(people: Sequence[tuple[str, object, object, object]]) -> list[str]:
+    return [person[0] for person in people]
+
+
+PLAIN = b"email,first_name,city\nann@example.org,Ann,Rome\nbob@example.org,Bob,Oslo\n"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        PLAIN,
+        PLAIN.replace(b"\n", b"\r\n"),
+        PLAIN.replace(b"\n", b"\r"),
+        b"\xef\xbb\xbf" + PLAIN,
+        PLAIN.rstrip(b"\n"),
+        PLAIN.replace(b",", b";"),
+        PLAIN.replace(b",", b"\t"),
+        b"\n\n" + PLAIN.replace(b"\n", b"\n\n,,\n \n"),
+        PLAIN.replace(b"email", b" EMAIL "),
+        PLAIN.replace(b"Rome", b'"Rome"').replace(b"email", b'"email"'),
+    ],
+    ids=["lf", "crlf", "cr", "bom", "no-end", "semicolon", "tab", "empty-lines", "case", "quoted"],
+)
+def test_spreadsheets_write_csv_in_many_ways(written: bytes) -> None:
+    """All of them are the same two people."""
+    people, refused = read(CsvLines(), written)
+    assert people == [
+        ("ann@example.org", None, "", {"first_name": "Ann", "city": "Rome"}),
+        ("bob@example.org", None, "", {"first_name": "Bob", "city": "Oslo"}),
+    ]
+    assert refused == []
+
+
+HARD = (
+    "email,name,time_zone,First Name,note\r\n"
+    'ann@example.org,"Ännchen, ""A""",Europe/Rome,"Ann\r\nMaria","say ""hi"", twice\n"\r\n'
+    "\r\n"
+    "bob@example.org,,Moon/Base,Bob,🙂\r\n"
+).encode()
+HARD_PEOPLE = [
+    ("ann@example.org", 'Ännchen, "A"', "Europe/Rome", {"First_Name": "Ann\nMaria", "note": 'say "hi", twice\n'}),
+    ("bob@example.org", None, "", {"First_Name": "Bob", "note": "🙂"}),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
+def test_chunks_may_end_anywhere(size: int) -> None:
+    """In a quoted field, between CR and LF, inside a character: the people are the same."""
+    chunks = [HARD[start : start + size] for start in range(0, len(HARD), size)]
+    assert read(CsvLines(), *chunks) == (HARD_PEOPLE, [])
+
+
+@given(cells=st.lists(st.lists(st.text(max_size=8), min_size=2, max_size=2), max_size=6), cut=st.integers(0, 200))
+@settings(max_examples=150, deadline=None)
+def test_what_csv_can_write_is_read_as_it_was_written(cells: list[list[str]], cut: int) -> None:
+    """Any text in a field comes back, whatever the quoting and wherever the chunk ends."""
+    import csv
+    import io
+
+    clean = [[cell.replace("\0", "").encode("utf-8", "ignore").decode() for cell in row] for row in cells]
+    target = io.StringIO(newline="")
+    writer = csv.writer(target)
+    writer.writerow(("email", "a", "b"))
+    writer.writerows([f"p{n}@example.org", *row] for n, row in enumerate(clean))
+    raw = target.getvalue().encode()
+    people, refused = read(CsvLines(), raw[:cut], raw[cut:])
+    assert refused == []
+    normal = [[cell.replace("\r\n", "\n").replace("\r", "\n") for cell in row] for row in clean]
+    assert [(person[3]["a"], person[3]["b"]) for person in people] == [tuple(row) for row in normal]
+
+
+def test_lines_that_are_no_people_are_named_and_do_not_stop_the_others() -> None:
+    """Each with its number in the file and the field at fault."""
+    written = (
+        "email,first_name\n"
+        "not an address,A\n"  # 2
+        "ann@example.org\n"  # 3: too few
+        "bob@example.org,Bob,extra\n"  # 4: too many
+        '"a\n\nb",C\n'  # 5 to 7
+        ",Nobody\n"  # 8
+        "eve@example.org\0,Eve\n"  # 9
+        f"long@example.org,{'x' * 40_000}\n"  # 10
+        "last@example.org,Last\n"
+    )
+    people, refused = read(CsvLines(), written.encode())
+    assert emails(people) == ["last@example.org"]
+    assert refused == [
+        (2, "email"), (3, "line"), (4, "line"), (7, "email"), (8, "email"), (9, "line"), (10, "line"),
+    ]  # fmt: skip
+
+
+def test_a_line_that_is_not_csv_is_refused_alone() -> None:
+    """Text after a closing quotation mark makes no sense; the next line does."""
+    people, refused = read(CsvLines(), b'email,a\nann@example.org,"x"y\nbob@example.org,ok\n')
+    assert (emails(people), refused) == (["bob@example.org"], [(2, "line")])
+
+
+@pytest.mark.parametrize(
+    "written, line, words",
+    [
+        (b"name,city\nAnn,Rome\n", "line 1", "no column email"),
+        (b"", "line 1", "header line is missing"),
+        (b"\n\n", "line 1", "header line is missing"),
+        (b"email,city,city\n", "line 1", "city twice"),
+        (b"email,\n", "line 1", "column 2"),
+        (b"email,unsubscribe_url\n", "line 1", "given by Postroom"),
+        (b"\n\nemail,Email\n", "line 3", "email twice"),
+        (b"email,a\nann@example.org,x\nb\xfcb@example.org,y\n", "line 3", "not UTF-8"),
+        ("email,a\n".encode("utf-16"), "line 1", "UTF-16"),
+        (b"email,a\nann@example.org," + b"x" * (LONGEST_LINE + 10), "line 2", "does not end"),
+        (b'email,a\nann@example.org,"' + b"x\n" * LONGEST_LINE, "line 2", "does not end"),
+        (b'email,a\nann@example.org,x\nbob@example.org,"y\neve@example.org,z\n', "line 3", "quotation"),
+    ],
+    ids=[
+        "no-email",
+        "empty",
+        "blank",
+        "twice",
+        "nameless",
+        "ours",
+        "twice-known",
+        "latin-1",
+        "utf-16",
+        "line",
+        "quote",
+        "quote-end",
+    ],
+)
+def test_what_makes_a_file_unreadable_names_the_line(written: bytes, line: str, words: str) -> None:
+    """The first thing that stops everything is told with its place."""
+    with pytest.raises(BadInput) as caught:
+        read(CsvLines(), *(written[start : start + 65536] for start in range(0, len(written), 65536)))
+    [error] = caught.value.errors
+    assert error.field == line
+    assert words in error.message
+
+
+def test_only_what_was_not_understood_is_kept() -> None:
+    """After any number of lines a reader holds less than the last chunk."""
+    lines = CsvLines()
+    lines.feed(b"email,a\n")
+    for number in range(2000):
+        lines.feed(b"p%d@example.org,x\nq%d@exam" % (number, number))
+        lines.feed(b"ple.org,y\n")
+        lines.take()
+    assert len(lines._kept) == 0
+    assert lines.line == 4001
+
+
+def test_an_address_may_bring_its_name() -> None:
+    """`Ann <ann@example.org>` is both, unless the name has a column of its own."""
+    people, _ = read(CsvLines(), b'email,x\n"Ann Lee <ann@example.org>",1\n')
+    assert people[0][:2] == ("ann@example.org", "Ann Lee")
+
+
+def test_json_lines_bring_the_same_people() -> None:
+    """Known names are taken out, everything else is a field, with its type."""
+    written = b'\xef\xbb\xbf{"email":"ann@example.org","name":"Ann","time_zone":"Europe/Rome","age":7,"tags":["a"]}\n\n'
+    people, refused = read(JsonLines(), written[:9], written[9:], b'{"email":"bob@example.org"}')
+    assert people == [
+        ("ann@example.org", "Ann", "Europe/Rome", {"age": 7, "tags": ["a"]}),
+        ("bob@example.org", None, "", {}),
+    ]
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"[1]",
+        b"{}",
+        b'{"email": 7}',
+        b'{"email": "ann@example.org", "name": 7}',
+        b'{"email": "ann@example.org", "a": "\\u0000"}',
+        b'{"email": "ann@example.org", "unsubscribe_url": "x"}',
+        b'{"email": "ann@example.org", "a": "\xff"}',
+        b'{"email": "ann@example.org", "a": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_a_json_line_that_is_no_person_is_refused_alone(line: bytes) -> None:
+    """Whatever it holds, the next line is read."""
+    people, refused = read(JsonLines(), line + b'\n{"email": "bob@example.org"}\n')
+    assert emails(people) == ["bob@example.org"]
+    assert [number for number, _ in refused] == [1]
+
+
+def test_a_json_line_without_an_end_names_the_line() -> None:
+    """Memory has a bound, whatever is sent."""
+    with pytest.raises(BadInput) as caught:
+        read(JsonLines(), b'{"email": "ann@example.org"}\n', b'{"a": "' + b"x" * LONGEST_LINE)
+    assert caught.value.errors[0].field == "line 2"

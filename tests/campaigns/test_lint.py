@@ -1,0 +1,68 @@
+"""Remarks before the start: each about a reader, none about filters."""
+
+import pytest
+from tests.support.campaigns import a_letter
+
+from postroom.campaigns.lint import CLIPPED_AT, lint, merge_fields
+from postroom.campaigns.model import Letter
+
+GOOD = Letter(
+    subject="News for {{ first_name }}",
+    html='<p>Hi <a href="https://example.org">example.org</a> <img src="a.png" alt="A"> '
+    '<a href="{{ unsubscribe_url }}">Unsubscribe</a></p>',
+    text="Hi. Unsubscribe: {{ unsubscribe_url }}",
+)
+
+
+def codes(letter: Letter, **known: object) -> list[str]:
+    return [remark.code for remark in lint(letter, **known)]  # type: ignore[arg-type]
+
+
+def test_a_careful_letter_gets_no_remark() -> None:
+    """With everybody's first name known."""
+    assert lint(GOOD, fields={"first_name": 10}, people=10) == []
+
+
+@pytest.mark.parametrize(
+    "change, code",
+    [
+        ({"text": None}, "no_text"),
+        ({"html": "<p>Hi</p>"}, "no_unsubscribe_link"),
+        ({"text": "Hi"}, "no_unsubscribe_link"),
+        ({"subject": "x" * 79}, "subject_long"),
+        ({"subject": "LAST CHANCE TODAY"}, "subject_shouts"),
+        ({"subject": "{{ first_name }}"}, "subject_empty"),
+        ({"html": (GOOD.html or "") + "<img src='b.png'>"}, "image_without_alt"),
+        ({"html": (GOOD.html or "") + "<p>" + "x" * CLIPPED_AT + "</p>"}, "html_large"),
+        ({"html": (GOOD.html or "") + "<a href='http://example.org'>x</a>"}, "link_insecure"),
+        ({"html": (GOOD.html or "") + "<a href='https://evil.example'>www.bank.example</a>"}, "link_misleading"),
+        ({"html": (GOOD.html or "") + "<a href='#'>x</a>"}, "link_empty"),
+        ({"html": (GOOD.html or "") + "<form></form>"}, "active_content"),
+    ],
+)
+def test_each_thing_worth_a_second_look_is_named_once(change: dict[str, str | None], code: str) -> None:
+    """One cause, one remark."""
+    from dataclasses import replace
+
+    assert codes(replace(GOOD, **change)) == [code]  # type: ignore[arg-type]
+
+
+def test_fields_that_people_lack_are_told_with_how_many() -> None:
+    """None has it: their mail will fail. Some have none: it says how many."""
+    [remark] = lint(GOOD, fields={"city": 3}, people=3)
+    assert (remark.code, remark.part) == ("field_missing", "subject")
+    assert "nobody has" in remark.message
+    [remark] = lint(GOOD, fields={"first_name": 2}, people=3)
+    assert "1 recipient of 3" in remark.message
+
+
+def test_a_default_makes_a_missing_field_no_remark() -> None:
+    """The letter has an answer."""
+    letter = a_letter(subject="News for {{ first_name|default('you') }}", html=None, text="{{ unsubscribe_url }}")
+    assert codes(letter, fields={}, people=3) == []
+
+
+def test_the_fields_of_a_letter_are_those_of_all_its_parts() -> None:
+    """Without those that are always there."""
+    letter = Letter(subject="{{ a }} {{ email }}", html="{% for x in list %}{{ x }}{% endfor %}", text="{{ b.c }}")
+    assert merge_fields(letter) == {"a", "list", "b"}

@@ -1,0 +1,234 @@
+"""What can be done with a campaign, and what cannot any more."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.builders import NOON
+from tests.support.campaigns import a_campaign, a_plan, a_running_campaign, csv_of, upload
+
+from postroom.campaigns import rehearsal, service
+from postroom.campaigns.model import Status
+from postroom.db.pool import Pool
+from postroom.delivery.model import Address, Lane
+from postroom.delivery.service import get_delivery
+from postroom.errors import (
+    BadInput,
+    CampaignFrozen,
+    CampaignNotFound,
+    CampaignRecipientNotFound,
+    CampaignWrongStatus,
+    SecretKeyMissing,
+)
+
+
+async def test_a_draft_can_be_changed_and_deleted(pool: Pool) -> None:
+    """Field by field; what is not named stays. Deleting takes its people with it."""
+    campaign = await a_campaign(pool, 3)
+    changed = await service.update_campaign(
+        pool, campaign.id, {"subject": "New", "name": "Summer", "sender": Address("a@example.org")}, actor="tests"
+    )
+    assert (changed.plan.name, changed.plan.letter.subject) == ("Summer", "New")
+    assert changed.plan.letter.html == campaign.plan.letter.html
+    await service.delete_campaign(pool, campaign.id, actor="tests")
+    with pytest.raises(CampaignNotFound):
+        await service.get_campaign(pool, campaign.id)
+    assert await pool.fetchval("SELECT count(*) FROM campaign_recipients") == 0
+
+
+async def test_a_started_campaign_says_what_it_says(pool: Pool) -> None:
+    """Neither the service nor plain SQL changes its letter, and it is not deleted."""
+    campaign = await a_running_campaign(pool, 1)
+    with pytest.raises(CampaignFrozen):
+        await service.update_campaign(pool, campaign, {"subject": "Other"}, actor="tests")
+    with pytest.raises(CampaignWrongStatus):
+        await service.delete_campaign(pool, campaign, actor="tests")
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await pool.execute("UPDATE campaigns SET html_body = 'other'")
+    assert caught.value.sqlstate == "PR070"
+
+
+@pytest.mark.parametrize("column", ["subject", "text_body", "from_email", "reply_to_name", "time_zone"])
+async def test_no_part_of_a_started_letter_can_be_changed(pool: Pool, column: str) -> None:
+    """Whatever it is."""
+    await a_running_campaign(pool, 1)
+    with pytest.raises(asyncpg.PostgresError, match="cannot be changed"):
+        await pool.execute(f"UPDATE campaigns SET {column} = 'Asia/Tokyo'")
+
+
+STEPS: dict[str, Callable[..., Awaitable[object]]] = {
+    "start": service.start_campaign,
+    "pause": service.pause_campaign,
+    "resume": service.resume_campaign,
+    "cancel": service.cancel_campaign,
+}
+ALLOWED = {("draft", "start"), ("active", "pause"), ("active", "cancel"), ("paused", "resume"), ("paused", "cancel")}
+
+
+@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("step", list(STEPS))
+async def test_only_the_steps_that_are_drawn_can_be_taken(pool: Pool, status: Status, step: str) -> None:
+    """Each of them, from each status."""
+    campaign = (await a_campaign(pool, 1)).id
+    if status is not Status.DRAFT:
+        await service.start_campaign(pool, campaign, actor="tests")
+    match status:
+        case Status.PAUSED:
+            await service.pause_campaign(pool, campaign, actor="tests")
+        case Status.CANCELLED:
+            await service.cancel_campaign(pool, campaign, actor="tests")
+        case Status.COMPLETED:
+            await pool.execute("UPDATE campaigns SET status = 'completed', finished_at = now()")
+    if (status, step) in ALLOWED:
+        await STEPS[step](pool, campaign, actor="tests")
+    else:
+        with pytest.raises(CampaignWrongStatus):
+            await STEPS[step](pool, campaign, actor="tests")
+
+
+async def test_plain_sql_takes_no_other_step_either(pool: Pool) -> None:
+    """A cancelled campaign does not come back."""
+    campaign = await a_running_campaign(pool, 1)
+    await service.cancel_campaign(pool, campaign, actor="tests")
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await pool.execute("UPDATE campaigns SET status = 'active', finished_at = NULL")
+    assert caught.value.sqlstate == "PR071"
+
+
+async def test_a_start_says_what_it_came_to(pool: Pool) -> None:
+    """The sums of all uploads, who is queued, and how long it will take at the rate that is known."""
+    campaign = await a_campaign(pool)
+    await upload(pool, campaign.id, csv_of(100), csv_of(100), b"wrong,x\n")
+    started = await service.start_campaign(pool, campaign.id, actor="tests", rate=10.0, now=NOON)
+    told = started.campaign
+    assert (told.total, told.duplicate, told.invalid, started.queued) == (100, 100, 2, 100)
+    assert (started.estimate.seconds, started.estimate.finishes_at) == (10, NOON + timedelta(seconds=10))
+
+
+async def test_nothing_starts_that_cannot_be_left_or_has_nobody(pool: Pool) -> None:
+    """No key, no unsubscribe link; no people, no campaign."""
+    campaign = await a_campaign(pool)
+    with pytest.raises(SecretKeyMissing):
+        await service.start_campaign(pool, campaign.id, actor="tests", has_secret_key=False)
+    with pytest.raises(BadInput):
+        await service.start_campaign(pool, campaign.id, actor="tests")
+    assert (await service.get_campaign(pool, campaign.id)).status is Status.DRAFT
+
+
+@pytest.mark.parametrize(
+    "wrong, field",
+    [
+        ({"name": " "}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"subject": ""}, "subject"),
+        ({"subject": "a\r\nBcc: x"}, "subject"),
+        ({"subject": "{{ a"}, "subject"),
+        ({"html": None}, "html"),
+        ({"html": "\0"}, "html"),
+        ({"time_zone": "Moon/Base"}, "time_zone"),
+        ({"start_at": NOON.replace(tzinfo=None)}, "start_at"),
+        ({"start_at": NOON.replace(year=2999)}, "start_at"),
+    ],
+)
+async def test_what_cannot_be_stored_names_its_field(pool: Pool, wrong: dict[str, Any], field: str) -> None:
+    """And nothing is stored."""
+    with pytest.raises(BadInput) as caught:
+        await service.create_campaign(pool, a_plan(**wrong), actor="tests")
+    assert [error.field for error in caught.value.errors] == [field]
+    assert await pool.fetchval("SELECT count(*) FROM campaigns") == 0
+
+
+async def test_every_step_is_in_the_audit_log(pool: Pool) -> None:
+    """Who did what, from which status to which."""
+    campaign = await a_running_campaign(pool, 1)
+    await service.pause_campaign(pool, campaign, actor="key:ann")
+    rows = await pool.fetch("SELECT actor, action FROM audit_log ORDER BY id")
+    assert [row["action"] for row in rows] == [
+        "campaign.create", "campaign.upload", "campaign.start", "campaign.pause",
+    ]  # fmt: skip
+    assert rows[-1]["actor"] == "key:ann"
+
+
+async def test_listings_go_page_by_page(pool: Pool) -> None:
+    """Campaigns newest first; people zone by zone in the order of the file, each once."""
+    for _ in range(3):
+        await a_campaign(pool)
+    first, cursor = await service.list_campaigns(pool, limit=2)
+    rest, end = await service.list_campaigns(pool, limit=2, cursor=cursor)
+    assert ([each.id for each in (*first, *rest)], end) == ([3, 2, 1], None)
+    lines = b"email,time_zone\n" + b"".join(
+        b"p%d@example.org,%s\n" % (n, b"Asia/Tokyo" if n % 2 else b"") for n in range(9)
+    )
+    await upload(pool, 1, lines)
+    seen: list[str] = []
+    page: str | None = None
+    while True:
+        found, page = await service.list_recipients(pool, 1, limit=2, cursor=page)
+        seen += [recipient.email for recipient in found]
+        if page is None:
+            break
+    assert seen == [f"p{n}@example.org" for n in (0, 2, 4, 6, 8, 1, 3, 5, 7)]
+
+
+async def test_a_preview_is_what_the_person_will_get(pool: Pool) -> None:
+    """With an example in place of the links that are theirs alone."""
+    campaign = await a_campaign(pool, ["ann@example.org", "bob@example.org"])
+    shown = await rehearsal.preview(pool, campaign.id, email="BOB@example.org")
+    assert shown.subject == "News for Name1"
+    assert rehearsal.EXAMPLE in (shown.html or "")
+    assert "/track/" not in (shown.html or "")
+    other = await rehearsal.preview(pool, campaign.id, variables={"first_name": "Eve"})
+    assert other.subject == "News for Eve"
+    with pytest.raises(CampaignRecipientNotFound):
+        await rehearsal.preview(pool, campaign.id, email="nobody@example.org")
+
+
+async def test_a_preview_without_a_field_says_which(pool: Pool) -> None:
+    """As the mail would fail."""
+    campaign = await a_campaign(pool)
+    with pytest.raises(BadInput, match="first_name"):
+        await rehearsal.preview(pool, campaign.id)
+
+
+async def test_a_test_goes_out_at_once_and_counts_nowhere(pool: Pool) -> None:
+    """Ordinary mail with a mark in its subject, and no campaign."""
+    campaign = await a_campaign(pool, 1)
+    [delivery_id] = await rehearsal.send_test(pool, campaign.id, ["Me <me@example.org>"], actor="tests")
+    sent = await get_delivery(pool, delivery_id)
+    assert (sent.lane, sent.subject, sent.source) == (
+        Lane.TRANSACTIONAL,
+        "[Test] News for Name0",
+        f"campaign-test:{campaign.id}",
+    )
+    assert (await service.get_campaign(pool, campaign.id)).fed == 0
+    with pytest.raises(BadInput):
+        await rehearsal.send_test(pool, campaign.id, ["nonsense"], actor="tests")
+
+
+async def test_the_lint_knows_the_people(pool: Pool) -> None:
+    """A field that nobody brings is told."""
+    campaign = await a_campaign(pool, subject="Hello {{ nickname }}", text="Bye {{ unsubscribe_url }}")
+    await upload(pool, campaign.id, csv_of(2))
+    assert [remark.code for remark in await rehearsal.lint_campaign(pool, campaign.id)] == ["field_missing"]
+
+
+async def test_figures_are_added_up_and_not_counted(pool: Pool) -> None:
+    """Folded and unfolded statistics together, and nothing read from deliveries or attempts."""
+    campaign = await a_running_campaign(pool, 10)
+    for metric, amount in (("sent", 6), ("refused", 1), ("dead_lettered", 1), ("opened", 5), ("opened_unique", 3)):
+        await pool.execute(
+            "INSERT INTO stat_deltas (hour, campaign_id, metric, amount) VALUES ('2030-06-01 10:00Z', $1, $2, $3)",
+            campaign, metric, amount,
+        )  # fmt: skip
+    await pool.execute(
+        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount) "
+        "VALUES ('2030-06-01 10:00Z', $1, 0, '', 'sent', 1), ('2030-06-01 10:00Z', 0, 0, '', 'sent', 50)",
+        campaign,
+    )
+    found = (await service.measure(pool, [await service.get_campaign(pool, campaign)]))[campaign]
+    assert (found.counts.sent, found.counts.failed, found.counts.queued) == (7, 2, 1)
+    assert (found.opens.total, found.opens.unique, found.opens.machine) == (5, 3, 0)
+    [hour] = await service.list_hours(pool, campaign)
+    assert hour.amounts["sent"] == 7

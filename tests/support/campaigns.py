@@ -1,0 +1,99 @@
+"""Campaigns in tests: written, filled and started in a line each, and workers that write their mail."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from tests.support.builders import NOON, a_worker
+
+from postroom.campaigns import service
+from postroom.campaigns.letters import CampaignLetters, LettersOptions
+from postroom.campaigns.model import Campaign, Letter, LineFormat, Plan, Refused, Uploaded
+from postroom.campaigns.upload import Upload
+from postroom.db.pool import Pool
+from postroom.delivery.model import Address, Outgoing
+from postroom.delivery.worker import Worker
+from postroom.mail.compose import Composer
+from postroom.tracking.tokens import TokenSigner
+from postroom.transports import Content, Envelope, Transport
+
+SECRET = bytes(range(32))
+SIGNER = TokenSigner(SECRET, "https://mail.example.org")
+HTML = (
+    "<html><body><p>Hello {{ first_name }}, <a href='https://shop.example.org/?a=1&amp;b=2'>look</a></p>"
+    '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p></body></html>'
+)
+
+
+def a_letter(**fields: Any) -> Letter:
+    given = {"subject": "News for {{ first_name }}", "html": HTML, "sender": Address("news@example.org", "News")}
+    return Letter(**{**given, **fields})
+
+
+def a_plan(name: str = "Spring", **fields: Any) -> Plan:
+    """A plan with a letter; fields of the letter and of the plan alike."""
+    of_letter = {key: fields.pop(key) for key in list(fields) if key in service.CONTENT}
+    return Plan(name=name, letter=a_letter(**of_letter), **fields)
+
+
+async def a_campaign(pool: Pool, people: Sequence[str] | int = 0, **fields: Any) -> Campaign:
+    """A draft with so many people, or with these addresses."""
+    campaign = await service.create_campaign(pool, a_plan(**fields), actor="tests")
+    if people:
+        await upload(pool, campaign.id, csv_of(people))
+    return campaign
+
+
+async def a_running_campaign(pool: Pool, people: Sequence[str] | int, **fields: Any) -> int:
+    """A started campaign; its id."""
+    now: datetime | None = fields.pop("now", None)
+    campaign = await a_campaign(pool, people, **fields)
+    await service.start_campaign(pool, campaign.id, actor="tests", now=now)
+    return campaign.id
+
+
+def csv_of(people: Sequence[str] | int) -> bytes:
+    """Addresses with a first name."""
+    emails = [f"p{n}@example.org" for n in range(people)] if isinstance(people, int) else people
+    return b"email,first_name\n" + b"".join(f"{email},Name{n}\n".encode() for n, email in enumerate(emails))
+
+
+async def upload(
+    pool: Pool,
+    campaign_id: int,
+    *chunks: bytes,
+    line_format: LineFormat = LineFormat.CSV,
+    refused: list[Refused] | None = None,
+    now: datetime | None = None,
+) -> Uploaded:
+    """Upload these chunks; what is refused is added to the list."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    on_refused = refused.extend if refused is not None else None
+    return await Upload(pool, campaign_id, on_refused=on_refused, now=now).run(pieces(), line_format, actor="tests")
+
+
+def letters_of(pool: Pool, *, signer: TokenSigner | None = SIGNER) -> CampaignLetters:
+    return CampaignLetters(pool, signer, LettersOptions(default_domain="example.org"))
+
+
+def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
+    """A worker that writes campaign mail before it composes it."""
+    letters = letters_of(pool)
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        return composer.compose(letters.write(outgoing), now=NOON)
+
+    return a_worker(pool, transport, compose=compose, prepare=letters.prepare, **seams)
+
+
+async def states_of(pool: Pool, campaign_id: int) -> dict[str, int]:
+    """How many of a campaign's deliveries are in which state."""
+    rows = await pool.fetch(
+        "SELECT state::text, count(*) FROM deliveries WHERE campaign_id = $1 GROUP BY state", campaign_id
+    )
+    return {row["state"]: row["count"] for row in rows}
