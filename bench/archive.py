@@ -1,0 +1,158 @@
+"""The archive: how fast attempts leave, in how much memory, and what the queue loses meanwhile.
+
+    python -m bench.archive                     a million attempts; 40,000 mails a drain, three rounds
+    python -m bench.archive --rows 100000       fewer
+    python -m bench.archive --quick             does it run?
+
+    archive       rows a second from the table to a proven file and the partition dropped: written, read back, compared
+                  with the frozen table; and the largest memory of the process that does it
+    drain         mails a second into a no-op, with nothing else going on and with the archiver at work beside it, by
+                  turns; the archiver keeps to the share of time that the background loop keeps to
+
+The target is a loss under 10 %. Run by itself it takes what it can get; the share is what makes it a good neighbour.
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from bench.server import Arena, running_server
+from bench.workers import Command, drain, environment_for, python_command, start, stop
+from postroom.archive.model import ArchiveOptions
+from postroom.archive.service import run_archive
+from postroom.db.migrate import migrate
+from postroom.db.pool import connect
+from postroom.db.queries import load
+from postroom.db.room import open_room
+from postroom.delivery import service
+from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.settings import Settings
+
+QUERIES = load("bench", "archive.sql")
+BATCH = 1000
+KEPT_FOR_EVER = timedelta(days=365 * 100)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything."""
+
+    rows: int = 1_000_000
+    mails: int = 40_000
+    rounds: int = 3
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.archive", description="The archive, measured.")
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--mails", type=int, default=40_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--as-archiver", nargs=3, metavar=("URL", "FOLDER", "SHARE"), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+async def archive(url: str, folder: str, share: float) -> None:
+    """The archiver's own process: work, then say how long it took and how large it grew."""
+    options = ArchiveOptions(url=folder, tables=("attempts",), keep=KEPT_FOR_EVER, share=share)
+    async with open_room(Settings(database_url=url, pool_size=2)) as room:
+        began = time.perf_counter()
+        report = await run_archive(room, options, actor="bench")
+        seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"rows": report.rows, "seconds": seconds, "megabytes": peak}))
+
+
+def archiver(url: str, folder: Path, share: float) -> Command:
+    return python_command("bench.archive", "--as-archiver", url, str(folder), str(share))
+
+
+async def fill_attempts(url: str, count: int) -> None:
+    connection = await connect(url, "postroom")
+    await QUERIES["make_month"].exec(connection)
+    await QUERIES["add_attempts"].exec(connection, count=count)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+
+
+async def fill_queue(url: str, count: int) -> None:
+    async with open_room(Settings(database_url=url, pool_size=2)) as room, room.pool.acquire() as connection:
+        for start in range(0, count, BATCH):
+            mails = [
+                DeliveryRequest(to=(Address(f"p{n}@example.org"),), subject="Hello", text="Hello.", lane=Lane.BULK)
+                for n in range(start, min(start + BATCH, count))
+            ]
+            await service.accept_batch(connection, mails)
+
+
+async def measure_archive(arena: Arena, rows: int) -> dict[str, float]:
+    url = await arena.create_database("archive")
+    await migrate(url, "postroom")
+    await fill_attempts(url, rows)
+    command = archiver(url, arena.scratch / "archive", 1.0)
+    done = await asyncio.to_thread(
+        subprocess.run, command.arguments, env=environment_for(command), capture_output=True, check=True, text=True
+    )
+    said: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+async def measure_drain(arena: Arena, url: str, mails: int, *, share: float | None) -> float:
+    """Mails a second; with a share, while the archiver works beside it."""
+    settings = {"POSTROOM_DATABASE_URL": url, "POSTROOM_TRANSPORT": "noop"}
+    workers = [python_command("postroom.cli", "work", "--until-empty", environment=settings)]
+    with ExitStack() as stack:
+        if share is not None:
+            process = start(archiver(url, arena.scratch / f"beside-{time.monotonic_ns()}", share))
+            stack.callback(stop, [process])
+        effort = await drain(workers, lambda count: fill_queue(url, count), mails)
+    return mails / effort.seconds
+
+
+async def measure_neighbours(arena: Arena, sizes: Sizes, share: float) -> tuple[float, float]:
+    """Medians of draining alone and beside the archiver, by turns in databases of their own."""
+    alone: list[float] = []
+    beside: list[float] = []
+    for number in range(sizes.rounds):
+        for rates, chosen in ((alone, None), (beside, share)):
+            url = await arena.create_database(f"drain_{number}_{chosen is not None:d}")
+            await migrate(url, "postroom")
+            await fill_attempts(url, sizes.rows)
+            rates.append(await measure_drain(arena, url, sizes.mails, share=chosen))
+    return statistics.median(alone), statistics.median(beside)
+
+
+async def bench(sizes: Sizes) -> None:
+    async with running_server() as arena:
+        found = await measure_archive(arena, sizes.rows)
+        print(
+            f"archive   {found['rows'] / found['seconds']:>10,.0f} rows/s   {found['rows']:,} rows "
+            f"in {found['seconds']:.1f} s, peak {found['megabytes']:.0f} MB"
+        )
+        share = ArchiveOptions.in_background().share
+        alone, beside = await measure_neighbours(arena, sizes, share)
+        print(
+            f"drain     {alone:>10,.0f} /s alone   {beside:,.0f} /s beside the archiver: {1 - beside / alone:+.1%} lost"
+        )
+
+
+def main() -> None:
+    options = parse()
+    if options.as_archiver:
+        url, folder, share = options.as_archiver
+        asyncio.run(archive(url, folder, float(share)))
+        return
+    sizes = Sizes(20_000, 2_000, 1) if options.quick else Sizes(options.rows, options.mails, options.rounds)
+    asyncio.run(bench(sizes))
+
+
+if __name__ == "__main__":
+    main()

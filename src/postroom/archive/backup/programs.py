@@ -1,0 +1,50 @@
+"""pg_dump and pg_restore, as programs: what they are told, and that no password is among it."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from postroom.db.binaries import PASSED_ON, find_binaries
+from postroom.errors import BackupFailed
+
+
+async def dump(url: str, room: str, target: Path, *, snapshot: str | None = None) -> None:
+    """Write one room into a file, as of a snapshot."""
+    arguments = ["--format=custom", "--no-owner", "--no-privileges", f"--schema={room}", f"--file={target}"]
+    if snapshot is not None:
+        arguments.append(f"--snapshot={snapshot}")
+    await _run("pg_dump", url, arguments)
+
+
+async def restore(url: str, room: str, source: Path) -> None:
+    """Fill an empty schema from a file: all of it, or nothing."""
+    arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", f"--schema={room}"]
+    await _run("pg_restore", url, [*arguments, str(source)])
+
+
+async def _run(name: str, url: str, arguments: list[str]) -> None:
+    program = (await asyncio.to_thread(find_binaries)).tool(name)
+    address, password = _without_password(url)
+    environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
+    environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password}
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [str(program), f"--dbname={address}", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    if done.returncode != 0:
+        raise BackupFailed(f"{name}: {done.stderr.strip() or 'failed without a word'}")
+
+
+def _without_password(url: str) -> tuple[str, str]:
+    """The address for the command line, which everybody sees, and the password for the environment."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url, ""
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}")), unquote(parts.password)

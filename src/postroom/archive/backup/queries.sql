@@ -1,0 +1,34 @@
+-- Everything backup asks of the database, in alphabetical order.
+
+-- name: adopt_restored_tokens :one
+-- Let the collector go on where it was; see functions/adopt_restored_tokens.sql.
+SELECT adopt_restored_tokens() AS waiting;
+
+-- name: count_objects :one
+-- How many tables, views and sequences a schema has; NULL when there is no such schema.
+SELECT (SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = n.oid) AS objects
+FROM (SELECT to_regnamespace(quote_ident(:name))::oid AS oid) AS n
+WHERE n.oid IS NOT NULL
+UNION ALL
+SELECT NULL::bigint WHERE to_regnamespace(quote_ident(:name)) IS NULL;
+
+-- name: describe_room :one
+-- The server's version, the room's last migration, and the time.
+SELECT current_setting('server_version') AS server, now() AS made_at,
+    (SELECT max(name) FROM migrations WHERE name NOT LIKE '%/%') AS migration;
+
+-- name: export_snapshot :one
+-- Let pg_dump see exactly what this transaction sees.
+SELECT pg_export_snapshot() AS snapshot;
+
+-- name: forget_functions :exec
+-- After a change of the room's name its functions must be made anew: they carry the old one.
+DELETE FROM migrations WHERE name LIKE '%/%';
+
+-- name: list_table_counts :many
+-- Every table of the room with its rows and fingerprint.
+SELECT c.relname::text AS name, f.rows, f.fingerprint
+FROM pg_class AS c
+CROSS JOIN LATERAL fingerprint_table(c.relname::text) AS f
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+ORDER BY c.relname;

@@ -1,0 +1,189 @@
+"""Making, proving and restoring backups.
+
+A restore under another name, and every proof, happens in a server of its own in a temporary directory: it needs no
+privilege on the real one and puts no load on it, and it is another cluster, as after a disaster.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from postroom.archive.backup import programs, store
+from postroom.archive.backup.model import BackupManifest, TableCount, differences
+from postroom.archive.parquet import file_sha256
+from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.db.migrate import migrate
+from postroom.db.pool import Session, connect, quote_identifier
+from postroom.db.room import Room
+from postroom.errors import BackupFailed, RoomNotEmpty
+from postroom.events.audit import record_audit
+from postroom.events.store import adopt_restored_events
+
+
+async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
+    """Write the room into a file with its manifest beside it, and prove that it comes back."""
+    if await asyncio.to_thread(target.exists):
+        raise BackupFailed(f"{target} is there already.")
+    fresh = target.with_name(f".{target.name}.unfinished")
+    try:
+        manifest = await _dump(room, fresh)
+        if verify:
+            await _prove(fresh, manifest)
+        await asyncio.to_thread(_publish, fresh, target, manifest)
+    finally:
+        await asyncio.to_thread(fresh.unlink, missing_ok=True)
+    async with room.pool.acquire() as connection:
+        after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
+        await record_audit(connection, actor=actor, action="backup.make", subject=f"room:{room.name}", after=after)
+    return manifest
+
+
+async def verify_backup(source: Path) -> BackupManifest:
+    """Restore a backup into a scratch server and compare it with its manifest; raises `BackupFailed`."""
+    manifest = await read_manifest(source)
+    await _prove(source, manifest)
+    return manifest
+
+
+async def restore_backup(url: str, source: Path, *, actor: str, room: str | None = None) -> BackupManifest:
+    """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
+    manifest = await read_manifest(source)
+    name = room or manifest.room
+    await _check_file(source, manifest)
+    await _make_room(url, name)
+    if name == manifest.room:
+        await programs.restore(url, name, source)
+    else:
+        await _restore_renamed(url, name, source, manifest)
+    await migrate(url, name)
+    await _go_on(url, name, actor=actor, source=source)
+    return manifest
+
+
+async def read_manifest(source: Path) -> BackupManifest:
+    """What stands beside a backup; raises `BackupFailed` when nothing does."""
+    try:
+        return msgspec.json.decode(await asyncio.to_thread(manifest_path(source).read_bytes), type=BackupManifest)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BackupFailed(f"{manifest_path(source)} cannot be read: {error}") from error
+
+
+def manifest_path(source: Path) -> Path:
+    return source.with_name(source.name + ".manifest.json")
+
+
+async def _dump(room: Room, target: Path) -> BackupManifest:
+    """The dump and its counts are of one snapshot, however busy the room is."""
+    session = await connect(room.direct_url, room.name)
+    try:
+        async with session.transaction(isolation="repeatable_read", readonly=True):
+            snapshot = await store.export_snapshot(session)
+            await programs.dump(room.direct_url, room.name, target, snapshot=snapshot)
+            facts = await store.describe_room(session)
+            tables = await store.list_table_counts(session)
+    finally:
+        await session.close()
+    size, checksum = await asyncio.to_thread(lambda: (target.stat().st_size, file_sha256(target)))
+    return BackupManifest(room=room.name, bytes=size, sha256=checksum, tables=tables, **facts)
+
+
+async def _prove(source: Path, manifest: BackupManifest) -> None:
+    await _check_file(source, manifest)
+    async with _scratch_server() as url:
+        await _make_room(url, manifest.room)
+        await programs.restore(url, manifest.room, source)
+        _compare(manifest, await _counts(url, manifest.room))
+
+
+async def _restore_renamed(url: str, name: str, source: Path, manifest: BackupManifest) -> None:
+    """A dump knows only the name it was made under, so the room changes its name on the way."""
+    async with _scratch_server() as scratch:
+        await _make_room(scratch, manifest.room)
+        await programs.restore(scratch, manifest.room, source)
+        _compare(manifest, await _counts(scratch, manifest.room))
+        session = await connect(scratch, manifest.room)
+        try:
+            await session.execute(f"ALTER SCHEMA {quote_identifier(manifest.room)} RENAME TO {quote_identifier(name)}")
+        finally:
+            await session.close()
+        await _renew_functions(scratch, name)
+        with TemporaryDirectory(prefix="postroom-restore-") as directory:
+            renamed = Path(directory) / "renamed.backup"
+            await programs.dump(scratch, name, renamed)
+            await programs.restore(url, name, renamed)
+
+
+async def _renew_functions(url: str, name: str) -> None:
+    session = await connect(url, name)
+    try:
+        await store.forget_functions(session)
+    finally:
+        await session.close()
+    await migrate(url, name)
+
+
+async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
+    """Cursors that count transactions of another cluster, or another past, are set right before anybody uses them."""
+    session = await connect(url, name)
+    try:
+        async with session.transaction():
+            await adopt_restored_events(session, force=True)
+            waiting = await store.adopt_restored_tokens(session)
+            after = {"file": source.name, "tokens_waiting": waiting}
+            await record_audit(session, actor=actor, action="backup.restore", subject=f"room:{name}", after=after)
+    finally:
+        await session.close()
+
+
+async def _make_room(url: str, name: str) -> None:
+    """An empty schema, as a dump needs it; one that is there and empty will do."""
+    session: Session = await connect(url, name)
+    try:
+        objects = await store.count_objects(session, name=name)
+        if objects:
+            raise RoomNotEmpty(f"The room {name!r} exists; restore into another database, or under another name.")
+        if objects is None:
+            await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
+    finally:
+        await session.close()
+
+
+async def _counts(url: str, name: str) -> tuple[TableCount, ...]:
+    session = await connect(url, name)
+    try:
+        return await store.list_table_counts(session)
+    finally:
+        await session.close()
+
+
+async def _check_file(source: Path, manifest: BackupManifest) -> None:
+    if await asyncio.to_thread(file_sha256, source) != manifest.sha256:
+        raise BackupFailed(f"{source.name} is not the file that was written: its checksum is another.")
+
+
+def _compare(manifest: BackupManifest, found: tuple[TableCount, ...]) -> None:
+    if told := differences(manifest.tables, found):
+        raise BackupFailed(f"The backup does not come back as it was: {'; '.join(told[:5])}.")
+
+
+def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:
+    """The manifest first: a backup under its final name always has one."""
+    beside = manifest_path(target)
+    beside.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+    for path in (beside, fresh):
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    fresh.replace(target)
+
+
+@asynccontextmanager
+async def _scratch_server() -> AsyncIterator[str]:
+    with TemporaryDirectory(prefix="postroom-scratch-") as directory:
+        async with EmbeddedServer(Path(directory) / "data", ServerOptions(fsync=False)) as server:
+            yield server.url

@@ -1,0 +1,35 @@
+"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from postroom.archive.backup.model import TableCount
+from postroom.db.queries import Connection, load
+
+QUERIES = load("postroom.archive.backup")
+
+
+async def adopt_restored_tokens(connection: Connection) -> int:
+    return int((await QUERIES["adopt_restored_tokens"].one(connection))["waiting"])
+
+
+async def count_objects(connection: Connection, *, name: str) -> int | None:
+    """None when there is no such schema."""
+    found: int | None = (await QUERIES["count_objects"].one(connection, name=name))["objects"]
+    return found
+
+
+async def describe_room(connection: Connection) -> Mapping[str, Any]:
+    return dict(await QUERIES["describe_room"].one(connection))
+
+
+async def export_snapshot(connection: Connection) -> str:
+    return str((await QUERIES["export_snapshot"].one(connection))["snapshot"])
+
+
+async def forget_functions(connection: Connection) -> int:
+    return await QUERIES["forget_functions"].exec(connection)
+
+
+async def list_table_counts(connection: Connection) -> tuple[TableCount, ...]:
+    return tuple(TableCount(**row) for row in await QUERIES["list_table_counts"].many(connection))

@@ -1,0 +1,171 @@
+"""The archive at the command line."""
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.archive.model import ArchiveOptions, Month, Segment
+from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from postroom.archive.model import RunReport
+    from postroom.archive.query import QueryAnswer
+    from postroom.db.room import Room
+
+archive = typer.Typer()
+
+Store = Annotated[
+    str | None,
+    typer.Option("--store", help="The archive: a folder, or s3://bucket/prefix."),
+]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(help="The URL of a store that speaks S3 and is not Amazon's."),
+]
+Table = Annotated[str | None, typer.Option(help="Only this table: attempts, open_events, click_events.")]
+
+TableArgument = Annotated[str, typer.Argument(help="attempts, open_events or click_events.")]
+MonthArgument = Annotated[str, typer.Argument(help="The month, `2026-01`.")]
+
+_LISTED = ("id", "table_name", "month", "part", "state", "rows", "bytes", "archived_at", "restored_name", "path")
+
+
+def options_from(room: "Room", store: str | None, endpoint: str | None) -> ArchiveOptions:
+    """What the settings say, and over it what the command line says."""
+    chosen = ArchiveOptions.of(room.settings)
+    return replace(chosen, url=store or chosen.url, endpoint=endpoint or chosen.endpoint)
+
+
+@archive.command()
+def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
+    """Archive what is old enough, and forget what the archive has kept long enough."""
+    from postroom.archive.service import run_archive
+
+    def told(segment: Segment) -> None:
+        if not as_json:
+            say(f"archived {segment.label}: {segment.rows} rows, {segment.bytes} bytes, {segment.path}")
+
+    report = in_room(lambda room: run_archive(room, options_from(room, store, endpoint), actor=actor(), progress=told))
+    _tell_run(report, as_json=as_json)
+
+
+@archive.command("list")
+def list_(*, table: Table = None, as_json: AsJson = False) -> None:
+    """List what is in the archive, and what is on its way there."""
+    from postroom.archive.service import list_segments
+
+    segments = in_room(lambda room: list_segments(room.pool, table=table, limit=100_000))
+    if as_json:
+        print_json({"items": [shown(segment) for segment in segments], "next_cursor": None})
+    else:
+        print_table(_LISTED, ([getattr(segment, column) for column in _LISTED] for segment in segments))
+
+
+@archive.command()
+def verify(*, table: Table = None, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
+    """Read every file back and compare it with its record. Exit 1 if one is not what it should be."""
+    findings = in_room(lambda room: _verify(room, options_from(room, store, endpoint), table))
+    if as_json:
+        print_json([{"id": f.segment.id, "path": f.segment.path, "problem": f.problem} for f in findings])
+    else:
+        for finding in findings:
+            say(f"{finding.segment.path}: {finding.problem or f'good, {finding.segment.rows} rows'}")
+    if not all(finding.is_good for finding in findings):
+        raise typer.Exit(1)
+
+
+@archive.command()
+def restore(
+    table: TableArgument,
+    month: MonthArgument,
+    *,
+    attach: Annotated[bool, typer.Option("--attach", help="Make it part of its table again.")] = False,
+    store: Store = None,
+    endpoint: Endpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a month back, into a table of its own or into the one it came from."""
+    from postroom.archive.restore import restore_month
+
+    wanted = _month(table, month)
+    back = in_room(
+        lambda room: restore_month(room, options_from(room, store, endpoint), wanted, attach=attach, actor=actor())
+    )
+    if as_json:
+        print_json(back)
+    else:
+        say(f"restored {back.rows} rows into {back.restored_name}{', part of ' + table if attach else ''}")
+
+
+@archive.command()
+def release(table: TableArgument, month: MonthArgument) -> None:
+    """Let a restored month go again; the archive keeps it."""
+    from postroom.archive.restore import release_month
+
+    wanted = _month(table, month)
+    pieces = in_room(lambda room: release_month(room, wanted, actor=actor()))
+    say(f"let go of {wanted.restored_name}, {pieces} pieces of the archive")
+
+
+@archive.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT; every archived table is a view of its name.")],
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="The most rows to print.")] = 1000,
+    store: Store = None,
+    endpoint: Endpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the archive a question in SQL; the database is not asked."""
+    from postroom.archive.query import query_archive
+
+    answer = in_room(lambda room: query_archive(room.pool, options_from(room, store, endpoint), sql, limit=limit))
+    _tell_answer(answer, as_json=as_json)
+
+
+def shown(segment: Segment) -> dict[str, Any]:
+    """A piece as programs get it."""
+    told = asdict(segment)
+    del told["is_attached"], told["source_name"], told["columns"]
+    return {**told, "month": segment.month}
+
+
+async def _verify(room: "Room", options: ArchiveOptions, table: str | None) -> list[Any]:
+    from postroom.archive.service import verify_archive
+
+    return [finding async for finding in verify_archive(room.pool, options, table=table)]
+
+
+def _month(table: str, month: str) -> Month:
+    try:
+        return Month.parse(table, month)
+    except ValueError as error:
+        raise typer.BadParameter("must be a month such as 2026-01") from error
+
+
+def _tell_run(report: "RunReport", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "partitions_made": report.partitions_made,
+                "rows": report.rows,
+                "archived": [shown(segment) for segment in report.archived],
+                "expired": [shown(segment) for segment in report.expired],
+                "postponed": report.postponed,
+            }
+        )
+        return
+    for segment in report.expired:
+        say(f"forgot {segment.label}")
+    for label in report.postponed:
+        say(f"postponed {label}: somebody holds a lock on the table; run it again")
+    if not (report.archived or report.expired or report.postponed):
+        say("nothing is old enough")
+
+
+def _tell_answer(answer: "QueryAnswer", *, as_json: bool) -> None:
+    if as_json:
+        print_json([dict(zip(answer.columns, row, strict=True)) for row in answer.rows])
+    else:
+        print_table(answer.columns, answer.rows)

@@ -1,0 +1,34 @@
+"""`postroom erase`: forgetting a person at the command line."""
+
+from typing import Annotated
+
+import typer
+
+from postroom.archive.cli import Endpoint, Store, options_from
+from postroom.runtime.terminal import AsJson, actor, in_room, print_json, say
+
+
+def erase(
+    address: Annotated[str, typer.Argument(help="The person's address, in any case.")],
+    *,
+    keep_accounts: Annotated[
+        bool, typer.Option("--keep-accounts", help="Leave `accounts` and `users` to the application.")
+    ] = False,
+    store: Store = None,
+    endpoint: Endpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a person: bodies, recipients, events, opens, clicks, accounts, and the files of the archive."""
+    from postroom.archive.erasure.service import erase as forget
+
+    done = in_room(
+        lambda room: forget(
+            room, options_from(room, store, endpoint), address=address, actor=actor(), keep_accounts=keep_accounts
+        )
+    )
+    if as_json:
+        print_json(done)
+        return
+    for name, amount in sorted(done.counts.items()):
+        say(f"{name}: {amount}")
+    say(f"erasure {done.id} is done" if done.is_done else f"erasure {done.id} waits for the archive")

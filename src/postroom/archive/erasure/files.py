@@ -1,0 +1,123 @@
+"""A person in the files of the archive: rows that are theirs go, texts that name them get the pseudonym.
+
+The new file replaces the old one under the same path, and the record gets the new checksums. A kill in between leaves a
+file that the record does not know; the erasure is not done then, and comes back to exactly this file.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from postroom.archive import store as archive_store
+from postroom.archive.erasure.model import Work
+from postroom.archive.erasure.places import PLACES, How
+from postroom.archive.export import working_directory
+from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
+from postroom.archive.objects import Objects
+from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
+from postroom.archive.service import put_manifest
+from postroom.db.pool import Session
+from postroom.runtime.signals import Signal, unheard
+
+_DELIVERY_COLUMNS = {"attempts": ("delivery_id", "reply_text")}
+"""Texts that belong to a delivery as a whole: what was said about one recipient may name them without the address."""
+
+
+async def erase_file(
+    session: Session,
+    objects: Objects,
+    segment: Segment,
+    work: Work,
+    *,
+    options: ArchiveOptions,
+    signal: Signal = unheard,
+) -> int:
+    """Rewrite one piece if the person is in it; answers how many rows were touched.
+
+    A piece whose table is still here is written again from the table, which was erased before.
+    """
+    if segment.state is not State.ARCHIVED:
+        return await archive_store.mark_stale(session, id=segment.id)
+    time_column = await archive_store.find_partition_column(session, table_name=segment.table_name)
+    with working_directory(options) as directory:
+        before, after = Path(directory) / "before.parquet", Path(directory) / "after.parquet"
+        await objects.fetch(segment.path, before)
+        rewriting = Rewriting(segment, work)
+        manifest = await asyncio.to_thread(rewriting.write, before, after, time_column)
+        if manifest.content_sha256 == segment.content_sha256:
+            return 0
+        signal("rewritten")
+        await objects.put(segment.path, after)
+        await put_manifest(objects, segment, manifest, Path(directory))
+        signal("replaced")
+    columns = archive_store.manifest_columns(manifest)
+    del columns["columns"]
+    await archive_store.mark_rewritten(session, id=segment.id, **columns)
+    return rewriting.touched
+
+
+class Rewriting:
+    """One file on its way to becoming another."""
+
+    def __init__(self, segment: Segment, work: Work) -> None:
+        self._segment, self._work = segment, work
+        self._pattern = address_pattern(work.address)
+        self._texts = text_columns(segment.columns)
+        self._owners = [
+            column
+            for place in PLACES
+            if place.table == segment.table_name and place.how is How.DELETE
+            for column in place.columns
+        ]
+        self.touched = 0
+
+    def write(self, before: Path, after: Path, time_column: str | None) -> Manifest:
+        with ParquetFile(after, self._segment.columns, time_column=time_column) as file:
+            for table in self._tables(before):
+                file.write_table(table)
+            return file.finish()
+
+    def _tables(self, before: Path) -> Iterator[Any]:
+        for table in read_tables(before):
+            kept = self._without_rows(table)
+            self.touched += int(table.num_rows - kept.num_rows)
+            kept = self._without_replies(kept)
+            for column in self._texts:
+                kept = self._without_address(kept, column)
+            yield kept
+
+    def _without_rows(self, table: Any) -> Any:
+        compute, arrow = load_arrow("compute"), load_arrow()
+        for column in self._owners:
+            mine = compute.equal(compute.utf8_lower(table.column(column)), arrow.scalar(self._work.address))
+            table = table.filter(compute.invert(compute.fill_null(mine, fill_value=False)))
+        return table
+
+    def _without_replies(self, table: Any) -> Any:
+        if self._segment.table_name not in _DELIVERY_COLUMNS or not self._work.delivery_ids:
+            return table
+        compute, arrow = load_arrow("compute"), load_arrow()
+        owner, text = _DELIVERY_COLUMNS[self._segment.table_name]
+        theirs = arrow.array(self._work.delivery_ids, arrow.int64())
+        mine = compute.and_(compute.is_in(table.column(owner), theirs), compute.is_valid(table.column(text)))
+        self.touched += int(compute.sum(mine).as_py() or 0)
+        nothing = arrow.scalar(None, arrow.string())
+        changed = compute.if_else(mine, nothing, table.column(text))
+        return table.set_column(table.schema.get_field_index(text), text, changed)
+
+    def _without_address(self, table: Any, column: str) -> Any:
+        compute, arrow = load_arrow("compute"), load_arrow()
+        found = compute.match_substring(table.column(column), self._work.address, ignore_case=True)
+        if not compute.any(found).as_py():
+            return table
+        texts = table.column(column).to_pylist()
+        changed = [text and self._pattern.sub(self._work.pseudonym, text) for text in texts]
+        self.touched += sum(1 for old, new in zip(texts, changed, strict=True) if old != new)
+        return table.set_column(table.schema.get_field_index(column), column, arrow.array(changed, arrow.string()))
+
+
+def address_pattern(address: str) -> re.Pattern[str]:
+    """As the stored function of this name: the address, and not inside a longer one."""
+    return re.compile(r"(?:(?<![\w.+-])|(?<=\\[bfnrt]))" + re.escape(address) + r"(?![\w-]|\.\w)", re.IGNORECASE)

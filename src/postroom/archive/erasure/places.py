@@ -1,0 +1,84 @@
+"""Where an address can be, and what happens to it there. Pure; the list is the policy.
+
+A test fails when a table has a column that looks personal and is on neither list.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class How(StrEnum):
+    """What happens to a place."""
+
+    DELETE = "delete"  # the row goes
+    REPLACE = "replace"  # the pseudonym stands in its place
+    WITHIN = "within"  # somewhere inside: texts get the pseudonym, a row whose bytes have it goes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Some columns of a table."""
+
+    table: str
+    how: How
+    columns: tuple[str, ...]
+    is_account: bool = False  # a person's own row, which an operator may want to keep
+
+
+PLACES = (
+    Place("accounts", How.DELETE, ("email",), is_account=True),  # and its tokens
+    Place("users", How.DELETE, ("email",), is_account=True),  # and their occasions and scheduled events
+    Place("open_events", How.DELETE, ("recipient_email",)),
+    Place("click_events", How.DELETE, ("recipient_email",)),
+    Place("unsubscriptions", How.DELETE, ("email",)),
+    Place("soft_bounces", How.DELETE, ("address",)),
+    Place("bounces", How.REPLACE, ("address",)),
+    Place("suppression_changes", How.REPLACE, ("address",)),
+    Place("delivery_recipients", How.REPLACE, ("email",)),  # those that answers go to; the others are gone by then
+    Place("attempts", How.WITHIN, ("reply_text",)),
+    Place("bounces", How.WITHIN, ("text",)),
+    Place("suppression_changes", How.WITHIN, ("note",)),
+    Place("events", How.WITHIN, ("data", "tags", "correlation_id", "causation_id")),
+    Place("event_tags", How.WITHIN, ("tag",)),
+    Place("commands", How.WITHIN, ("data", "metadata", "result", "command_id")),
+    Place("malformed_commands", How.WITHIN, ("raw",)),
+    Place("unread_feedback", How.WITHIN, ("raw",)),
+    Place("inbox_messages", How.WITHIN, ("raw",)),
+)
+
+BY_FUNCTION = (
+    "deliveries",
+    "delivery_recipients",
+    "delivery_payloads",
+    "dead_letters",
+    "suppressions",
+    "campaign_recipients",
+    "inbox_messages",
+    "address_limits",
+)
+"""Tables that have a stored function of their own, because what belongs together must go together."""
+
+CASCADED = ("tokens", "user_occasions", "scheduled_events")
+"""Tables whose rows go with the person's own."""
+
+EXEMPT = {
+    "api_keys": "keys of programs",
+    "archived_partitions": "names of tables and files",
+    "audit_log": "append-only, and names nobody by address: a test of each capability sees to that",
+    "campaigns": "the installation's own sender and letter",
+    "engagements": "knows a delivery, whose recipient is the pseudonym by then",
+    "erasures": "holds the address while the work needs it",
+    "erasure_key": "the key itself",
+    "outbox_mail_rules": "a path into data, not data",
+    "outbox_topics": "what a topic is about",
+    "outbox_topic_progress": "how far a publisher is",
+    "sender_accounts": "mailboxes of the installation",
+    "used_feedback_tokens": "tokens of providers",
+    "webhook_endpoints": "addresses of programs",
+    "workers": "processes",
+}
+"""Tables that look personal and are not, with the reason."""
+
+
+def tables_erased() -> set[str]:
+    return {place.table for place in PLACES} | set(BY_FUNCTION) | set(CASCADED)

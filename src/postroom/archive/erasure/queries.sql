@@ -1,0 +1,101 @@
+-- Everything erasure asks of the database, in alphabetical order.
+
+-- name: add_count :exec
+-- Count what was touched.
+UPDATE erasures
+SET counts = counts || jsonb_build_object(:name::text, coalesce((counts ->> :name)::bigint, 0) + :amount::bigint)
+WHERE id = :id;
+
+-- name: begin_erasure :one
+-- Note an erasure, or find the one that is under way for this person.
+INSERT INTO erasures AS e (requested_by, pseudonym, address)
+VALUES (:actor, erased_address(:address), :address)
+ON CONFLICT (pseudonym) WHERE state <> 'done' DO UPDATE SET pseudonym = e.pseudonym
+RETURNING id, state::text, address, pseudonym, delivery_ids, last_file_id, xmax = 0 AS is_new;
+
+-- name: erase_address_limits :one
+-- What was counted of the address.
+SELECT erase_address_limits(:address) AS touched;
+
+-- name: erase_campaign_recipients :one
+-- The person in campaigns; see functions/erase_campaign_recipients.sql.
+SELECT erase_campaign_recipients(:address, :pseudonym) AS touched;
+
+-- name: erase_deliveries :one
+-- The person in the queue and the ledger; see functions/erase_deliveries.sql.
+SELECT erase_deliveries(:address, :pseudonym) AS delivery_ids;
+
+-- name: erase_inbox :one
+-- Captured mail to the person.
+SELECT erase_inbox(:address) AS touched;
+
+-- name: erase_pages :one
+-- One bounded step of a search; see functions/erase_pages.sql.
+SELECT erase_pages(:table_name, :columns::text[], :address, :pseudonym, :from_page, :to_page) AS touched;
+
+-- name: erase_rows :one
+-- Rows that are the person's by equality; see functions/erase_rows.sql.
+SELECT erase_rows(:table_name, :column_name, :how, :address, :pseudonym) AS touched;
+
+-- name: erase_suppressions :one
+-- Keep a suppression under the pseudonym.
+SELECT erase_suppressions(:address, :pseudonym) AS touched;
+
+-- name: find_erasure :maybe
+-- One erasure by its id.
+SELECT id, state::text, requested_at, finished_at, requested_by, counts::text FROM erasures WHERE id = :id;
+
+-- name: find_work :maybe
+-- What an erasure that runs needs to know.
+SELECT id, state::text, address, pseudonym, delivery_ids, last_file_id FROM erasures WHERE id = :id AND state <> 'done';
+
+-- name: list_erasures :many
+-- Erasures, newest first, below a cursor.
+SELECT id, state::text, requested_at, finished_at, requested_by, counts::text
+FROM erasures
+WHERE :before_id::bigint IS NULL OR id < :before_id
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_running :many
+-- Erasures that somebody began and nobody finished.
+SELECT id FROM erasures WHERE state <> 'done' ORDER BY id;
+
+-- name: list_searched_tables :many
+-- The tables that hold a table's rows: itself or its partitions, and months that are on their way out or back.
+SELECT c.relname::text AS name
+FROM pg_partition_tree(to_regclass(quote_ident(:table_name))) AS t
+JOIN pg_class AS c ON c.oid = t.relid
+WHERE t.isleaf
+UNION
+SELECT c.relname::text FROM pg_class AS c WHERE c.oid = to_regclass(quote_ident(:table_name)) AND c.relkind = 'r'
+UNION
+SELECT source_name
+FROM archived_partitions
+WHERE table_name = :table_name AND NOT is_attached AND state NOT IN ('archived', 'expired')
+UNION
+SELECT restored_name FROM archived_partitions WHERE table_name = :table_name AND restored_name IS NOT NULL;
+
+-- name: make_erasure_key :exec
+-- The key of this room, if nobody was erased yet.
+SELECT make_erasure_key();
+
+-- name: mark_database_erased :exec
+-- What is left is the archive.
+UPDATE erasures SET state = 'archive' WHERE id = :id AND state = 'database';
+
+-- name: mark_done :exec
+-- Nothing is left to do, and the address is forgotten here too.
+UPDATE erasures
+SET state = 'done', finished_at = now(), address = NULL, delivery_ids = '{}'
+WHERE id = :id AND state = 'archive';
+
+-- name: mark_file_erased :exec
+-- The archive is rewritten up to this piece.
+UPDATE erasures SET last_file_id = :last_file_id WHERE id = :id;
+
+-- name: remember_deliveries :exec
+-- The person's deliveries, for what knows them by nothing else.
+UPDATE erasures
+SET delivery_ids = ARRAY(SELECT DISTINCT unnest(delivery_ids || :delivery_ids::bigint[]))
+WHERE id = :id;

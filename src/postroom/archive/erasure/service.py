@@ -1,0 +1,186 @@
+"""Erasing a person, from the request to the last file.
+
+First, in one transaction, everything that an index finds: the queue, the ledger, accounts, opens, clicks, suppressions.
+Then, in bounded steps, what has to be searched: events, replies, captured and unreadable mail. Then the archive. Each
+part can be done again; the row in `erasures` says which one is due.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from postroom.archive import store as archive_store
+from postroom.archive.erasure import store
+from postroom.archive.erasure.files import erase_file
+from postroom.archive.erasure.model import Erasure, ErasureState, Work
+from postroom.archive.erasure.places import PLACES, How, Place
+from postroom.archive.model import HAS_FILE, ArchiveOptions
+from postroom.archive.objects import open_objects
+from postroom.archive.service import archive_session
+from postroom.db.pool import Pool, Session
+from postroom.db.room import Room
+from postroom.delivery.address import parse_address
+from postroom.errors import ArchiveBusy, ArchiveUnreachable, BadInput, ErasureNotFound
+from postroom.events.audit import record_audit
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+
+async def erase(
+    room: Room,
+    options: ArchiveOptions,
+    *,
+    address: str,
+    actor: str,
+    keep_accounts: bool = False,
+    signal: Signal = unheard,
+) -> Erasure:
+    """Forget whoever has this address. While somebody else works on the archive, the answer is an erasure that runs."""
+    work = await _begin(room.pool, _checked(address), actor=actor, keep_accounts=keep_accounts)
+    signal("begun")
+    try:
+        await _go_on(room, options, work.id, signal=signal)
+    except (ArchiveBusy, ArchiveUnreachable) as error:
+        _log.warning("erasure_waits_for_archive", erasure=work.id, reason=error.code)
+    return await get_erasure(room.pool, work.id)
+
+
+async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
+    """Go on with what was begun and not finished; answers how many that were."""
+    async with room.pool.acquire() as connection:
+        running = await store.list_running(connection)
+    for erasure_id in running:
+        await _go_on(room, options, erasure_id)
+    return len(running)
+
+
+async def get_erasure(pool: Pool, erasure_id: int) -> Erasure:
+    """Raises `ErasureNotFound`."""
+    async with pool.acquire() as connection:
+        found = await store.find_erasure(connection, id=erasure_id)
+    if found is None:
+        raise ErasureNotFound
+    return found
+
+
+async def list_erasures(pool: Pool, *, before_id: int | None = None, limit: int = 50) -> Sequence[Erasure]:
+    """Newest first."""
+    async with pool.acquire() as connection:
+        return await store.list_erasures(connection, before_id=before_id, page_limit=limit)
+
+
+def _checked(address: str) -> str:
+    try:
+        return parse_address(address.strip()).email.lower()
+    except ValueError as error:
+        raise BadInput.of("email", str(error)) from error
+
+
+async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> Work:
+    """Everything that an index finds, in one transaction with the record and its audit."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.make_erasure_key(connection)
+        work, is_new = await store.begin_erasure(connection, actor=actor, address=address)
+        if is_new:
+            await record_audit(connection, actor=actor, action="erasure.begin", subject=f"erasure:{work.id}")
+        await _erase_found(connection, work, keep_accounts=keep_accounts)
+    return work
+
+
+async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
+    who = _who(work)
+    deliveries = await store.erase_deliveries(connection, **who)
+    await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
+    touched = {
+        "deliveries": len(deliveries),
+        "suppressions": await store.erase_suppressions(connection, **who),
+        "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
+        "inbox_messages": await store.erase_inbox(connection, address=work.address),
+        "address_limits": await store.erase_address_limits(connection, address=work.address),
+    }
+    for name, amount in touched.items():
+        await _count(connection, work, name, amount)
+    for place in PLACES:
+        if place.how is not How.WITHIN and not (keep_accounts and place.is_account):
+            await _erase_equal(connection, work, place)
+
+
+async def _erase_equal(connection: Session, work: Work, place: Place) -> None:
+    # The table itself reaches its partitions; besides, there may be months on their way out or back.
+    searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
+    for table in sorted(searched):
+        for column in place.columns:
+            amount = await store.erase_rows(
+                connection, table_name=table, column_name=column, how=place.how.value, **_who(work)
+            )
+            await _count(connection, work, place.table, amount)
+
+
+async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal = unheard) -> None:
+    async with room.pool.acquire() as connection:
+        work = await store.find_work(connection, id=erasure_id)
+        if work is not None and work.state is ErasureState.DATABASE:
+            await _search(connection, work, options=options, signal=signal)
+            await store.mark_database_erased(connection, id=work.id)
+    if work is not None:
+        await _erase_archive(room, options, work.id, signal=signal)
+
+
+async def _search(connection: Session, work: Work, *, options: ArchiveOptions, signal: Signal) -> None:
+    for place in PLACES:
+        if place.how is not How.WITHIN:
+            continue
+        for table in await store.list_searched_tables(connection, table_name=place.table):
+            amount = await _search_table(connection, work, place, table=table, pages=options.pages)
+            await _count(connection, work, place.table, amount)
+        signal("searched")
+
+
+async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> int:
+    touched, page = 0, 0
+    while page < await archive_store.count_pages(connection, source_name=table):
+        touched += await store.erase_pages(
+            connection,
+            table_name=table,
+            columns=list(place.columns),
+            from_page=page,
+            to_page=page + pages,
+            **_who(work),
+        )
+        page += pages
+    return touched
+
+
+async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal) -> None:
+    """File by file, in the order of their ids; then the erasure is done and forgets the address."""
+    async with archive_session(room) as session:
+        work = await store.find_work(session, id=erasure_id)
+        if work is None:
+            return
+        for segment in await archive_store.list_segments(session, after_id=work.last_file_id):
+            if segment.state in HAS_FILE:
+                objects = open_objects(options.url, endpoint=options.endpoint)
+                amount = await erase_file(session, objects, segment, work, options=options, signal=signal)
+                await _count(session, work, "archive", amount)
+            await store.mark_file_erased(session, id=work.id, last_file_id=segment.id)
+        await _finish(session, work)
+
+
+async def _finish(session: Session, work: Work) -> None:
+    async with session.transaction():
+        await store.mark_done(session, id=work.id)
+        done = await store.find_erasure(session, id=work.id)
+        assert done is not None
+        await record_audit(
+            session, actor=done.requested_by, action="erasure.finish", subject=f"erasure:{work.id}", after=done.counts
+        )
+
+
+async def _count(connection: Session, work: Work, name: str, amount: int) -> None:
+    if amount:
+        await store.add_count(connection, id=work.id, name=name, amount=amount)
+
+
+def _who(work: Work) -> dict[str, str]:
+    return {"address": work.address, "pseudonym": work.pseudonym}

@@ -1,0 +1,14 @@
+-- What becomes of a type in the archive. Whatever is not listed travels as PostgreSQL writes it, and comes back the same way.
+CREATE OR REPLACE FUNCTION archive_type(p_type oid) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $$
+    SELECT CASE p_type
+        WHEN 'int2'::regtype THEN 'int16'
+        WHEN 'int4'::regtype THEN 'int32'
+        WHEN 'int8'::regtype THEN 'int64'
+        WHEN 'bool'::regtype THEN 'bool'
+        WHEN 'date'::regtype THEN 'date'
+        WHEN 'timestamptz'::regtype THEN 'timestamp'
+        ELSE 'text'
+    END
+$$;

@@ -1,0 +1,12 @@
+-- Make a restored month part of its table again.
+CREATE OR REPLACE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET TimeZone = 'UTC'
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+        p_table, p_name, p_from, p_from + interval '1 month');
+END
+$$;

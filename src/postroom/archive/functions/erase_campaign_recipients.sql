@@ -1,0 +1,33 @@
+-- Forget a person in campaigns. Whoever still waits for a campaign's mail will not get it, and is counted with those on a
+-- list. The campaign's row comes first, as for everybody who writes recipients.
+CREATE OR REPLACE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_campaigns bigint[];
+    v_erased    bigint;
+BEGIN
+    SELECT coalesce(array_agg(r.campaign_id ORDER BY r.campaign_id), '{}') INTO v_campaigns
+    FROM campaigns AS c
+        JOIN campaign_recipients AS r ON r.campaign_id = c.id AND lower(r.email) COLLATE "C" = p_address;
+    PERFORM FROM campaigns WHERE id = ANY(v_campaigns) ORDER BY id FOR UPDATE;
+
+    UPDATE campaigns AS c
+    SET suppressed_count = c.suppressed_count + 1
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- there, who waited is counted already
+        SELECT r.campaign_id
+        FROM campaign_recipients AS r
+        WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
+    );
+    -- Erased, uploaded again, erased again: the first trace makes room for the second.
+    DELETE FROM campaign_recipients AS r
+    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
+    UPDATE campaign_recipients AS r
+    SET email = p_pseudonym, name = NULL, custom_data = '{}',
+        state = CASE WHEN r.state = 'waiting' THEN 'suppressed' ELSE r.state END
+    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address;
+    GET DIAGNOSTICS v_erased = ROW_COUNT;
+    RETURN v_erased;
+END
+$$;

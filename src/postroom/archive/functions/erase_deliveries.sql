@@ -1,0 +1,61 @@
+-- Forget a person in the queue and the ledger. Mail that would only go to them is cancelled, also mail that is being sent;
+-- mail with other recipients goes on without them. That there was a delivery stays, with the pseudonym as recipient. What
+-- ended loses its body; a body that others still wait for only loses the address. Answers the person's deliveries.
+CREATE OR REPLACE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamptz DEFAULT now()) RETURNS bigint[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_ids  bigint[];
+    v_sole bigint[];
+BEGIN
+    SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
+    FROM delivery_recipients
+    WHERE lower(email) = p_address AND kind <> 'reply_to';
+    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
+
+    SELECT coalesce(array_agg(id), '{}') INTO v_sole
+    FROM unnest(v_ids) AS id
+    WHERE NOT EXISTS (
+        SELECT FROM delivery_recipients AS r
+        WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
+    );
+    UPDATE deliveries AS d
+    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, finished_at = p_now, reason = 'erased'
+    WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
+        AND NOT EXISTS (
+            SELECT FROM delivery_recipients AS r
+            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome = 'pending'
+        );
+    UPDATE deliveries AS d
+    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.tags::text, p_address, p_pseudonym)::jsonb END,
+        custom_data = CASE
+            WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
+        END,
+        detail = erase_text(d.detail, p_address, p_pseudonym),
+        -- A key that names the person goes, and with it the fingerprint: the same request is a new one from now on.
+        idempotency_key = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_key END,
+        request_fingerprint = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.request_fingerprint END,
+        idempotency_expires_at = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_expires_at END
+    WHERE d.id = ANY(v_ids);
+
+    DELETE FROM delivery_payloads AS p
+    USING deliveries AS d
+    WHERE p.delivery_id = ANY(v_ids) AND d.id = p.delivery_id AND d.finished_at IS NOT NULL;
+    UPDATE delivery_payloads AS p
+    SET subject = erase_text(p.subject, p_address, p_pseudonym),
+        text_body = erase_text(p.text_body, p_address, p_pseudonym),
+        html_body = erase_text(p.html_body, p_address, p_pseudonym),
+        variables = erase_text(p.variables::text, p_address, p_pseudonym)::jsonb,
+        headers = erase_text(p.headers::text, p_address, p_pseudonym)::jsonb
+    WHERE p.delivery_id = ANY(v_ids);
+
+    UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym) WHERE l.delivery_id = ANY(v_ids);
+    UPDATE attempts AS a SET reply_text = NULL WHERE a.delivery_id = ANY(v_ids) AND a.reply_text IS NOT NULL;
+    UPDATE delivery_recipients AS r
+    SET email = p_pseudonym, name = NULL, detail = NULL,
+        outcome = CASE WHEN r.outcome = 'pending' AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
+    WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;
+    RETURN v_ids;
+END
+$$;

@@ -1,0 +1,28 @@
+-- The key of this room, made by whoever erases first: 64 random bytes, as long as the hash's block, of which HMAC needs only
+-- the mixtures with its two paddings. Random bits come from version 4 UUIDs, hashed, because those are not random in six
+-- places.
+CREATE OR REPLACE FUNCTION make_erasure_key() RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_key   bytea := '';
+    v_inner bytea := '';
+    v_outer bytea := '';
+BEGIN
+    IF EXISTS (SELECT FROM erasure_key) THEN
+        RETURN;
+    END IF;
+    FOR v_half IN 1..2 LOOP
+        v_key := v_key || sha256(
+            uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+    END LOOP;
+    v_inner := v_key;
+    v_outer := v_key;
+    FOR v_place IN 0..63 LOOP
+        v_inner := set_byte(v_inner, v_place, get_byte(v_key, v_place) # 54); -- 0x36
+        v_outer := set_byte(v_outer, v_place, get_byte(v_key, v_place) # 92); -- 0x5c
+    END LOOP;
+    INSERT INTO erasure_key (inner_pad, outer_pad) VALUES (v_inner, v_outer) ON CONFLICT DO NOTHING;
+END
+$$;

@@ -1,0 +1,160 @@
+-- Everything the archive asks of the database, in alphabetical order. Statements that depend on the time take :now; NULL
+-- leaves it to the database's clock.
+
+-- name: attach_restored_table :exec
+-- Make a restored month part of its table again.
+SELECT attach_restored_table(:table_name, :name, :from_time);
+
+-- name: collect_late_rows :one
+-- Move a few late rows out of the default partition; see functions/collect_late_rows.sql.
+SELECT collect_late_rows(:id, :batch_limit) AS moved;
+
+-- name: compose_export :one
+-- The SELECT that reads some pages of a table for the archive; see functions/archive_select.sql.
+SELECT archive_select(:source_name, :from_page, :to_page) AS statement;
+
+-- name: count_pages :one
+-- How many pages a table has now.
+SELECT pg_relation_size(to_regclass(quote_ident(:source_name))) / current_setting('block_size')::bigint AS pages;
+
+-- name: count_rows :one
+-- How many rows a table has.
+SELECT count_table_rows(:name) AS rows;
+
+-- name: detach_partition :exec
+-- Take a verified partition out of its table; see functions/detach_archived_partition.sql.
+SELECT detach_archived_partition(:id);
+
+-- name: drop_restored_table :one
+-- Let go of a restored month.
+SELECT drop_restored_table(:name) AS pieces;
+
+-- name: drop_source :exec
+-- Drop the table of a piece that is in the archive; see functions/drop_archived_source.sql.
+SELECT drop_archived_source(:id, coalesce(:now::timestamptz, now()));
+
+-- name: ensure_partitions :one
+-- Make a table's partitions for this month and the next ones.
+SELECT ensure_partitions(:table_name, :months, coalesce(:now::timestamptz, now())) AS made;
+
+-- name: find_partition_column :one
+-- The column of time by which a table is cut into months; NULL for a table that is not.
+SELECT partition_column(:table_name) AS name;
+
+-- name: find_segment :maybe
+-- One piece by its id.
+SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
+    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, restored_name, columns::text,
+    file_sha256, content_sha256
+FROM archived_partitions
+WHERE id = :id;
+
+-- name: list_columns :many
+-- The columns of a table and what they are in the archive, in the table's order.
+SELECT attname::text AS name, archive_type(atttypid) AS type
+FROM pg_attribute
+WHERE attrelid = to_regclass(quote_ident(:source_name)) AND attnum > 0 AND NOT attisdropped
+ORDER BY attnum;
+
+-- name: list_expiring :many
+-- Pieces whose time in the archive is over, oldest first.
+SELECT id
+FROM archived_partitions
+WHERE state = 'archived' AND restored_at IS NULL
+    AND to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
+ORDER BY to_time, id;
+
+-- name: list_segments :many
+-- Every piece, oldest month first, of one table or of all.
+SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
+    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, restored_name, columns::text,
+    file_sha256, content_sha256
+FROM archived_partitions
+WHERE (:table_name::text IS NULL OR table_name = :table_name)
+    AND (:after_id::bigint IS NULL OR id > :after_id)
+ORDER BY id
+LIMIT :page_limit;
+
+-- name: list_unfinished :many
+-- Pieces that somebody began, oldest first.
+SELECT id
+FROM archived_partitions
+WHERE state NOT IN ('archived', 'expired')
+ORDER BY id;
+
+-- name: make_restored_table :exec
+-- An empty table for a month that comes back.
+SELECT make_restored_table(:table_name, :name);
+
+-- name: mark_collected :exec
+-- All late rows are in the piece's own table.
+UPDATE archived_partitions SET state = 'exporting' WHERE id = :id AND state = 'collecting';
+
+-- name: mark_expired :exec
+-- The file is gone.
+UPDATE archived_partitions
+SET state = 'expired', expired_at = coalesce(:now::timestamptz, now())
+WHERE id = :id AND state = 'archived';
+
+-- name: mark_exported :exec
+-- The file is there, with these counts and checksums.
+UPDATE archived_partitions
+SET state = 'exported', exported_at = coalesce(:now::timestamptz, now()), rows = :rows, bytes = :bytes, min_time = :min_time,
+    max_time = :max_time, columns = :columns::text::jsonb, file_sha256 = :file_checksum, content_sha256 = :content_checksum
+WHERE id = :id AND state = 'exporting';
+
+-- name: mark_restored :exec
+-- The rows of a piece are in the database again.
+UPDATE archived_partitions
+SET restored_at = coalesce(:now::timestamptz, now()), restored_name = :name
+WHERE id = :id AND state = 'archived' AND restored_at IS NULL;
+
+-- name: mark_rewritten :exec
+-- The file was written anew, because somebody was forgotten.
+UPDATE archived_partitions
+SET rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
+    min_time = :min_time, max_time = :max_time
+WHERE id = :id AND state = 'archived';
+
+-- name: mark_stale :exec
+-- The source has changed since it was written, or the file is damaged: write it again.
+UPDATE archived_partitions
+SET state = 'exporting'
+WHERE id = :id AND state IN ('exported', 'verified', 'detached');
+
+-- name: mark_verified :exec
+-- The file was read back and says the same.
+UPDATE archived_partitions
+SET state = 'verified', verified_at = coalesce(:now::timestamptz, now())
+WHERE id = :id AND state = 'exported';
+
+-- name: open_late_segment :one
+-- Begin with rows of a closed month that are in the default partition; see functions/open_late_segment.sql.
+SELECT open_late_segment(:table_name, coalesce(:now::timestamptz, now()) - :retention::interval) AS id;
+
+-- name: open_segments :many
+-- Begin with every partition whose whole month is older than the table keeps. What was restored is left alone.
+INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)
+SELECT 'exporting', true, numbered.part, from_time, to_time, :table_name, name, archive_path(:table_name, from_time, numbered.part)
+FROM (
+    SELECT c.relname::text AS name,
+        substring(pg_get_expr(c.relpartbound, c.oid) FROM $$FROM \('([^']+)'\)$$)::timestamptz AS from_time,
+        substring(pg_get_expr(c.relpartbound, c.oid) FROM $$TO \('([^']+)'\)$$)::timestamptz AS to_time
+    FROM pg_inherits AS i
+    JOIN pg_class AS c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass(quote_ident(:table_name))
+) AS partition
+CROSS JOIN LATERAL (
+    SELECT (1 + coalesce(max(part), 0))::smallint AS part
+    FROM archived_partitions
+    WHERE table_name = :table_name AND archived_partitions.from_time = partition.from_time
+) AS numbered
+WHERE to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
+    AND name NOT IN (SELECT source_name FROM archived_partitions WHERE state NOT IN ('archived', 'expired'))
+    AND name NOT IN (SELECT restored_name FROM archived_partitions WHERE restored_name IS NOT NULL)
+ORDER BY from_time
+RETURNING id;
+
+-- name: try_archive_lock :one
+-- The right to work on the archive, if nobody has it; held until this session ends.
+SELECT pg_try_advisory_lock(hashtextextended('archive of ' || current_schema(), 0)) AS is_locked;

@@ -1,0 +1,134 @@
+"""A month comes back: from its files into a table of its own, or into the table it came from.
+
+The rows are copied in step by step, each step a short transaction: a long one would hold back everybody who follows
+tables. Until the last step nothing says that the month is back; what a killed restore left is thrown away by the next.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from postroom.archive import store
+from postroom.archive.export import fetched
+from postroom.archive.model import ArchiveOptions, Month, Segment, State
+from postroom.archive.objects import Objects, open_objects
+from postroom.archive.pace import Pace
+from postroom.archive.parquet import read_csv
+from postroom.archive.service import archive_session
+from postroom.db.pool import Session
+from postroom.db.room import Room
+from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
+from postroom.events.audit import record_audit
+from postroom.runtime.signals import Signal, unheard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A month that is back."""
+
+    table_name: str  # attempts
+    month: str
+    restored_name: str  # attempts_restored_2026_01
+    rows: int
+    is_attached: bool  # whether it is part of its table again
+
+
+async def restore_month(
+    room: Room,
+    options: ArchiveOptions,
+    month: Month,
+    *,
+    attach: bool,
+    actor: str,
+    signal: Signal = unheard,
+) -> Restored:
+    """Bring all pieces of a month back, proven by count and checksum; `attach` makes it part of its table again."""
+    objects = open_objects(options.url, endpoint=options.endpoint)
+    name = month.restored_name
+    async with archive_session(room) as session:
+        pieces = await _pieces(session, month)
+        await store.make_restored_table(session, table_name=month.table, name=name)
+        for piece in pieces:
+            await _fill(session, objects, piece, name=name, options=options)
+            signal("filled")
+        rows = sum(piece.rows or 0 for piece in pieces)
+        found = await store.count_rows(session, name=name)
+        if found != rows:
+            raise ArchiveDamaged(f"{name} has {found} rows and not {rows}.")
+        back = Restored(table_name=month.table, month=str(month), restored_name=name, rows=rows, is_attached=attach)
+        await _finish(session, back, pieces, actor=actor)
+    return back
+
+
+async def release_month(room: Room, month: Month, *, actor: str) -> int:
+    """Let a restored month go again; the archive still has it. Answers how many pieces it was made of."""
+    name = month.restored_name
+    async with archive_session(room) as session, session.transaction():
+        pieces = await store.drop_restored_table(session, name=name)
+        if pieces == 0:
+            raise SegmentNotFound(f"No restored month stands in {name}.")
+        await record_audit(session, actor=actor, action="archive.release", subject=f"table:{name}")
+    return pieces
+
+
+async def _pieces(session: Session, month: Month) -> list[Segment]:
+    of_table = await store.list_segments(session, table_name=month.table)
+    pieces = [piece for piece in of_table if piece.from_time == month.begin and piece.state is State.ARCHIVED]
+    if not pieces:
+        raise SegmentNotFound(f"The archive has nothing of {month.table} in {month}.")
+    if any(piece.restored_at for piece in pieces):
+        raise MonthTaken(f"{month} of {month.table} is back already, in {month.restored_name}.")
+    return pieces
+
+
+async def _fill(session: Session, objects: Objects, piece: Segment, *, name: str, options: ArchiveOptions) -> None:
+    content, pace = hashlib.sha256(), Pace(options.share)
+    async with fetched(objects, piece, options) as local:
+        async for csv in _steps(local):
+            content.update(csv)
+            await session.copy_to_table(
+                name,
+                source=_once(csv),
+                columns=[column.name for column in piece.columns],
+                format="csv",
+            )
+            await pace.rest()
+    if content.hexdigest() != piece.content_sha256:
+        raise ArchiveDamaged(f"{piece.path} is not what was written: the checksum of its rows is another.")
+
+
+async def _finish(session: Session, back: Restored, pieces: list[Segment], *, actor: str) -> None:
+    try:
+        async with session.transaction():
+            if back.is_attached:
+                await store.attach_restored_table(
+                    session, table_name=back.table_name, name=back.restored_name, from_time=pieces[0].from_time
+                )
+            for piece in pieces:
+                await store.mark_restored(session, id=piece.id, name=back.restored_name)
+            await record_audit(
+                session,
+                actor=actor,
+                action="archive.restore",
+                subject=f"table:{back.restored_name}",
+                after={"rows": back.rows, "is_attached": back.is_attached},
+            )
+    except (asyncpg.CheckViolationError, asyncpg.InvalidObjectDefinitionError) as error:
+        raise MonthTaken(
+            f"{back.month} cannot be part of {back.table_name}: rows of that month are in it. "
+            "Archive them first, or restore beside the table."
+        ) from error
+
+
+async def _steps(local: Path) -> AsyncIterator[bytes]:
+    rows = read_csv(local)
+    while (csv := await asyncio.to_thread(next, rows, None)) is not None:
+        yield csv
+
+
+async def _once(csv: bytes) -> AsyncIterator[bytes]:
+    yield csv

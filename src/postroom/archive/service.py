@@ -1,0 +1,262 @@
+"""The archive's use-cases: run, list, verify. Who works on the archive holds one lock; there is one at a time.
+
+A run first goes on with what others left unfinished, then opens what has become old enough, then lets the archive
+forget what it has kept long enough. Every step announces itself after it is done, for those who test what a kill does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+import structlog
+
+from postroom.archive import store
+from postroom.archive.export import check_file, content_in_table, working_directory, write_file
+from postroom.archive.model import HAS_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
+from postroom.archive.objects import Objects, open_objects
+from postroom.archive.pace import Pace
+from postroom.db.pool import Pool, Session, connect
+from postroom.db.room import Room
+from postroom.errors import ArchiveBusy, ArchiveDamaged, SegmentNotFound
+from postroom.events.audit import record_audit
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+LOCK_TRIES = 20
+LOCK_PAUSE_S = 0.25
+
+Progress = Callable[[Segment], None]
+
+
+@asynccontextmanager
+async def archive_session(room: Room) -> AsyncIterator[Session]:
+    """A connection that alone may work on the archive; raises `ArchiveBusy` when another does."""
+    session = await connect(room.direct_url, room.name)
+    try:
+        if not await store.try_archive_lock(session):
+            raise ArchiveBusy
+        yield session
+    finally:
+        await session.close()
+
+
+async def run_archive(
+    room: Room,
+    options: ArchiveOptions,
+    *,
+    actor: str,
+    clock: Clock = database_time,
+    signal: Signal = unheard,
+    progress: Progress = lambda _segment: None,
+) -> RunReport:
+    """Make partitions ahead, archive what is old enough, forget what the archive kept long enough."""
+    async with archive_session(room) as session:
+        archiver = Archiver(session, options, actor=actor, clock=clock, signal=signal)
+        return await archiver.run(progress)
+
+
+async def list_segments(
+    pool: Pool, *, table: str | None = None, after_id: int | None = None, limit: int = 1000
+) -> list[Segment]:
+    """What is in the archive and what is on its way there, in the order it was begun."""
+    async with pool.acquire() as connection:
+        return await store.list_segments(connection, table_name=table, after_id=after_id, page_limit=limit)
+
+
+async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[Finding]:
+    """Read every file back and compare it with its record, one after the other."""
+    objects = open_objects(options.url, endpoint=options.endpoint)
+    for segment in await list_segments(pool, table=table, limit=1_000_000):
+        if segment.state in HAS_FILE:
+            yield Finding(segment, await _problem(objects, segment, options))
+
+
+async def _problem(objects: Objects, segment: Segment, options: ArchiveOptions) -> str | None:
+    try:
+        await check_file(objects, segment, options)
+    except ArchiveDamaged as error:
+        return error.message
+    return None
+
+
+class Archiver:
+    """Walks pieces from step to step, on a session that holds the archive's lock."""
+
+    def __init__(
+        self,
+        session: Session,
+        options: ArchiveOptions,
+        *,
+        actor: str,
+        clock: Clock = database_time,
+        signal: Signal = unheard,
+    ) -> None:
+        self._session, self._options, self._actor = session, options, actor
+        self._clock, self._signal = clock, signal
+        self._objects = open_objects(options.url, endpoint=options.endpoint)
+        self._steps: dict[State, Callable[[Segment], Awaitable[None]]] = {
+            State.COLLECTING: self._collect,
+            State.EXPORTING: self._export,
+            State.EXPORTED: self._verify,
+            State.VERIFIED: self._detach_or_drop,
+            State.DETACHED: self._drop,
+        }
+
+    async def run(self, progress: Progress) -> RunReport:
+        report = RunReport(partitions_made=await self._make_partitions())
+        await self._advance(await store.list_unfinished(self._session), report, progress)
+        for table in self._options.tables:
+            while opened := await self._open(table):
+                before = len(report.postponed)
+                await self._advance(opened, report, progress)
+                if len(report.postponed) > before:
+                    break  # somebody holds a lock; what is unfinished waits for the next run
+        report.expired = await self._expire()
+        return report
+
+    async def advance(self, segment_id: int) -> Segment:
+        """Take one piece as far as it goes."""
+        segment = await self._find(segment_id)
+        while step := self._steps.get(segment.state):
+            await step(segment)
+            segment = await self._find(segment_id)
+        return segment
+
+    async def _advance(self, segment_ids: list[int], report: RunReport, progress: Progress) -> None:
+        for segment_id in segment_ids:
+            try:
+                segment = await self.advance(segment_id)
+            except asyncpg.LockNotAvailableError:
+                segment = await self._find(segment_id)
+                _log.warning("archive_postponed", piece=segment.label, state=segment.state.value)
+                report.postponed.append(segment.label)
+                continue
+            _log.info("archived", piece=segment.label, rows=segment.rows, bytes=segment.bytes)
+            report.archived.append(segment)
+            progress(segment)
+
+    async def _make_partitions(self) -> int:
+        made = 0
+        for table in self._options.tables:
+            try:
+                made += await store.ensure_partitions(
+                    self._session, table_name=table, months=self._options.months_ahead, now=self._clock()
+                )
+            except asyncpg.LockNotAvailableError:
+                _log.warning("partitions_postponed", table=table)
+        return made
+
+    async def _open(self, table: str) -> list[int]:
+        """The pieces of this table that have become old enough; rows that came late are a piece of their own."""
+        when: dict[str, Any] = {"table_name": table, "retention": self._options.hot, "now": self._clock()}
+        opened = await store.open_segments(self._session, **when)
+        if not opened and (late := await store.open_late_segment(self._session, **when)) is not None:
+            opened = [late]
+        if opened:
+            self._signal("opened")
+        return opened
+
+    async def _collect(self, segment: Segment) -> None:
+        pace = Pace(self._options.share)
+        while await store.collect_late_rows(self._session, id=segment.id, batch_limit=self._options.batch_limit):
+            self._signal("collected")
+            await pace.rest()
+        await store.mark_collected(self._session, id=segment.id)
+
+    async def _export(self, segment: Segment) -> None:
+        with working_directory(self._options) as directory:
+            local = Path(directory) / "piece.parquet"
+            manifest = await write_file(self._session, segment, local, options=self._options, signal=self._signal)
+            self._signal("written")
+            await self._objects.put(segment.path, local)
+            await put_manifest(self._objects, segment, manifest, Path(directory))
+        self._signal("stored")
+        columns = store.manifest_columns(manifest)
+        await store.mark_exported(self._session, id=segment.id, now=self._clock(), **columns)
+        self._signal("exported")
+
+    async def _verify(self, segment: Segment) -> None:
+        try:
+            await check_file(self._objects, segment, self._options)
+        except ArchiveDamaged:
+            await store.mark_stale(self._session, id=segment.id)
+            raise
+        self._signal("read_back")
+        await store.mark_verified(self._session, id=segment.id, now=self._clock())
+        self._signal("verified")
+
+    async def _detach_or_drop(self, segment: Segment) -> None:
+        if not segment.is_attached:
+            await self._drop(segment)
+            return
+        for attempt in range(1, LOCK_TRIES + 1):
+            try:
+                await store.detach_partition(self._session, id=segment.id)
+                break
+            except asyncpg.LockNotAvailableError:
+                if attempt == LOCK_TRIES:
+                    raise
+                await asyncio.sleep(LOCK_PAUSE_S)
+        self._signal("detached")
+
+    async def _drop(self, segment: Segment) -> None:
+        """Compare once more, now that nobody can write there any more; drop if the file has it all."""
+        found = await content_in_table(self._session, segment, options=self._options)
+        self._signal("compared")
+        if found != segment.content_sha256:
+            _log.warning("archive_repeated", piece=segment.label, reason="the table changed after it was written")
+            await store.mark_stale(self._session, id=segment.id)
+            return
+        async with self._session.transaction():
+            await store.drop_source(self._session, id=segment.id, now=self._clock())
+            await record_audit(
+                self._session,
+                actor=self._actor,
+                action="archive.drop",
+                subject=f"partition:{segment.source_name}",
+                after={"rows": segment.rows, "path": segment.path, "content_sha256": segment.content_sha256},
+            )
+        self._signal("dropped")
+
+    async def _expire(self) -> list[Segment]:
+        expired = []
+        for segment_id in await store.list_expiring(self._session, retention=self._options.keep, now=self._clock()):
+            segment = await self._find(segment_id)
+            await self._objects.delete(segment.path)
+            await self._objects.delete(manifest_path(segment))
+            self._signal("deleted")
+            async with self._session.transaction():
+                await store.mark_expired(self._session, id=segment.id, now=self._clock())
+                await record_audit(
+                    self._session,
+                    actor=self._actor,
+                    action="archive.expire",
+                    subject=f"archive:{segment.id}",
+                    before={"path": segment.path, "rows": segment.rows},
+                )
+            expired.append(await self._find(segment_id))
+        return expired
+
+    async def _find(self, segment_id: int) -> Segment:
+        segment = await store.find_segment(self._session, id=segment_id)
+        if segment is None:
+            raise SegmentNotFound
+        return segment
+
+
+def manifest_path(segment: Segment) -> str:
+    return segment.path.removesuffix(".parquet") + ".manifest.json"
+
+
+async def put_manifest(objects: Objects, segment: Segment, manifest: Manifest, directory: Path) -> None:
+    """What the database knows of a file, beside the file: an archive can be read without its database."""
+    local = directory / "manifest.json"
+    said = {"table": segment.table_name, "month": segment.month, "part": segment.part, **msgspec.to_builtins(manifest)}
+    await asyncio.to_thread(local.write_bytes, msgspec.json.format(msgspec.json.encode(said)))
+    await objects.put(manifest_path(segment), local)

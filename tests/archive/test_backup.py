@@ -1,0 +1,171 @@
+"""A room in a file: proven when it is made, whole when it comes back, and at work again in another cluster."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from tests.support.archive import ACTOR
+from tests.support.builders import a_mail, accepted, suppress
+from tests.support.embedded import FAST
+
+from postroom.archive.backup.model import TableCount, differences
+from postroom.archive.backup.service import make_backup, manifest_path, read_manifest, restore_backup, verify_backup
+from postroom.archive.erasure.service import erase
+from postroom.archive.model import ArchiveOptions
+from postroom.db.embedded import EmbeddedServer
+from postroom.db.room import Room, open_room
+from postroom.errors import BackupFailed, RoomNotEmpty
+from postroom.events import Event, EventStore, Query
+from postroom.events.store import list_settled_events
+from postroom.settings import Settings
+
+
+@pytest.fixture(scope="module")
+async def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
+    """A server that has counted far fewer transactions than the run's own."""
+    async with EmbeddedServer(tmp_path_factory.mktemp("other") / "data", FAST) as server:
+        yield server
+
+
+@pytest.fixture
+async def other_url(other_cluster: EmbeddedServer) -> AsyncIterator[str]:
+    """An empty database in the other cluster."""
+    admin = await asyncpg.connect(other_cluster.url)
+    await admin.execute("CREATE DATABASE elsewhere")
+    yield urlunsplit(urlsplit(other_cluster.url)._replace(path="/elsewhere"))
+    await admin.execute("DROP DATABASE elsewhere WITH (FORCE)")
+    await admin.close()
+
+
+async def collect(room: Room) -> list[int]:
+    """What the collector of tokens gets next."""
+    async with room.pool.acquire() as connection, connection.transaction():
+        return [row["id"] for row in await connection.fetch("SELECT id FROM dequeue_tokens(100)")]
+
+
+async def sign_up(room: Room, *names: str) -> None:
+    for name in names:
+        await room.pool.execute("INSERT INTO accounts (email, login) VALUES ($1, $2)", f"{name}@example.org", name)
+
+
+async def burn_transactions(url: str, count: int) -> None:
+    connection = await asyncpg.connect(url)
+    for _ in range(count):
+        await connection.execute("SELECT pg_current_xact_id()")
+    await connection.close()
+
+
+async def test_a_backup_comes_back_in_another_cluster_as_it_was(room: Room, tmp_path: Path, other_url: str) -> None:
+    """Every table with every value, proven by the manifest that was made with it."""
+    await accepted(room.pool, a_mail("ann@example.org"), a_mail("bob@example.org"))
+    file = tmp_path / "room.backup"
+    made = await make_backup(room, file, actor=ACTOR)
+    assert made == await read_manifest(file)
+    assert {table.name: table.rows for table in made.tables}["deliveries"] == 2
+    await restore_backup(other_url, file, actor=ACTOR)
+    async with open_room(Settings(database_url=other_url)) as back:
+        rows = await back.pool.fetch("SELECT email FROM delivery_recipients ORDER BY email")
+        assert [row["email"] for row in rows] == ["ann@example.org", "bob@example.org"]
+        assert await accepted(back.pool, a_mail("carol@example.org")) == [3]
+
+
+async def test_events_and_their_followers_go_on_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
+    """In a cluster with lower transaction ids new events follow the old ones; a follower misses and repeats none."""
+    await burn_transactions(room.url, 3000)
+    await EventStore(room.pool).append([Event.of("Said", {"n": n}, talk=1) for n in range(3)])
+    async with room.pool.acquire() as connection:
+        seen = await list_settled_events(connection, after_transaction_id=0, after_position=0, page_limit=2)
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await restore_backup(other_url, file, actor=ACTOR)
+    async with open_room(Settings(database_url=other_url)) as back:
+        await EventStore(back.pool).append(Event.of("Said", {"n": 3}, talk=1))
+        async with back.pool.acquire() as connection:
+            place = seen[-1]
+            rest = await list_settled_events(
+                connection, after_transaction_id=place.transaction_id, after_position=place.position, page_limit=9
+            )
+        assert [event.data["n"] for event in rest if event.type == "Said"] == [2, 3]
+        told = await EventStore(back.pool).read(Query.of(tags=["talk=1"]))
+        assert [event.data["n"] for event in told.events] == [0, 1, 2, 3]
+
+
+async def test_the_collector_of_tokens_goes_on_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
+    """What was collected is not collected again, what was not is, and what is new comes after it."""
+    await burn_transactions(room.url, 3000)
+    await sign_up(room, "ann", "bob")
+    collected = await collect(room)
+    await sign_up(room, "carol")
+    waiting = await room.pool.fetchval("SELECT max(id) FROM tokens")
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await restore_backup(other_url, file, actor=ACTOR)
+    async with open_room(Settings(database_url=other_url)) as back:
+        await sign_up(back, "dave")
+        new = await back.pool.fetchval("SELECT max(id) FROM tokens")
+        assert len(collected) == 2
+        assert await collect(back) == [waiting, new]
+        assert await collect(back) == []
+
+
+async def test_a_room_can_come_back_under_another_name(room: Room, tmp_path: Path) -> None:
+    """Beside the one it came from, in the same database, and each works by itself."""
+    await accepted(room.pool, a_mail("ann@example.org"))
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await restore_backup(room.url, file, actor=ACTOR, room="annex")
+    async with open_room(Settings(database_url=room.url, schema="annex")) as annex:
+        assert await accepted(annex.pool, a_mail("bob@example.org")) == [2]
+        assert await annex.pool.fetchval("SELECT count(*) FROM annex.deliveries") == 2
+        assert await annex.pool.fetchval("SELECT count(*) FROM postroom.deliveries") == 1
+        baked = await annex.pool.fetch(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'annex'::regnamespace "
+            "AND proconfig::text LIKE '%postroom%'"
+        )
+        assert [row["proname"] for row in baked] == []
+
+
+async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path) -> None:
+    """Nothing is restored over something."""
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    with pytest.raises(RoomNotEmpty):
+        await restore_backup(room.url, file, actor=ACTOR)
+    with pytest.raises(BackupFailed, match="there already"):
+        await make_backup(room, file, actor=ACTOR)
+
+
+async def test_a_damaged_backup_is_noticed(room: Room, tmp_path: Path, other_url: str) -> None:
+    """By its checksum, before anything is restored; one without its manifest is none."""
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    assert (await verify_backup(file)).room == "postroom"
+    file.write_bytes(file.read_bytes()[:-7])
+    with pytest.raises(BackupFailed, match="checksum"):
+        await verify_backup(file)
+    with pytest.raises(BackupFailed, match="checksum"):
+        await restore_backup(other_url, file, actor=ACTOR)
+    manifest_path(file).unlink()
+    with pytest.raises(BackupFailed, match="cannot be read"):
+        await verify_backup(file)
+
+
+async def test_an_erased_person_stays_suppressed_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
+    """The key goes with the room, so the hash still means the person."""
+    await suppress(room.pool, "ann@example.org")
+    await erase(room, ArchiveOptions(url=str(tmp_path)), address="ann@example.org", actor=ACTOR)
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await restore_backup(other_url, file, actor=ACTOR)
+    async with open_room(Settings(database_url=other_url)) as back:
+        is_listed = "SELECT EXISTS (SELECT FROM suppressions WHERE address = erased_address('Ann@Example.org'))"
+        assert await back.pool.fetchval(is_listed) is True
+
+
+def test_differences_are_told_by_table() -> None:
+    """What is missing, what has other numbers, what has other values."""
+    expected = (TableCount("a", 1, 5), TableCount("b", 1, 5), TableCount("c", 1, 5), TableCount("d", 1, 5))
+    found = (TableCount("a", 1, 5), TableCount("b", 2, 5), TableCount("c", 1, 6))
+    assert differences(expected, found) == ["b has 2 rows and not 1", "c has other values", "d is missing"]

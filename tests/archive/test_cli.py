@@ -1,0 +1,112 @@
+"""The archive, erasure and backup at the command line, in a process as a person starts it."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.support import command_line
+from tests.support.archive import add_attempts
+
+from postroom.db.room import Room
+
+ROOT = Path(__file__).parents[2]
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+RECENTLY = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+PROGRAM = """
+import sys, typer
+from postroom.archive.backup.cli import backup, restore
+from postroom.archive.cli import archive
+from postroom.archive.erasure.cli import erase
+from postroom.cli.output import report
+app = typer.Typer(pretty_exceptions_enable=False)
+app.add_typer(archive, name="archive")
+for command in (erase, backup, restore):
+    app.command()(command)
+try:
+    app()
+except Exception as error:
+    sys.exit(report(error))
+"""
+
+
+class Shell:
+    """Commands in one room, with one archive."""
+
+    def __init__(self, room: Room, folder: Path) -> None:
+        self._settings = {"POSTROOM_DATABASE_URL": room.url, "POSTROOM_DATA_DIR": str(folder)}
+
+    async def run(self, *arguments: str) -> tuple[int | None, str, str]:
+        environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), **self._settings)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            PROGRAM,
+            *arguments,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        return process.returncode, output.decode(), errors.decode()
+
+    async def json(self, *arguments: str) -> Any:
+        code, output, errors = await self.run(*arguments, "--json")
+        assert code == 0, errors
+        return msgspec.json.decode(output)
+
+
+async def test_a_month_s_way_out_and_back(room: Room, tmp_path: Path) -> None:
+    """Run, list, verify, query, restore, release; each says what it did."""
+    shell = Shell(room, tmp_path)
+    month = datetime(RECENTLY.year - (RECENTLY.month <= 6), (RECENTLY.month - 7) % 12 + 1, 1, tzinfo=UTC)
+    await add_attempts(room.pool, month, 30)
+    code, output, errors = await shell.run("archive", "run")
+    assert (code, f"archived attempts {month:%Y-%m} part 1: 30 rows" in output) == (0, True), errors
+    listed = await shell.json("archive", "list", "--table", "attempts")
+    assert [(item["month"], item["rows"], item["state"]) for item in listed["items"]] == [
+        (f"{month:%Y-%m}", 30, "archived")
+    ]
+    assert (await shell.run("archive", "verify"))[1].endswith("good, 30 rows\n")
+    assert await shell.json("archive", "query", "SELECT count(*) AS n FROM attempts") == [{"n": 30}]
+    back = await shell.json("archive", "restore", "attempts", f"{month:%Y-%m}", "--attach")
+    assert (back["rows"], back["is_attached"]) == (30, True)
+    assert await room.pool.fetchval("SELECT count(*) FROM attempts") == 30
+    assert (await shell.run("archive", "release", "attempts", f"{month:%Y-%m}"))[0] == 0
+    assert await room.pool.fetchval("SELECT count(*) FROM attempts") == 0
+
+
+async def test_damage_is_exit_1(room: Room, tmp_path: Path) -> None:
+    """So that a cron job can tell."""
+    shell = Shell(room, tmp_path)
+    await add_attempts(room.pool, LONG_AGO, 3)
+    done = await shell.json("archive", "run")
+    assert (done["rows"], len(done["expired"])) == (3, 1)  # older than the archive keeps
+    await room.pool.execute("UPDATE archived_partitions SET state = 'archived'")
+    code, output, _ = await shell.run("archive", "verify")
+    assert (code, "is not in the archive" in output) == (1, True)
+
+
+async def test_erasing_says_how_much_and_not_whom(room: Room, tmp_path: Path) -> None:
+    """Counts by table, and the number of the erasure."""
+    shell = Shell(room, tmp_path)
+    await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('Ann@example.org', 'ann')")
+    code, output, errors = await shell.run("erase", "ann@example.org")
+    assert (code, output) == (0, "accounts: 1\nerasure 1 is done\n"), errors
+    code, _, errors = await shell.run("erase", "nonsense")
+    assert (code, errors.startswith("postroom: email: ")) == (1, True)
+
+
+async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path) -> None:
+    """The last under another name, beside the first."""
+    shell, file = Shell(room, tmp_path), tmp_path / "room.backup"
+    await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('ann@example.org', 'ann')")
+    made = await shell.json("backup", str(file))
+    assert (made["room"], made["file"]) == ("postroom", str(file))
+    assert (await shell.run("backup", "--check", str(file)))[1].startswith("good: ")
+    code, _, errors = await shell.run("restore", str(file))
+    assert (code, "exists; restore into another database" in errors) == (1, True)
+    assert (await shell.run("restore", str(file), "--as", "annex"))[0] == 0
+    assert await room.pool.fetchval("SELECT email FROM annex.accounts") == "ann@example.org"

@@ -1,0 +1,83 @@
+"""Killing the archiver at every step: nothing is lost, nothing is there twice, and the next run finishes the work."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.archive import (
+    FEBRUARY,
+    JANUARY,
+    MAY,
+    NOW,
+    add_attempts,
+    archived_ids,
+    delivery_ids,
+    make_months,
+    options_for,
+    run,
+    tables,
+)
+from tests.support.archive_process import Orders, run_to_its_end
+
+from postroom.archive.model import State
+from postroom.archive.service import list_segments, verify_archive
+from postroom.db.room import Room
+
+DEATHS = [
+    ("opened", 1),
+    ("read", 1),
+    ("read", 3),
+    ("written", 1),
+    ("stored", 1),
+    ("exported", 1),
+    ("read_back", 1),
+    ("verified", 1),
+    ("detached", 1),
+    ("compared", 1),
+    ("dropped", 1),
+    ("opened", 2),
+    ("collected", 1),
+    ("collected", 3),
+    ("stored", 2),
+    ("verified", 2),
+    ("dropped", 2),
+]
+OLD, LATE, YOUNG = range(1, 301), range(301, 421), range(1001, 1011)
+
+
+async def fill(room: Room) -> None:
+    """January has a partition; February has none, so its rows are in the default one; May is young."""
+    await make_months(room.pool, JANUARY, MAY)
+    await add_attempts(room.pool, JANUARY, len(OLD), first=OLD[0])
+    await add_attempts(room.pool, FEBRUARY, len(LATE), first=LATE[0])
+    await add_attempts(room.pool, MAY, len(YOUNG), first=YOUNG[0])
+
+
+@pytest.mark.parametrize("step, occurrence", DEATHS)
+async def test_a_killed_run_is_finished_by_the_next(room: Room, tmp_path: Path, step: str, occurrence: int) -> None:
+    """Whatever the step, afterwards every old row is in exactly one file, proven, and in no table."""
+    await fill(room)
+    orders = Orders(room.url, str(tmp_path), NOW, die_at=step, occurrence=occurrence)
+    assert await run_to_its_end(orders) == -signal.SIGKILL
+    options = options_for(tmp_path)
+    await run(room, options)
+    assert archived_ids(tmp_path) == [*OLD, *LATE]
+    assert await delivery_ids(room.pool) == list(YOUNG)
+    segments = await list_segments(room.pool)
+    assert {segment.state for segment in segments} == {State.ARCHIVED}
+    assert sum(segment.rows or 0 for segment in segments) == len(OLD) + len(LATE)
+    assert not [name for name in await tables(room.pool) if name.endswith("2030_01") or "late" in name]
+    assert [finding async for finding in verify_archive(room.pool, options) if not finding.is_good] == []
+
+
+@pytest.mark.parametrize("step", ["filled"])
+async def test_a_killed_restore_is_begun_again(room: Room, tmp_path: Path, step: str) -> None:
+    """Nothing says that the month is back until all of it is; then every row is there once."""
+    await fill(room)
+    options = options_for(tmp_path)
+    await run(room, options)
+    dying = Orders(room.url, str(tmp_path), NOW, task="restore", die_at=step)
+    assert await run_to_its_end(dying) == -signal.SIGKILL
+    assert await delivery_ids(room.pool) == list(YOUNG)
+    assert await run_to_its_end(Orders(room.url, str(tmp_path), NOW, task="restore")) == 0
+    assert await delivery_ids(room.pool) == [*OLD, *YOUNG]

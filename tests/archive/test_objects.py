@@ -1,0 +1,121 @@
+"""Files in a folder and in a bucket: the same suite for both, and a bucket through the whole archive."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.support.archive import JANUARY, add_attempts, delivery_ids, options_for, run
+
+from postroom.archive.erasure.service import erase
+from postroom.archive.model import ArchiveOptions, Month
+from postroom.archive.objects import Objects, open_objects
+from postroom.archive.query import query_archive
+from postroom.archive.restore import restore_month
+from postroom.archive.service import verify_archive
+from postroom.db.room import Room
+from postroom.errors import ArchiveDamaged, ArchiveUnreachable
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    """A store that speaks S3, in a process of its own on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, **CREDENTIALS, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if "Running on" in line:
+                break
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArchiveOptions]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    client = import_module("boto3").client(
+        "s3", endpoint_url=s3_endpoint, aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
+    client.create_bucket(Bucket="mail")
+    yield ArchiveOptions(url="s3://mail/archive", endpoint=s3_endpoint, pages=2)
+    found = client.list_objects_v2(Bucket="mail").get("Contents", [])
+    for item in found:
+        client.delete_object(Bucket="mail", Key=item["Key"])
+    client.delete_bucket(Bucket="mail")
+    client.close()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+async def objects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Objects]:
+    if request.param == "folder":
+        yield open_objects(str(tmp_path / "archive"))
+    else:
+        options: ArchiveOptions = request.getfixturevalue("bucket")
+        yield open_objects(options.url, endpoint=options.endpoint)
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+async def test_a_file_comes_back_as_it_was(objects: Objects, tmp_path: Path) -> None:
+    """Also one of many parts; writing again replaces it."""
+    large = os.urandom(17 * 1024 * 1024)
+    await objects.put("a/b/c.parquet", written(tmp_path / "first", b"first"))
+    await objects.put("a/b/c.parquet", written(tmp_path / "second", large))
+    await objects.fetch("a/b/c.parquet", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == large
+    assert await objects.exists("a/b/c.parquet")
+
+
+async def test_a_file_that_is_not_there(objects: Objects, tmp_path: Path) -> None:
+    """Fetching is an error with its name, deleting is not."""
+    with pytest.raises(ArchiveDamaged, match=r"nothing\.parquet"):
+        await objects.fetch("nothing.parquet", tmp_path / "back")
+    await objects.delete("nothing.parquet")
+    assert not await objects.exists("nothing.parquet")
+
+
+async def test_a_store_that_refuses_is_told(s3_endpoint: str, tmp_path: Path, bucket: ArchiveOptions) -> None:
+    """Not as a file that is missing."""
+    elsewhere = open_objects("s3://no-such-bucket/archive", endpoint=s3_endpoint)
+    with pytest.raises((ArchiveUnreachable, ArchiveDamaged)):
+        await elsewhere.put("a.parquet", written(tmp_path / "a", b"a"))
+
+
+async def test_a_bucket_goes_the_whole_way(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
+    """Archived, verified, asked, erased in, and restored from a store that speaks S3."""
+    await add_attempts(room.pool, JANUARY, 40)
+    await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here' WHERE delivery_id < 5")
+    assert (await run(room, bucket)).rows == 40
+    assert await delivery_ids(room.pool) == []
+    answer = await query_archive(room.pool, bucket, "SELECT count(*) FROM attempts WHERE reply_text LIKE '%ann@%'")
+    assert answer.rows == [(4,)]
+    await erase(room, bucket, address="ann@example.org", actor="tests")
+    answer = await query_archive(room.pool, bucket, "SELECT count(*) FROM attempts WHERE reply_text LIKE '%ann@%'")
+    assert answer.rows == [(0,)]
+    assert [found.problem async for found in verify_archive(room.pool, bucket)] == [None]
+    await restore_month(room, bucket, Month("attempts", JANUARY), attach=True, actor="tests")
+    assert len(await delivery_ids(room.pool)) == 40
+    assert options_for(tmp_path).endpoint is None

@@ -1,0 +1,61 @@
+"""Questions to the archive in SQL."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.archive import FEBRUARY, JANUARY, add_attempts, options_for, run
+
+from postroom.archive.query import query_archive
+from postroom.db.room import Room
+from postroom.errors import BadInput
+
+
+@pytest.fixture
+async def filled(room: Room, tmp_path: Path) -> Room:
+    await add_attempts(room.pool, JANUARY, 12)
+    await add_attempts(room.pool, FEBRUARY, 8, first=101)
+    await run(room, options_for(tmp_path))
+    return room
+
+
+async def test_all_files_of_a_table_are_one_view(filled: Room, tmp_path: Path) -> None:
+    """Counted and grouped across months, with times as times."""
+    answer = await query_archive(
+        filled.pool,
+        options_for(tmp_path),
+        "SELECT date_trunc('month', finished_at AT TIME ZONE 'UTC') AS month, count(*) AS n "
+        "FROM attempts GROUP BY 1 ORDER BY 1",
+    )
+    assert answer.columns == ("month", "n")
+    assert [(row[0].month, row[1]) for row in answer.rows] == [(1, 12), (2, 8)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP VIEW attempts",
+        "SELECT 1; SELECT 2",
+        "COPY attempts TO 'stolen.csv'",
+        "ATTACH 'elsewhere.db'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+    ],
+)
+async def test_only_questions_are_taken(filled: Room, tmp_path: Path, sql: str) -> None:
+    """One statement, and it must be a SELECT."""
+    with pytest.raises(BadInput, match="one SELECT"):
+        await query_archive(filled.pool, options_for(tmp_path), sql)
+
+
+async def test_only_the_archive_can_be_read(filled: Room, tmp_path: Path) -> None:
+    """Other files of this machine are out of reach."""
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    with pytest.raises(BadInput, match="Permission"):
+        await query_archive(filled.pool, options_for(tmp_path), f"SELECT * FROM read_csv('{secret}')")
+
+
+async def test_a_mistake_is_told(filled: Room, tmp_path: Path) -> None:
+    """With the engine's own words."""
+    with pytest.raises(BadInput, match="nonsense"):
+        await query_archive(filled.pool, options_for(tmp_path), "SELECT nonsense FROM attempts")

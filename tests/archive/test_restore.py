@@ -1,0 +1,100 @@
+"""A month comes back as it was, beside its table or in it, and goes again."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.archive import (
+    ACTOR,
+    JANUARY,
+    NOW,
+    add_attempts,
+    archived_ids,
+    delivery_ids,
+    files_of,
+    make_months,
+    options_for,
+    run,
+    tables,
+)
+
+from postroom.archive.model import Month
+from postroom.archive.restore import release_month, restore_month
+from postroom.archive.service import list_segments
+from postroom.db.room import Room
+from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
+
+MONTH = Month("attempts", JANUARY)
+
+
+async def contents(room: Room, table: str = "attempts") -> list[object]:
+    rows = await room.pool.fetch(f"SELECT t::text AS row FROM {table} AS t ORDER BY delivery_id")
+    return [row["row"] for row in rows]
+
+
+async def test_a_month_comes_back_as_it_was(room: Room, tmp_path: Path) -> None:
+    """Every value of every row, into a table of its own; the archive keeps its file."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 50)
+    before = await contents(room)
+    options = options_for(tmp_path)
+    await run(room, options)
+    back = await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    assert (back.restored_name, back.rows, back.is_attached) == ("attempts_restored_2030_01", 50, False)
+    assert await contents(room, back.restored_name) == before
+    assert await contents(room) == []
+    assert len(archived_ids(tmp_path)) == 50
+
+
+async def test_a_month_can_be_part_of_its_table_again(room: Room, tmp_path: Path) -> None:
+    """With all its parts; the next run does not archive it a second time, and it can be let go."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 50)
+    options = options_for(tmp_path)
+    await run(room, options)
+    await add_attempts(room.pool, JANUARY, 5, first=101)
+    await run(room, options)
+    back = await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    assert back.rows == 55
+    assert await delivery_ids(room.pool) == [*range(1, 51), *range(101, 106)]
+    assert (await run(room, options, NOW)).archived == []
+    assert await release_month(room, MONTH, actor=ACTOR) == 2
+    assert await delivery_ids(room.pool) == []
+    assert back.restored_name not in await tables(room.pool)
+    assert [segment.restored_at for segment in await list_segments(room.pool)] == [None, None]
+
+
+async def test_a_month_comes_back_once(room: Room, tmp_path: Path) -> None:
+    """A second restore is refused, and so is one of a month that is not in the archive."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    with pytest.raises(MonthTaken):
+        await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    with pytest.raises(SegmentNotFound):
+        await restore_month(room, options, Month.parse("attempts", "2029-07"), attach=False, actor=ACTOR)
+    with pytest.raises(SegmentNotFound):
+        await release_month(room, Month.parse("attempts", "2029-07"), actor=ACTOR)
+
+
+async def test_rows_that_stand_in_the_way_are_not_overrun(room: Room, tmp_path: Path) -> None:
+    """A month of which the default partition has rows cannot be attached; nothing is left behind."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    await add_attempts(room.pool, JANUARY, 1, first=50)
+    with pytest.raises(MonthTaken, match="rows of that month"):
+        await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    assert await delivery_ids(room.pool) == [50]
+
+
+async def test_a_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> None:
+    """Rows that are not those that were written do not come back as if they were."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    [path] = files_of(tmp_path)
+    path.write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(ArchiveDamaged):
+        await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    assert [segment.restored_at for segment in await list_segments(room.pool)] == [None]

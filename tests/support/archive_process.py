@@ -1,0 +1,91 @@
+"""A real process at work on the archive that can be told to die: `python -m tests.support.archive_process '{…}'`.
+
+With `die_at` it kills itself with SIGKILL at the n-th occurrence of a step; otherwise it exits 0 when all is done.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from postroom.archive.erasure.service import erase
+from postroom.archive.model import ArchiveOptions, Month
+from postroom.archive.restore import restore_month
+from postroom.archive.service import run_archive
+from postroom.db.room import Room, open_room
+from postroom.settings import Settings
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the process is to do."""
+
+    url: str
+    folder: str
+    now: datetime
+    task: str = "run"  # or restore, or erase
+    die_at: str | None = None
+    occurrence: int = 1
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Doom:
+    """Hears the steps and ends the process at the one that was ordered, as the kernel would."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._step, self._left = orders.die_at, orders.occurrence
+
+    def __call__(self, step: str) -> None:
+        if step == self._step:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def run_to_its_end(orders: Orders) -> int:
+    """Start a process and wait until it has ended, one way or the other."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.archive_process",
+        orders.encode(),
+        cwd=REPOSITORY,
+        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+    )
+    try:
+        async with asyncio.timeout(60):
+            return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def work(orders: Orders) -> None:
+    doom = Doom(orders)
+    options = ArchiveOptions(url=orders.folder, pages=2, batch_limit=50, work_dir=Path(orders.folder) / "work")
+    async with open_room(Settings(database_url=orders.url, pool_size=3)) as room:
+        await _perform(room, options, orders, doom)
+
+
+async def _perform(room: Room, options: ArchiveOptions, orders: Orders, doom: Doom) -> None:
+    if orders.task == "run":
+        await run_archive(room, options, actor="tests", clock=lambda: orders.now, signal=doom)
+    elif orders.task == "restore":
+        month = Month.parse("attempts", "2030-01")
+        await restore_month(room, options, month, attach=True, actor="tests", signal=doom)
+    else:
+        await erase(room, options, address="ann@example.org", actor="tests", signal=doom)
+
+
+if __name__ == "__main__":
+    asyncio.run(work(msgspec.json.decode(sys.argv[1], type=Orders)))
