@@ -9,16 +9,22 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.worker import Collector, Deliver, options_of
+from postroom.archive.model import ArchiveOptions
+from postroom.archive.worker import ArchiveKeeper
+from postroom.campaigns.letters import CampaignLetters, LettersOptions
+from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
-from postroom.delivery.address import parse_address
+from postroom.delivery.address import domain_of, parse_address
+from postroom.delivery.identity import written_by
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Address, Channel, Lane, Outgoing
 from postroom.delivery.service import choose_facts
@@ -26,6 +32,10 @@ from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events
+from postroom.feedback import verp
+from postroom.feedback.attribution import ReturnPaths
+from postroom.feedback.imap import ImapOptions, ImapPoller
+from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
 from postroom.intake.source import open_sources
 from postroom.intake.worker import CommandConsumer, ConsumerOptions
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -38,7 +48,12 @@ from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
 from postroom.schedule.worker import Scheduler, SchedulerOptions
+from postroom.senders.desk import SenderDesk
+from postroom.senders.tools import tools_of
 from postroom.settings import Settings
+from postroom.stats.worker import Folder, FolderOptions
+from postroom.tracking.maintenance import TrackingMaintenance
+from postroom.tracking.tokens import TokenSigner
 from postroom.transports import Content, Envelope, Transport
 from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
@@ -64,11 +79,28 @@ def load_catalog(settings: Settings) -> Catalog:
     return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
 
 
-def make_compose(settings: Settings) -> Compose:
+def link_signer(settings: Settings) -> TokenSigner | None:
+    """What signs the links of mail; without a secret key there are none."""
+    if settings.secret_key is None:
+        return None
+    return TokenSigner(settings.secret_key, settings.base_url, old_keys=settings.old_secret_keys)
+
+
+def make_letters(room: Room) -> CampaignLetters:
+    """What campaigns say, with links of this installation."""
+    settings = room.settings
+    domain = domain_of(_address("POSTROOM_FROM", settings.default_from).email)
+    return CampaignLetters(room.pool, link_signer(settings), LettersOptions(default_domain=domain))
+
+
+def make_compose(
+    settings: Settings, *, letters: CampaignLetters | None = None, desk: SenderDesk | None = None
+) -> Compose:
     """From a claimed delivery to envelope and content, with this installation's sender, names and keys."""
     mail = Composer(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
+        return_path=_return_paths(settings),
         signers=load_signers(settings.dkim_keys),
     )
     webhooks = WebhookComposer(webhook_secrets(settings))
@@ -77,9 +109,24 @@ def make_compose(settings: Settings) -> Compose:
         now = datetime.now(UTC)
         if outgoing.channel is Channel.WEBHOOK:
             return webhooks.compose(outgoing, now=now)
-        return mail.compose(outgoing, now=now)
+        written = outgoing if letters is None else letters.write(outgoing)
+        return mail.compose(_carried(written, desk), now=now)
 
     return compose
+
+
+def _carried(outgoing: Outgoing, desk: SenderDesk | None) -> Outgoing:
+    """The same mail in the name of the account that carries it, if one does."""
+    account = None if desk is None or outgoing.sender_account_id is None else desk.account(outgoing.sender_account_id)
+    return outgoing if account is None else written_by(outgoing, account)
+
+
+def _return_paths(settings: Settings) -> Callable[[Outgoing], str] | None:
+    """Where bounces go: to an address that names the delivery and cannot be invented, if we have a domain for them."""
+    domain, key = settings.bounce_domain, settings.secret_key
+    if domain is None or key is None:
+        return None
+    return lambda outgoing: verp.return_path(outgoing.id, domain=domain, key=key)
 
 
 def load_signers(keys: str | None) -> dict[str, list[Signer]]:
@@ -119,6 +166,17 @@ def make_transport(room: Room, connections: int) -> Transport:
             except ValueError as error:
                 raise SettingInvalid("POSTROOM_SMTP_RELAY", str(error)) from error
             return SmtpTransport(relay, local_name=settings.message_domain, max_connections=connections)
+
+
+@asynccontextmanager
+async def open_desk(room: Room) -> AsyncIterator[SenderDesk]:
+    """The sender accounts of this process, and their ways out."""
+    tools = tools_of(room)
+    desk = SenderDesk(room.pool, tools.sealer, tools.factory)
+    try:
+        yield desk
+    finally:
+        await desk.close()
 
 
 @asynccontextmanager
@@ -167,8 +225,17 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
     waker = Waker()
     async with AsyncExitStack() as stack:
         route = await stack.enter_async_context(open_routes(room))
-        options = _worker_options(settings, until_empty=until_empty)
-        worker = Worker(room.pool, compose=make_compose(settings), route=route, options=options, waker=waker)
+        desk = await stack.enter_async_context(open_desk(room))
+        letters = make_letters(room)
+        worker = Worker(
+            room.pool,
+            compose=make_compose(settings, letters=letters, desk=desk),
+            route=route,
+            prepare=letters.prepare,
+            senders=desk,
+            options=_worker_options(settings, until_empty=until_empty),
+            waker=waker,
+        )
         renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
         await stack.enter_async_context(_listener(room, f"{room.name}_deliveries", waker.notified))
         if until_empty:
@@ -201,8 +268,17 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
         Maintenance(room.pool, _maintenance_options(settings)),
         OutboxLoop(room),
         Scheduler(room.pool, _scheduler_options(settings)),
+        TrackingMaintenance(room.pool),
+        Folder(room.pool, FolderOptions(interval=settings.stats_interval)),
+        FeedbackKeeper(room.pool, _keeper_options(settings)),
+        ArchiveKeeper(room, ArchiveOptions.in_background(settings)),
         *(CommandConsumer(room.pool, source, options=consuming) for source in open_sources(settings)),
     ]
+    feeder = Feeder(room.pool, FeederOptions(most_target=settings.campaign_queue))
+    await stack.enter_async_context(_listener(room, f"{room.name}_campaigns", feeder.notified))
+    loops.append(feeder)
+    if settings.bounce_imap_url is not None:
+        loops.append(_imap_poller(room, settings.bounce_imap_url))
     if settings.secret_key is not None:  # without it links could not be signed
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
         collector = Collector(room.pool, hand_on, options=options_of(settings))
@@ -264,6 +340,22 @@ def _scheduler_options(settings: Settings) -> SchedulerOptions:
     return SchedulerOptions(
         policy=policy_of(settings), poll_interval=settings.poll_interval, retention=settings.schedule_retention
     )
+
+
+def _keeper_options(settings: Settings) -> KeeperOptions:
+    admin = _address("POSTROOM_ADMIN_EMAIL", settings.admin_email).email if settings.admin_email else None
+    return KeeperOptions(
+        admin=admin, notice_interval=settings.complaint_notice_interval, retention=settings.bounce_retention
+    )
+
+
+def _imap_poller(room: Room, url: str) -> ImapPoller:
+    settings = room.settings
+    try:
+        options = replace(ImapOptions.parse(url), interval=settings.bounce_imap_interval)
+    except ValueError as error:
+        raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
+    return ImapPoller(room.pool, options, paths=ReturnPaths(settings.bounce_domain, settings.secret_key))
 
 
 def _maintenance_options(settings: Settings) -> MaintenanceOptions:

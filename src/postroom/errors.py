@@ -414,3 +414,114 @@ class UserNotFound(NotFoundError):
     """There is no such user."""
 
     code = "user_not_found"
+
+
+class ArchiveBusy(ConflictError):
+    """Another process works on the archive; try again when it is done."""
+
+    code = "archive_busy"
+
+
+class ArchiveDamaged(PostroomError):
+    """A file of the archive is not what its record says."""
+
+    code = "archive_damaged"
+
+
+class ArchiveExtraMissing(ConfigurationError):
+    """The archive needs packages that are not installed: pip install 'postroom[archive]'."""
+
+    code = "archive_extra_missing"
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"The archive needs {package}, which is not installed: pip install 'postroom[archive]'.")
+        self.package = package
+
+
+class ArchiveUnreachable(PostroomError):
+    """The archive's store does not answer."""
+
+    code = "archive_unreachable"
+
+
+class BackupFailed(PostroomError):
+    """The backup could not be made, or is not what it should be."""
+
+    code = "backup_failed"
+
+
+class CampaignFrozen(ConflictError):
+    """The campaign was started, and says what it says; nothing was changed."""
+
+    code = "campaign_frozen"
+
+
+class CampaignNotFound(NotFoundError):
+    """There is no such campaign."""
+
+    code = "campaign_not_found"
+
+
+class CampaignRecipientNotFound(NotFoundError):
+    """There is no such recipient in this campaign."""
+
+    code = "campaign_recipient_not_found"
+
+
+class CampaignWrongStatus(ConflictError):
+    """The campaign has a status that does not allow this."""
+
+    code = "campaign_wrong_status"
+
+    def __init__(self, action: str, status: str) -> None:
+        super().__init__(f"A campaign that is {status} cannot be {action}.")
+        self.action = action
+        self.status = status
+
+
+class ErasureNotFound(NotFoundError):
+    """There is no such erasure."""
+
+    code = "erasure_not_found"
+
+
+class MonthTaken(ConflictError):
+    """The month cannot come back as it was asked: it is back already, or rows of it are in the table."""
+
+    code = "month_taken"
+
+
+class RoomNotEmpty(ConflictError):
+    """A backup is restored into a room that does not exist yet; this one does."""
+
+    code = "room_not_empty"
+
+
+class SegmentNotFound(NotFoundError):
+    """There is no such piece in the archive."""
+
+    code = "segment_not_found"
+
+
+class SuppressionNotFound(NotFoundError):
+    """The address is not suppressed."""
+
+    code = "suppression_not_found"
+
+
+class SenderNotFound(NotFoundError):
+    """There is no such sender account."""
+
+    code = "sender_not_found"
+
+
+class SenderExists(ConflictError):
+    """The mailbox is a sender account already."""
+
+    code = "sender_exists"
+
+
+class DomainNotFound(NotFoundError):
+    """The destination has no limits."""
+
+    code = "domain_not_found"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import time, timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,16 @@ def _up_to(most: int) -> Callable[[str], int]:
     return parse
 
 
+def _domain(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", value.lower()):
+        raise ValueError("must be a domain such as bounces.example.org")
+    return value.lower()
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 def _source(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", value):
         raise ValueError("must be letters, digits, dashes and underscores, at most 64")
@@ -101,6 +112,11 @@ FACTS = (
     "DeliverySuppressed",
     "DeliveryCancelled",
     "DeliveryRedriven",
+    "RecipientUnsubscribed",
+    "RecipientBounced",
+    "RecipientComplained",
+    "RecipientSuppressed",
+    "SuppressionLifted",
 )
 
 
@@ -178,6 +194,17 @@ def _is_webhook_secret(value: str) -> bool:
     return value.startswith("whsec_") and len(key) in _WEBHOOK_KEY_BYTES
 
 
+def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(ip_network(part.strip()) for part in value.split(","))
+    except ValueError as error:
+        raise ValueError(f"must be addresses or networks such as 10.0.0.0/8: {error}") from None
+
+
+def _secret_keys(value: str) -> tuple[bytes, ...]:
+    return tuple(_secret_key(part.strip()) for part in value.split(","))
+
+
 def _webhook_secrets(value: str) -> tuple[str, ...]:
     secrets = tuple(part.strip() for part in value.split(","))
     if not all(map(_is_webhook_secret, secrets)):
@@ -218,10 +245,23 @@ class Settings:
         "64 hex characters that sign links and encrypt credentials",
         secret=True,
     )
+    old_secret_keys: tuple[bytes, ...] = _setting(
+        "POSTROOM_OLD_SECRET_KEYS",
+        _secret_keys,
+        (),
+        "keys that were POSTROOM_SECRET_KEY before: links already sent and secrets already sealed stay readable",
+        secret=True,
+    )
     http_addr: tuple[str, int] = _setting(
         "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "where the API listens"
     )
     public_url: str | None = _setting("POSTROOM_PUBLIC_URL", _url, None, "how people reach the API from outside")
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
+        "POSTROOM_TRUSTED_PROXIES", _networks, (), "networks whose X-Forwarded-For is believed, separated by commas"
+    )
+    geoip_database: Path | None = _setting(
+        "POSTROOM_GEOIP_DATABASE", Path, None, "a MaxMind file that tells country and city of opens and clicks"
+    )
     max_body_mb: int = _setting("POSTROOM_MAX_BODY_MB", _positive, 35, "largest accepted request, in megabytes")
     template_dir: Path | None = _setting(
         "POSTROOM_TEMPLATE_DIR", Path, None, "your templates, beside the built-in ones"
@@ -300,6 +340,80 @@ class Settings:
         parse_duration,
         timedelta(days=7),
         "how long bodies of finished deliveries are kept",
+    )
+    stats_interval: timedelta = _setting(
+        "POSTROOM_STATS_INTERVAL", parse_duration, timedelta(seconds=2), "how often counts are folded into their hours"
+    )
+    gmail_base_url: str | None = _setting(
+        "POSTROOM_GMAIL_BASE_URL", _url, None, "another server than Google's for senders of type gmail"
+    )
+    ses_endpoint_url: str | None = _setting(
+        "POSTROOM_SES_ENDPOINT_URL", _url, None, "another server than Amazon's for senders of type ses"
+    )
+    kms_key_id: str | None = _setting(
+        "POSTROOM_KMS_KEY_ID", str, None, "a key of AWS KMS that seals the credentials of senders"
+    )
+    kms_region: str | None = _setting("POSTROOM_KMS_REGION", str, None, "the region of that key")
+    kms_access_key_id: str | None = _setting("POSTROOM_KMS_ACCESS_KEY_ID", str, None, "who asks AWS KMS")
+    kms_secret_access_key: str | None = _setting(
+        "POSTROOM_KMS_SECRET_ACCESS_KEY", str, None, "the secret of whoever asks AWS KMS", secret=True
+    )
+    kms_endpoint_url: str | None = _setting(
+        "POSTROOM_KMS_ENDPOINT_URL", _url, None, "another server than Amazon's for KMS"
+    )
+    campaign_queue: int = _setting(
+        "POSTROOM_CAMPAIGN_QUEUE", _positive, 10_000, "mails of one campaign that wait in the queue at most"
+    )
+    bounce_domain: str | None = _setting(
+        "POSTROOM_BOUNCE_DOMAIN", _domain, None, "domain of return paths: bounce+<id>.<hmac>@ that domain"
+    )
+    bounce_addr: tuple[str, int] | None = _setting(
+        "POSTROOM_BOUNCE_ADDR", _address_or_off, None, "where bounces and complaints are received by SMTP, or off"
+    )
+    bounce_imap_url: str | None = _setting(
+        "POSTROOM_BOUNCE_IMAP_URL", str, None, "imaps://user:password@host/INBOX, a mailbox of bounces", secret=True
+    )
+    bounce_imap_interval: timedelta = _setting(
+        "POSTROOM_BOUNCE_IMAP_INTERVAL", parse_duration, timedelta(minutes=1), "how often that mailbox is read"
+    )
+    bounce_retention: timedelta = _setting(
+        "POSTROOM_BOUNCE_RETENTION", parse_duration, timedelta(days=365), "how long reports of bounces are kept"
+    )
+    complaint_notice_interval: timedelta = _setting(
+        "POSTROOM_COMPLAINT_NOTICE_INTERVAL",
+        parse_duration,
+        timedelta(hours=1),
+        "administrators get at most one notice of complaints in this time",
+    )
+    ses_topics: tuple[str, ...] = _setting(
+        "POSTROOM_SES_TOPICS", _list, (), "SNS topics, by ARN, whose notices about SES mail are believed"
+    )
+    sendgrid_public_key: str | None = _setting(
+        "POSTROOM_SENDGRID_PUBLIC_KEY", str, None, "verifies SendGrid's event webhook"
+    )
+    mailgun_signing_key: str | None = _setting(
+        "POSTROOM_MAILGUN_SIGNING_KEY", str, None, "verifies Mailgun's webhooks", secret=True
+    )
+    postmark_secret: str | None = _setting(
+        "POSTROOM_POSTMARK_SECRET", str, None, "what Postmark's webhooks bring in a header or as password", secret=True
+    )
+    archive_url: str | None = _setting(
+        "POSTROOM_ARCHIVE_URL", str, None, "a folder or s3://bucket/prefix for old rows; absent: <data dir>/archive"
+    )
+    archive_endpoint: str | None = _setting(
+        "POSTROOM_ARCHIVE_ENDPOINT", _url, None, "an S3-compatible server instead of Amazon's"
+    )
+    archive_after: timedelta = _setting(
+        "POSTROOM_ARCHIVE_AFTER",
+        parse_duration,
+        timedelta(days=90),
+        "how old a month of attempts, opens and clicks is when it moves into the archive",
+    )
+    archive_retention: timedelta = _setting(
+        "POSTROOM_ARCHIVE_RETENTION", parse_duration, timedelta(days=365), "how long the archive keeps a month"
+    )
+    archive_interval: timedelta = _setting(
+        "POSTROOM_ARCHIVE_INTERVAL", parse_duration, timedelta(hours=1), "how often the archive looks for old months"
     )
     token_retention: timedelta = _setting(
         "POSTROOM_TOKEN_RETENTION",
@@ -421,6 +535,12 @@ class Settings:
     outbox_stream_length: int = _setting(
         "POSTROOM_OUTBOX_STREAM_LENGTH", _positive, 100_000, "messages a Redis stream of events keeps, about"
     )
+
+    @property
+    def base_url(self) -> str:
+        """How people reach us; without a public URL, the address we listen at."""
+        host, port = self.http_addr
+        return self.public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def held_lanes(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """From a delivery to an envelope and a message."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from email import message_from_bytes, policy
@@ -102,10 +103,10 @@ class TestEnvelope:
 
     @pytest.mark.parametrize(
         "return_path, expected",
-        [(None, "shop@example.org"), ("bounce@example.org", "bounce@example.org"), ("", "")],
+        [(None, "shop@example.org"), (lambda outgoing: f"b+{outgoing.id}@example.org", "b+42@example.org")],
     )
-    def test_return_path(self, return_path: str | None, expected: str) -> None:
-        """Bounces go to the return path, to the sender if there is none, and nowhere if it is empty."""
+    def test_return_path(self, return_path: Callable[[Outgoing], str] | None, expected: str) -> None:
+        """Bounces go to the return path of the delivery, or to the sender if there is none."""
         composer = Composer(default_sender=SENDER, message_domain="example.org", return_path=return_path)
         assert composer.compose(OUTGOING, now=NOW)[0].sender == expected
 

@@ -25,7 +25,7 @@ class Letterhead:
     @classmethod
     def of(cls, settings: Settings) -> "Letterhead":
         """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
-        return cls(public_url_of(settings), signing_key(settings))
+        return cls(settings.base_url, signing_key(settings))
 
     def sign(self, token: DueToken) -> str:
         return sign(self.key, token.action, token.secret)
@@ -50,12 +50,6 @@ class Letterhead:
             idempotency_key=f"token:{token.id}",
             expires_at=token.expires_at,
         )
-
-
-def public_url_of(settings: Settings) -> str:
-    """How people reach us; without a public URL, the address we listen at."""
-    host, port = settings.http_addr
-    return settings.public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def signing_key(settings: Settings) -> bytes:

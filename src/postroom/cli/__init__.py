@@ -44,6 +44,9 @@ COMMANDS = (
     Entry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
     Entry("send", "postroom.delivery.cli:send", MAIL, "Send one mail and print its id."),
     Entry("doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."),
+    Entry("backup", "postroom.archive.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
+    Entry("restore", "postroom.archive.backup.cli:restore", CARE, "Bring a backup back as a room."),
+    Entry("erase", "postroom.archive.erasure.cli:erase", CARE, "Forget a person everywhere, by address."),
     Entry("db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."),
     Entry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
 )
@@ -53,6 +56,11 @@ GROUPS = (
     Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     Entry("inbox", "postroom.transports.capture.cli:inbox", MAIL, "Mail that was captured instead of sent."),
     Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; mend and resubmit."),
+    Entry("senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."),
+    Entry("campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."),
+    Entry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),
+    Entry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
+    Entry("stats", "postroom.stats.cli:stats", FACTS, "What was sent, opened, clicked, bounced, by hour or campaign."),
     Entry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
     Entry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
     Entry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
@@ -66,6 +74,7 @@ GROUPS = (
         FACTS,
         "Endpoints that get events: register, rotate, replay.",
     ),
+    Entry("archive", "postroom.archive.cli:archive", CARE, "Old months as Parquet: run, list, verify, restore, query."),
     Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
 )
 

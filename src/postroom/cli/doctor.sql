@@ -17,13 +17,18 @@ SELECT
 SELECT lane.name::text AS lane, clock_timestamp() - oldest.next_attempt_at AS late
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane (name)
 CROSS JOIN LATERAL (
-    SELECT next_attempt_at
-    FROM deliveries
-    WHERE deliveries.lane = lane.name
-        AND next_attempt_at IS NOT NULL
-        AND (state = 'rendered' OR template_id IS NULL)
-    ORDER BY next_attempt_at, id
-    LIMIT 1
+    SELECT min(first.next_attempt_at) AS next_attempt_at
+    FROM unnest(enum_range(NULL::delivery_channel)) AS channel (name)
+    CROSS JOIN LATERAL (
+        SELECT next_attempt_at
+        FROM deliveries
+        WHERE deliveries.lane = lane.name
+            AND deliveries.channel = channel.name
+            AND next_attempt_at IS NOT NULL
+            AND (state = 'rendered' OR template_id IS NULL)
+        ORDER BY next_attempt_at, id
+        LIMIT 1
+    ) AS first
 ) AS oldest
 WHERE oldest.next_attempt_at < clock_timestamp() - :patience::interval;
 

@@ -5,13 +5,18 @@ Addresses are taken before anything else is started, so that a second process ch
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from postroom.app import link_signer
 from postroom.dashboard.asgi import build_dashboard
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.errors import SettingInvalid
+from postroom.feedback.listener import BounceListener, ListenerOptions
 from postroom.http import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
@@ -19,6 +24,10 @@ from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.mail.catalog import Catalog
 from postroom.runtime import uvicorn_server
 from postroom.settings import Settings
+from postroom.tracking.asgi import PREFIXES, TrackingApp, TrackingOptions
+from postroom.tracking.buffer import HitBuffer
+from postroom.tracking.origins import Places, nowhere
+from postroom.tracking.tokens import TokenSigner
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,7 @@ class Doors:
 
     http: socket.socket
     smtp: socket.socket | None
+    bounces: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -42,13 +52,15 @@ class Doors:
 
 @contextmanager
 def take_doors(settings: Settings) -> Iterator[Doors]:
-    """Take both addresses; one that is in use is refused by the name of its variable."""
-    with uvicorn_server.bind(settings.http_addr) as http:
-        if settings.smtp_addr is None:
-            yield Doors(http, None)
-            return
-        with uvicorn_server.bind(settings.smtp_addr, variable="POSTROOM_SMTP_ADDR") as smtp:
-            yield Doors(http, smtp)
+    """Take all addresses; one that is in use is refused by the name of its variable."""
+    with ExitStack() as taken:
+
+        def take(address: tuple[str, int] | None, variable: str) -> socket.socket | None:
+            return None if address is None else taken.enter_context(uvicorn_server.bind(address, variable=variable))
+
+        http = taken.enter_context(uvicorn_server.bind(settings.http_addr))
+        smtp = take(settings.smtp_addr, "POSTROOM_SMTP_ADDR")
+        yield Doors(http, smtp, take(settings.bounce_addr, "POSTROOM_BOUNCE_ADDR"))
 
 
 async def keep_doors(
@@ -63,8 +75,46 @@ async def keep_doors(
             accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl)
             submission = SubmissionServer(accepting, submitter(room), options, listener=doors.smtp)
             await stack.enter_async_context(submission)
-        app = build_app(room, catalog=catalog, fallback=dashboard)
+        if doors.bounces is not None:
+            listener = BounceListener(room.pool, bounce_options(settings), listener=doors.bounces)
+            await stack.enter_async_context(listener)
+        app: ASGIApp = build_app(room, catalog=catalog, fallback=dashboard)
+        signer = link_signer(settings)
+        if signer is not None:
+            app = await stack.enter_async_context(tracked(room, signer, app))
         await uvicorn_server.serve(app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready)
+
+
+@asynccontextmanager
+async def tracked(room: Room, signer: TokenSigner, app: ASGIApp) -> AsyncIterator[ASGIApp]:
+    """The links of sent mail before everything else: pixels, clicks and unsubscriptions pass no layer but their own."""
+    settings = room.settings
+    places = Places(settings.geoip_database) if settings.geoip_database else None
+    buffer = HitBuffer(room.pool, find_place=places.find if places else nowhere)
+    options = TrackingOptions(trusted_proxies=settings.trusted_proxies)
+    tracking = TrackingApp(room.pool, signer, buffer, options=options)
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        is_link = scope["type"] == "http" and scope["path"].startswith(PREFIXES)
+        await (tracking if is_link else app)(scope, receive, send)
+
+    async with asyncio.TaskGroup() as writing:
+        writing.create_task(buffer.run(), name="hits")
+        try:
+            yield dispatch
+        finally:
+            buffer.stop()
+    if places is not None:
+        places.close()
+
+
+def bounce_options(settings: Settings) -> ListenerOptions:
+    """Which return paths are ours; `SettingInvalid` if that cannot be known."""
+    if settings.bounce_domain is None:
+        raise SettingInvalid("POSTROOM_BOUNCE_DOMAIN", "is needed to receive bounces at POSTROOM_BOUNCE_ADDR")
+    if settings.secret_key is None:
+        raise SettingInvalid("POSTROOM_SECRET_KEY", "is needed to recognise our own return paths")
+    return ListenerOptions(domain=settings.bounce_domain, key=settings.secret_key)
 
 
 def submitter(room: Room) -> Authenticate:

@@ -9,16 +9,20 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from postroom.errors import BadInput, IdempotencyConflict, PostroomError
+from postroom.errors import BadInput, CampaignFrozen, IdempotencyConflict, PostroomError
 
 BAD_INPUT = "PR001"
 IDEMPOTENCY_CONFLICT = "PR002"
 BAD_TIME_ZONE = "PR030"
+CAMPAIGN_FROZEN = "PR070"
+NOT_SETTABLE = "PR101"
 
 _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
     BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),
+    CAMPAIGN_FROZEN: lambda _error: CampaignFrozen(),
     IDEMPOTENCY_CONFLICT: lambda _error: IdempotencyConflict(),
+    NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
 }
 
 

@@ -18,12 +18,17 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.accounts import api as accounts_api
+from postroom.archive import api as archive_api
+from postroom.campaigns import api as campaigns_api
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.events import EventStore
 from postroom.events import api as events_api
+from postroom.feedback import api as feedback_api
+from postroom.feedback import provider_api
+from postroom.feedback.providers.model import ProviderOptions
 from postroom.http import api as key_api
 from postroom.http import health
 from postroom.http.auth import Authenticator
@@ -32,6 +37,8 @@ from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import Refused, answer_to, our_fault
 from postroom.http.routing import UNMATCHED, Route, Routes
 from postroom.intake import api as intake_api
+from postroom.intake.resend import api as resend_api
+from postroom.intake.ses import api as ses_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
 from postroom.outbox import api as outbox_api
@@ -40,7 +47,13 @@ from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
 from postroom.schedule import occasion_api
+from postroom.senders import api as senders_api
+from postroom.settings import Settings
+from postroom.stats import api as stats_api
 from postroom.transports.capture import api as inbox_api
+
+FOREIGN = ("resend", "ses")
+"""Tags of endpoints that speak somebody else's protocol, described by its owner and not by us."""
 
 MEGABYTE = 1024 * 1024
 _LONGEST_NUMBER = 19  # digits enough to be too large
@@ -167,14 +180,32 @@ def build_app(
         *events_api.endpoints(EventStore(room.pool)),
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
+        *senders_api.endpoints(),
+        *campaigns_api.ENDPOINTS,
+        *feedback_api.ENDPOINTS,
+        *provider_api.endpoints(_provider_options(room.settings)),
+        *stats_api.ENDPOINTS,
+        *archive_api.ENDPOINTS,
         *mail_api.endpoints(catalog),
         *inbox_api.ENDPOINTS,
+        *resend_api.endpoints(accepting, auth.authenticate),
+        *ses_api.endpoints(accepting),
         *key_api.endpoints(auth),
         *health.endpoints(catalog),
         *more,
     ]
-    endpoints.append(openapi_endpoint(endpoints, public_url=room.settings.public_url))
+    described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
+    endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
     return HttpApplication(room, endpoints, auth=auth, fallback=fallback)
+
+
+def _provider_options(settings: Settings) -> ProviderOptions:
+    return ProviderOptions(
+        ses_topics=settings.ses_topics,
+        sendgrid_key=settings.sendgrid_public_key,
+        mailgun_key=settings.mailgun_signing_key,
+        postmark_secret=settings.postmark_secret,
+    )
 
 
 def _check_media_types(endpoint: Endpoint, headers: Mapping[str, str]) -> None:

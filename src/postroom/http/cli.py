@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.http.model import ALL, SCOPES
+from postroom.intake.ses.cli import ses_credentials
 from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
 
 keys = typer.Typer()
+keys.command("ses-credentials")(ses_credentials)
 
 _LISTED = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "revoked_at")
 _SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))

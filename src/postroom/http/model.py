@@ -22,6 +22,14 @@ SCOPES = (
     "outbox:read",
     "outbox:operate",
     "webhooks:manage",
+    "senders:read",
+    "senders:manage",
+    "campaigns:read",
+    "campaigns:write",
+    "suppressions:read",
+    "suppressions:write",
+    "stats:read",
+    "archive:operate",
     "keys:manage",
 )
 ALL = "*"

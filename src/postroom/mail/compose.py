@@ -7,7 +7,7 @@ day it was written), the Message-ID never changes.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from postroom.delivery.address import domain_of, parse_address
@@ -26,7 +26,7 @@ _NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
 class Composer:
     """Composes the mail of one room: its default sender, its names, its keys.
 
-    `return_path` is where bounces go (the sender himself if None, nowhere if empty); `signers` holds the DKIM
+    `return_path` says where the bounces of a delivery go (to the sender himself if None); `signers` holds the DKIM
     keys by the domain of From; `product`, if given, is named in X-Mailer.
     """
 
@@ -35,7 +35,7 @@ class Composer:
         *,
         default_sender: Address,
         message_domain: str,
-        return_path: str | None = None,
+        return_path: Callable[[Outgoing], str] | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
         product: str | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Composer:
         envelope = Envelope(
             delivery_id=outgoing.id,
             message_id=message_id,
-            sender=sender.email if self._return_path is None else self._return_path,
+            sender=sender.email if self._return_path is None else self._return_path(outgoing),
             recipients=_waiting(outgoing.recipients),
             lane=outgoing.lane.value,
             has_utf8_headers=message.needs_smtputf8,

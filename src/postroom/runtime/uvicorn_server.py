@@ -51,6 +51,7 @@ async def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # who may speak for whom is a setting of ours: POSTROOM_TRUSTED_PROXIES
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=math.ceil(grace.total_seconds()),
     )

@@ -1273,14 +1273,14 @@ DECLARE
     v_campaigns bigint[];
     v_erased    bigint;
 BEGIN
-    SELECT coalesce(array_agg(campaign_id ORDER BY campaign_id), '{}') INTO v_campaigns
-    FROM campaign_recipients
-    WHERE lower(email) COLLATE "C" = p_address;
+    SELECT coalesce(array_agg(r.campaign_id ORDER BY r.campaign_id), '{}') INTO v_campaigns
+    FROM campaigns AS c
+        JOIN campaign_recipients AS r ON r.campaign_id = c.id AND lower(r.email) COLLATE "C" = p_address;
     PERFORM FROM campaigns WHERE id = ANY(v_campaigns) ORDER BY id FOR UPDATE;
 
     UPDATE campaigns AS c
     SET suppressed_count = c.suppressed_count + 1
-    WHERE c.id IN (
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- there, who waited is counted already
         SELECT r.campaign_id
         FROM campaign_recipients AS r
         WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
@@ -1609,7 +1609,8 @@ BEGIN
         SELECT min(next_attempt_at)
         INTO v_since
         FROM deliveries
-        WHERE lane = 'bulk' AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL);
+        WHERE lane = 'bulk' AND channel = 'email' AND next_attempt_at IS NOT NULL
+            AND (state = 'rendered' OR template_id IS NULL);
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;
@@ -2620,6 +2621,28 @@ BEGIN
     IF v_ids IS NULL THEN
         RETURN 0;
     END IF;
+
+    -- What comes back later counts against the account that had sent it, as a refusal in the session does.
+    WITH returned AS (
+        SELECT b.sender_account_id AS id, count(*) AS bounces
+        FROM bounces AS b
+        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
+            AND b.class IN ('recipient_hard', 'recipient_soft') AND b.sender_account_id IS NOT NULL
+        GROUP BY b.sender_account_id
+    ),
+    counted AS (
+        UPDATE sender_accounts AS a
+        SET daily_bounces = a.daily_bounces + returned.bounces
+        FROM returned
+        WHERE a.id = returned.id
+        RETURNING a.id, returned.bounces
+    )
+    INSERT INTO sender_health AS h (account_id, bucket, bounces)
+    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
+    FROM counted
+    ORDER BY id
+    ON CONFLICT (account_id, bucket) DO UPDATE
+    SET bounces = h.bounces + excluded.bounces;
 
     INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
     SELECT b.address, 1, p_now,

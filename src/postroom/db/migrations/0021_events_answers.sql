@@ -1,0 +1,3 @@
+-- Functions whose answers have other columns than before cannot be replaced, only made anew; see their files.
+DROP FUNCTION IF EXISTS read_events(jsonb, text, bigint, boolean);
+DROP FUNCTION IF EXISTS lock_due_deliveries(delivery_lane, integer, timestamptz);
