@@ -2,6 +2,7 @@
 
     PostroomError
     ├── ConfigurationError          the process cannot start like this
+    │   ├── ArchiveExtraMissing     the archive needs packages that are not installed
     │   ├── SettingInvalid          a POSTROOM_* variable has a bad value
     │   ├── EmbeddedServerError     the embedded PostgreSQL cannot run
     │   └── TemplateInvalid         a template in the catalog does not parse
@@ -17,15 +18,21 @@
     │   └── ScopeMissing            the key may not do this
     ├── ConflictError               the request is well formed but cannot be honoured now
     │   ├── AlreadyResubmitted      the malformed command is a delivery already
+    │   ├── ArchiveBusy             another process works on the archive
     │   ├── AppendConditionFailed   an event that matters was appended since it was read
+    │   ├── CampaignFrozen          a campaign that was started says what it says
+    │   ├── CampaignWrongStatus
     │   ├── ClaimLost               another worker holds the delivery
     │   ├── DuplicateAppend         the fact was appended before
     │   ├── EmailTaken              told to operators only: an address never reveals its account
     │   ├── IdempotencyConflict     the key was used with another body
     │   ├── LoginTaken
+    │   ├── MonthTaken              the month is back already, or rows of it are there
     │   ├── NotNext                 the publisher would not get that event next
     │   ├── NotProvisioned          the account does not wait for activation
+    │   ├── RoomNotEmpty            a backup is restored into a room that is not there yet
     │   ├── SecretKeyMissing        without POSTROOM_SECRET_KEY no secret can be stored
+    │   ├── SenderExists            the mailbox is a sender account already
     │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
     ├── GoneError                   it was good once
@@ -33,18 +40,28 @@
     │   └── TokenUsed
     ├── LimitError                  too much of it; later, or another way
     │   └── GuessedTooOften         five wrong codes: the token is void
+    ├── ArchiveDamaged              a file of the archive is not what its record says
+    ├── ArchiveUnreachable          the archive's store does not answer
+    ├── BackupFailed                the backup could not be made, or is not what it should be
     ├── PublishFailed               a publisher could not hand a batch over; the outbox tries again
     └── NotFoundError
         ├── AccountNotFound
+        ├── CampaignNotFound
+        ├── CampaignRecipientNotFound
         ├── DeadLetterNotFound
         ├── DeliveryNotFound
+        ├── DomainNotFound          the destination has no limits
         ├── EndpointNotFound
+        ├── ErasureNotFound
         ├── InboxMessageNotFound
         ├── KeyNotFound
         ├── MalformedCommandNotFound
         ├── OccasionNotFound
         ├── ProgressNotFound        no such publisher of no such topic
         ├── RuleNotFound
+        ├── SegmentNotFound         no such piece in the archive
+        ├── SenderNotFound
+        ├── SuppressionNotFound
         ├── TemplateNotFound
         ├── TokenNotFound           no such secret, or a wrong code
         ├── TopicNotFound
@@ -85,6 +102,22 @@ class ConfigurationError(PostroomError):
     code = "configuration"
 
 
+class ArchiveExtraMissing(ConfigurationError):
+    """The archive needs packages that are not installed: pip install 'postroom[archive]'."""
+
+    code = "archive_extra_missing"
+
+    def __init__(self, package: str) -> None:
+        super().__init__(f"The archive needs {package}, which is not installed: pip install 'postroom[archive]'.")
+        self.package = package
+
+
+class EmbeddedServerError(ConfigurationError):
+    """The embedded PostgreSQL server cannot run."""
+
+    code = "embedded_server"
+
+
 class SettingInvalid(ConfigurationError):
     """A setting has a value that cannot be used."""
 
@@ -94,12 +127,6 @@ class SettingInvalid(ConfigurationError):
         super().__init__(f"{variable}: {problem}")
         self.variable = variable
         self.problem = problem
-
-
-class EmbeddedServerError(ConfigurationError):
-    """The embedded PostgreSQL server cannot run."""
-
-    code = "embedded_server"
 
 
 class TemplateInvalid(ConfigurationError):
@@ -114,16 +141,16 @@ class DatabaseError(PostroomError):
     code = "database"
 
 
-class DatabaseUnreachable(DatabaseError):
-    """The database does not answer."""
-
-    code = "database_unreachable"
-
-
 class DatabaseNewer(DatabaseError):
     """The database was migrated by a later version of Postroom; upgrade this process."""
 
     code = "database_newer"
+
+
+class DatabaseUnreachable(DatabaseError):
+    """The database does not answer."""
+
+    code = "database_unreachable"
 
 
 class MigrationChanged(DatabaseError):
@@ -164,12 +191,6 @@ class AccessError(PostroomError):
     code = "access"
 
 
-class Unauthenticated(AccessError):
-    """A valid API key is required: `Authorization: Bearer pr_…`."""
-
-    code = "unauthenticated"
-
-
 class ScopeMissing(AccessError):
     """The API key lacks the scope for this."""
 
@@ -178,6 +199,12 @@ class ScopeMissing(AccessError):
     def __init__(self, scope: str) -> None:
         super().__init__(f"The API key lacks the scope {scope!r}.")
         self.scope = scope
+
+
+class Unauthenticated(AccessError):
+    """A valid API key is required: `Authorization: Bearer pr_…`."""
+
+    code = "unauthenticated"
 
 
 class ConflictError(PostroomError):
@@ -196,18 +223,6 @@ class AlreadyResubmitted(ConflictError):
         self.delivery_id = delivery_id
 
 
-class ClaimLost(ConflictError):
-    """Another worker holds this delivery now; nothing was changed."""
-
-    code = "claim_lost"
-
-
-class EmailTaken(ConflictError):
-    """The address already has an account."""
-
-    code = "email_taken"
-
-
 class AppendConditionFailed(ConflictError):
     """An event that the decision depends on was appended since it was read; nothing was appended."""
 
@@ -218,6 +233,35 @@ class AppendConditionFailed(ConflictError):
         self.position = position
         self.type = type_
         self.tags = tuple(tags)
+
+
+class ArchiveBusy(ConflictError):
+    """Another process works on the archive; try again when it is done."""
+
+    code = "archive_busy"
+
+
+class CampaignFrozen(ConflictError):
+    """The campaign was started, and says what it says; nothing was changed."""
+
+    code = "campaign_frozen"
+
+
+class CampaignWrongStatus(ConflictError):
+    """The campaign has a status that does not allow this."""
+
+    code = "campaign_wrong_status"
+
+    def __init__(self, action: str, status: str) -> None:
+        super().__init__(f"A campaign that is {status} cannot be {action}.")
+        self.action = action
+        self.status = status
+
+
+class ClaimLost(ConflictError):
+    """Another worker holds this delivery now; nothing was changed."""
+
+    code = "claim_lost"
 
 
 class DuplicateAppend(ConflictError):
@@ -232,6 +276,12 @@ class DuplicateAppend(ConflictError):
         self.tags = tuple(tags)
 
 
+class EmailTaken(ConflictError):
+    """The address already has an account."""
+
+    code = "email_taken"
+
+
 class IdempotencyConflict(ConflictError):
     """The idempotency key was already used with a different request."""
 
@@ -242,6 +292,12 @@ class LoginTaken(ConflictError):
     """The login is taken."""
 
     code = "login_taken"
+
+
+class MonthTaken(ConflictError):
+    """The month cannot come back as it was asked: it is back already, or rows of it are in the table."""
+
+    code = "month_taken"
 
 
 class NotNext(ConflictError):
@@ -262,10 +318,22 @@ class NotProvisioned(ConflictError):
     code = "not_provisioned"
 
 
+class RoomNotEmpty(ConflictError):
+    """A backup is restored into a room that does not exist yet; this one does."""
+
+    code = "room_not_empty"
+
+
 class SecretKeyMissing(ConflictError):
     """No secret can be stored here: POSTROOM_SECRET_KEY is not set."""
 
     code = "secret_key_missing"
+
+
+class SenderExists(ConflictError):
+    """The mailbox is a sender account already."""
+
+    code = "sender_exists"
 
 
 class VersionConflict(ConflictError):
@@ -315,17 +383,6 @@ class GuessedTooOften(LimitError):
     code = "guessed_too_often"
 
 
-class PublishFailed(PostroomError):
-    """The batch could not be published."""
-
-    code = "publish_failed"
-
-    def __init__(self, reason: str, *, published: int = 0) -> None:
-        """`published` says how many messages at the beginning of the batch did go out."""
-        super().__init__(reason)
-        self.published = published
-
-
 class NotFoundError(PostroomError):
     """There is no such thing."""
 
@@ -336,6 +393,18 @@ class AccountNotFound(NotFoundError):
     """There is no such account."""
 
     code = "account_not_found"
+
+
+class CampaignNotFound(NotFoundError):
+    """There is no such campaign."""
+
+    code = "campaign_not_found"
+
+
+class CampaignRecipientNotFound(NotFoundError):
+    """There is no such recipient in this campaign."""
+
+    code = "campaign_recipient_not_found"
 
 
 class DeadLetterNotFound(NotFoundError):
@@ -350,10 +419,22 @@ class DeliveryNotFound(NotFoundError):
     code = "delivery_not_found"
 
 
+class DomainNotFound(NotFoundError):
+    """The destination has no limits."""
+
+    code = "domain_not_found"
+
+
 class EndpointNotFound(NotFoundError):
     """There is no such webhook endpoint."""
 
     code = "endpoint_not_found"
+
+
+class ErasureNotFound(NotFoundError):
+    """There is no such erasure."""
+
+    code = "erasure_not_found"
 
 
 class InboxMessageNotFound(NotFoundError):
@@ -392,6 +473,24 @@ class RuleNotFound(NotFoundError):
     code = "rule_not_found"
 
 
+class SegmentNotFound(NotFoundError):
+    """There is no such piece in the archive."""
+
+    code = "segment_not_found"
+
+
+class SenderNotFound(NotFoundError):
+    """There is no such sender account."""
+
+    code = "sender_not_found"
+
+
+class SuppressionNotFound(NotFoundError):
+    """The address is not suppressed."""
+
+    code = "suppression_not_found"
+
+
 class TemplateNotFound(NotFoundError):
     """There is no such template in the catalog."""
 
@@ -416,26 +515,10 @@ class UserNotFound(NotFoundError):
     code = "user_not_found"
 
 
-class ArchiveBusy(ConflictError):
-    """Another process works on the archive; try again when it is done."""
-
-    code = "archive_busy"
-
-
 class ArchiveDamaged(PostroomError):
     """A file of the archive is not what its record says."""
 
     code = "archive_damaged"
-
-
-class ArchiveExtraMissing(ConfigurationError):
-    """The archive needs packages that are not installed: pip install 'postroom[archive]'."""
-
-    code = "archive_extra_missing"
-
-    def __init__(self, package: str) -> None:
-        super().__init__(f"The archive needs {package}, which is not installed: pip install 'postroom[archive]'.")
-        self.package = package
 
 
 class ArchiveUnreachable(PostroomError):
@@ -450,78 +533,12 @@ class BackupFailed(PostroomError):
     code = "backup_failed"
 
 
-class CampaignFrozen(ConflictError):
-    """The campaign was started, and says what it says; nothing was changed."""
+class PublishFailed(PostroomError):
+    """The batch could not be published."""
 
-    code = "campaign_frozen"
+    code = "publish_failed"
 
-
-class CampaignNotFound(NotFoundError):
-    """There is no such campaign."""
-
-    code = "campaign_not_found"
-
-
-class CampaignRecipientNotFound(NotFoundError):
-    """There is no such recipient in this campaign."""
-
-    code = "campaign_recipient_not_found"
-
-
-class CampaignWrongStatus(ConflictError):
-    """The campaign has a status that does not allow this."""
-
-    code = "campaign_wrong_status"
-
-    def __init__(self, action: str, status: str) -> None:
-        super().__init__(f"A campaign that is {status} cannot be {action}.")
-        self.action = action
-        self.status = status
-
-
-class ErasureNotFound(NotFoundError):
-    """There is no such erasure."""
-
-    code = "erasure_not_found"
-
-
-class MonthTaken(ConflictError):
-    """The month cannot come back as it was asked: it is back already, or rows of it are in the table."""
-
-    code = "month_taken"
-
-
-class RoomNotEmpty(ConflictError):
-    """A backup is restored into a room that does not exist yet; this one does."""
-
-    code = "room_not_empty"
-
-
-class SegmentNotFound(NotFoundError):
-    """There is no such piece in the archive."""
-
-    code = "segment_not_found"
-
-
-class SuppressionNotFound(NotFoundError):
-    """The address is not suppressed."""
-
-    code = "suppression_not_found"
-
-
-class SenderNotFound(NotFoundError):
-    """There is no such sender account."""
-
-    code = "sender_not_found"
-
-
-class SenderExists(ConflictError):
-    """The mailbox is a sender account already."""
-
-    code = "sender_exists"
-
-
-class DomainNotFound(NotFoundError):
-    """The destination has no limits."""
-
-    code = "domain_not_found"
+    def __init__(self, reason: str, *, published: int = 0) -> None:
+        """`published` says how many messages at the beginning of the batch did go out."""
+        super().__init__(reason)
+        self.published = published
