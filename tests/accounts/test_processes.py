@@ -7,11 +7,12 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
 from tests.support.accounts import mailed_keys
+from tests.support.soak import TIMES
 
 from postroom.db.pool import Pool
 
 ROOT = Path(__file__).parents[2]
-WRITERS, COLLECTORS, EACH, KILLS = 8, 3, 50, 4
+WRITERS, COLLECTORS, EACH, KILLS = 8, 3, 50 * TIMES, 4 * TIMES
 
 
 async def start(*arguments: str, talks: bool = False) -> Process:
@@ -42,12 +43,12 @@ async def kill(process: Process) -> None:
 
 
 async def test_every_token_is_mailed_exactly_once(pool: Pool, database_url: str) -> None:
-    """Eight writers, three collectors, four SIGKILLs: the ledger has each token once and none too many."""
+    """Eight writers, three collectors, SIGKILLs: the ledger has each token once and none too many."""
     collectors = list(await asyncio.gather(*(start_collector(database_url) for _ in range(COLLECTORS))))
     writers = [await start("write", database_url, f"w{number}", str(EACH)) for number in range(WRITERS)]
     total = WRITERS * EACH
     try:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(50 * TIMES):
             for number in range(KILLS):
                 await mailed(pool, total * number // KILLS)
                 await kill(collectors.pop(0))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.outbox.conftest import MakeTopic, RunOutbox
 from tests.support.outbox import Recorder, append, until
+from tests.support.soak import TIMES
 
 from postroom.db.pool import Pool, connect, open_pool
 from postroom.db.room import Room
@@ -216,7 +217,7 @@ async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
 async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Eight writers, three processes, two SIGKILLs: all arrive, first arrivals in order, repetitions by the same id."""
+    """Eight writers, three processes, SIGKILLs: all arrive, first arrivals in order, repetitions by the same id."""
     await make_topic(publisher="file")
     path, stop = tmp_path / "seen", asyncio.Event()
     path.touch()
@@ -226,13 +227,16 @@ async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
         )
         by_pid = {process.pid: process for process in processes}
         writers = [asyncio.create_task(_write(store, number, stop)) for number in range(8)]
-        for _ in range(2):
+        for number in range(2 * TIMES):
             size = path.stat().st_size
-            await until(lambda size=size: path.stat().st_size > size + 2000)  # type: ignore[misc]
+            await until(lambda size=size: path.stat().st_size > size + 2000 * TIMES)  # type: ignore[misc]
             victim = await _leader_pid(pool)
             assert victim is not None
             by_pid[victim].kill()
             await by_pid[victim].wait()
+            if number >= 1:  # the first two deaths are seen by the third instance, later ones by new ones
+                process = await stack.enter_async_context(outbox_process(database_url, path))
+                by_pid[process.pid] = process
         size = path.stat().st_size
         await until(lambda: path.stat().st_size > size + 2000)
         stop.set()
@@ -244,7 +248,7 @@ async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     firsts = list(dict.fromkeys(int(position) for _id, position, _pid in seen))
     assert firsts == expected
     assert all(message_id == f"postroom:0:{position}" for message_id, position, _pid in seen)
-    assert len({pid for _id, _position, pid in seen}) == 3
+    assert len({pid for _id, _position, pid in seen}) >= 3
 
 
 async def test_takeover_takes_seconds(
