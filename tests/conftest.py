@@ -1,6 +1,7 @@
 """A real PostgreSQL for every test: one server per process of the run, one template database, a clone per test."""
 
 import fcntl
+import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,6 +12,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+import structlog
 
 from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
@@ -69,6 +71,15 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
 def empty_data_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep tests away from the data directory of whoever runs Postroom in this checkout."""
     os.environ["POSTROOM_DATA_DIR"] = str(tmp_path_factory.getbasetemp() / "nobody")
+
+
+@pytest.fixture(autouse=True)
+def same_logs() -> Iterator[None]:
+    """Leave logging as it was: a command that a test runs takes it over, with a stream that is closed afterwards."""
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    yield
+    structlog.configure(**before)
+    logging.getLogger().handlers[:] = handlers
 
 
 @pytest.fixture(scope="session")

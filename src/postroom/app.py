@@ -63,6 +63,9 @@ from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.signing import derived_secret
 from postroom.transports.webhook.transport import WebhookTransport
 
+LEAVING = ("smtp", "capture")
+"""Transports beside which others may be used; stub and noop stand in for every way out."""
+
 
 class Loop(Protocol):
     """Something that runs by itself until it is told to stop, and then finishes what it has begun."""
@@ -169,8 +172,11 @@ def make_transport(room: Room, connections: int) -> Transport:
 
 
 @asynccontextmanager
-async def open_desk(room: Room) -> AsyncIterator[SenderDesk]:
-    """The sender accounts of this process, and their ways out."""
+async def open_desk(room: Room) -> AsyncIterator[SenderDesk | None]:
+    """The sender accounts of this process, and their ways out; none where stub or noop stand in for every way out."""
+    if room.settings.transport not in LEAVING:
+        yield None
+        return
     tools = tools_of(room)
     desk = SenderDesk(room.pool, tools.sealer, tools.factory)
     try:
@@ -191,7 +197,7 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
     )
     webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key))
 
-    leaves = settings.transport in ("smtp", "capture")  # stub and noop stand in for every way out
+    leaves = settings.transport in LEAVING
 
     def route(channel: Channel, lane: Lane) -> Transport:
         return webhooks if channel is Channel.WEBHOOK and leaves else mail[lane]

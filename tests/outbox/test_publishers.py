@@ -223,7 +223,7 @@ async def test_a_redis_stream_is_bounded(store: EventStore, open_case: Open, mak
         await append(store, 1)
         (event,) = (await store.read(Query.all())).events
         for first in range(0, 1000, 100):
-            events = [replace(event, position=first + n) for n in range(100)]
+            events = [msgspec.structs.replace(event, position=first + n) for n in range(100)]
             await publisher.publish(make_batch(TOPIC, events, source="postroom"))
         await publisher.close()
         assert 100 <= len(await case.arrived()) < 400

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import structlog
 
 from postroom.archive.erasure.service import resume_erasures
@@ -48,7 +49,7 @@ class ArchiveKeeper:
             await run_archive(self._room, self._options, actor=ACTOR, clock=self._clock)
         except ArchiveBusy:
             return
-        except FLICKER as error:
+        except (*FLICKER, asyncpg.PostgresError) as error:
             _log.warning("archive_postponed", error=type(error).__name__)
         except (PostroomError, OSError) as error:
             _log.error("archive_failed", error=str(error))

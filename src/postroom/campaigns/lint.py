@@ -25,7 +25,7 @@ _SHOUTED_LETTERS = 8
 
 _UNSUBSCRIBE = re.compile(r"\{\{[^}]*\b(?:unsubscribe_url|preferences_url)\b")
 _DOMAIN = re.compile(r"(?:https?://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?:[/:?#].*)?", re.IGNORECASE)
-_OWN = frozenset({*OURS, "email", "name"})
+_OWN = frozenset({*OURS, "email"})
 
 
 @dataclass(frozen=True, slots=True)

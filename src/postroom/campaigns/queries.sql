@@ -121,7 +121,8 @@ added AS (
         time_zone, email, name, custom_data::jsonb
     FROM line
     ON CONFLICT DO NOTHING
-    RETURNING id, state, time_zone, custom_data
+    RETURNING id, state, time_zone, CASE WHEN name IS NULL THEN custom_data
+        ELSE custom_data || jsonb_build_object('name', name) END AS fields
 ),
 zoned AS (
     INSERT INTO campaign_zones AS z (campaign_id, time_zone, last_id, due_at)
@@ -134,7 +135,7 @@ zoned AS (
 fielded AS (
     INSERT INTO campaign_fields AS f (campaign_id, name, filled)
     SELECT :campaign_id, field.key, count(*) FILTER (WHERE field.value NOT IN ('""', 'null'))
-    FROM added, jsonb_each(custom_data) AS field
+    FROM added, jsonb_each(fields) AS field
     GROUP BY field.key
     ORDER BY field.key
     ON CONFLICT (campaign_id, name) DO UPDATE SET filled = f.filled + excluded.filled

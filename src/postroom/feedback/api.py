@@ -360,6 +360,7 @@ ENDPOINTS = [
         scope=READ,
         tag="suppressions",
         query=ExportQuery,
+        answers={200: None},
         media_type=CSV,
     ),
     Endpoint(

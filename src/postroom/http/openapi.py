@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -88,9 +89,15 @@ def _types(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
         yield from (kind for kind in (endpoint.query, endpoint.body, *endpoint.answers.values()) if kind is not None)
 
 
+def _name(handler: Any) -> str:
+    """The handler's own, also if it was given its tools beforehand."""
+    name: str = handler.func.__name__ if isinstance(handler, partial) else handler.__name__
+    return name
+
+
 def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": getattr(endpoint.handler, "__name__", endpoint.path),
+        "operationId": _name(endpoint.handler),
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "parameters": list(_parameters(endpoint, components)),

@@ -1,5 +1,6 @@
 """Sender accounts at the command line. Secrets are asked for or come from files, never from the list of arguments."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +28,10 @@ senders = typer.Typer()
 domains = typer.Typer(no_args_is_help=True, help="Destinations that are sent to with limits.")
 senders.add_typer(domains, name="domains")
 
-_LISTED = ("id", "status", "email", "auth_type", "daily_sent", "daily_limit", "warmup_stage", "lanes", "status_reason")
+_LISTED = (
+    "id", "status", "email", "auth_type", "daily_sent", "daily_limit", "warmup_stage", "lanes", "paused_until",
+    "status_reason",
+)  # fmt: skip
 _DOMAINS = ("domain", "max_connections", "messages_per_second", "backoff_level", "paused_until")
 
 Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of an account.")]
@@ -166,11 +170,11 @@ def rotate_key(
     *,
     old_key_file: Annotated[Path, typer.Option(help="A file with the key before (- reads standard input).")],
 ) -> None:
-    """Seal every secret anew with POSTROOM_SECRET_KEY; can be interrupted and begun again."""
+    """Seal every secret anew, with POSTROOM_SECRET_KEY or the key of AWS KMS; can be interrupted and begun again."""
     from rich.progress import Progress
 
     from postroom.senders import service
-    from postroom.senders.seal import LocalSealer
+    from postroom.senders.tools import sealer_of
 
     try:
         before = bytes.fromhex(_read(old_key_file))
@@ -178,7 +182,7 @@ def rotate_key(
         raise typer.BadParameter("must hold 64 hexadecimal characters") from error
 
     async def rotated(room: "Room") -> int:
-        sealer = LocalSealer.from_keys(room.settings.secret_key, before)
+        sealer = sealer_of(replace(room.settings, old_secret_keys=(before, *room.settings.old_secret_keys)))
         with Progress(transient=True) as progress:
             task = progress.add_task("sealing")
             return await service.rotate_keys(

@@ -23,6 +23,10 @@ Progress = Callable[[int, int], None]
 """Hears how many of how many are done."""
 
 
+SLOWEST, FASTEST = 0.001, 100_000
+"""Messages a second that a destination can be limited to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What stores secrets, and what makes ways out."""
@@ -210,6 +214,8 @@ async def put_domain(
 ) -> DomainShape:
     """Set the limits of a destination. Raises `BadInput`."""
     name = check_domain(domain)
+    if messages_per_second is not None and not SLOWEST <= messages_per_second <= FASTEST:
+        raise BadInput.of("messages_per_second", f"must be between {SLOWEST} and {FASTEST}")
     if max_connections is None and messages_per_second is None:
         raise BadInput.of("max_connections", "or messages_per_second must be given")
     limits = {"max_connections": max_connections, "messages_per_second": messages_per_second}

@@ -16,7 +16,7 @@ BEGIN
     IF partition_column(p_table) IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions:' || p_table, 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, p_months) AS n
     LOOP

@@ -112,7 +112,9 @@ SELECT (a.delivery_id << 15) | a.attempt_no AS id,
     (extract(epoch FROM a.finished_at - a.started_at) * 1000)::integer AS response_time_ms,
     a.attempt_no - 1 AS retry_attempt,
     (SELECT d.custom_data FROM deliveries AS d WHERE d.id = a.delivery_id) AS custom_data
-FROM attempts AS a;
+FROM attempts AS a
+WHERE a.transport IS DISTINCT FROM 'webhook'
+    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.id = a.delivery_id AND d.channel = 'webhook');
 
 -- Who cannot be reached, or does not want to be. An address that stands on two lists is shown with the graver reason.
 CREATE VIEW bounce_list WITH (security_invoker = true) AS

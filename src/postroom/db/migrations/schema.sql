@@ -1166,7 +1166,7 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':attempt_partitions', 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n
     LOOP
@@ -1200,7 +1200,7 @@ BEGIN
     IF partition_column(p_table) IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions:' || p_table, 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, p_months) AS n
     LOOP
@@ -1231,7 +1231,7 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':tracking_partitions', 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_table, v_month IN
         SELECT t.name, date_trunc('month', p_now) + make_interval(months => n)
         FROM unnest(ARRAY['open_events', 'click_events']) AS t(name), generate_series(0, 2) AS n
@@ -1959,7 +1959,7 @@ CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now
 DECLARE
     v_webhooks integer;
     v_routed   boolean := p_use_senders AND EXISTS (
-        SELECT FROM sender_accounts AS a WHERE a.paused_by IS DISTINCT FROM 'person');
+        SELECT FROM sender_accounts AS a WHERE p_lane = ANY (a.lanes) AND a.paused_by IS DISTINCT FROM 'person');
 BEGIN
     RETURN QUERY
     SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
@@ -4238,7 +4238,10 @@ CREATE VIEW send_logs WITH (security_invoker='true') AS
     ( SELECT d.custom_data
            FROM deliveries d
           WHERE (d.id = a.delivery_id)) AS custom_data
-   FROM attempts a;
+   FROM attempts a
+  WHERE ((transport IS DISTINCT FROM 'webhook'::text) AND (NOT (EXISTS ( SELECT
+           FROM deliveries d
+          WHERE ((d.id = a.delivery_id) AND (d.channel = 'webhook'::delivery_channel))))));
 
 CREATE TABLE sender_accounts (
     id bigint NOT NULL,

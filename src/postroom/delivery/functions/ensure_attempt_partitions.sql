@@ -10,7 +10,7 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':attempt_partitions', 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n
     LOOP

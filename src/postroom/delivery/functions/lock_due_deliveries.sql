@@ -22,7 +22,7 @@ AS $$
 DECLARE
     v_webhooks integer;
     v_routed   boolean := p_use_senders AND EXISTS (
-        SELECT FROM sender_accounts AS a WHERE a.paused_by IS DISTINCT FROM 'person');
+        SELECT FROM sender_accounts AS a WHERE p_lane = ANY (a.lanes) AND a.paused_by IS DISTINCT FROM 'person');
 BEGIN
     RETURN QUERY
     SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer

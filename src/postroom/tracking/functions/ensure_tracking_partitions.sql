@@ -11,7 +11,7 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':tracking_partitions', 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_table, v_month IN
         SELECT t.name, date_trunc('month', p_now) + make_interval(months => n)
         FROM unnest(ARRAY['open_events', 'click_events']) AS t(name), generate_series(0, 2) AS n
