@@ -255,6 +255,12 @@ class Settings:
     http_addr: tuple[str, int] = _setting(
         "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "where the API listens"
     )
+    metrics_addr: tuple[str, int] | None = _setting(
+        "POSTROOM_METRICS_ADDR",
+        _address_or_off,
+        None,
+        "where a worker shows its metrics; the next free port from there",
+    )
     public_url: str | None = _setting("POSTROOM_PUBLIC_URL", _url, None, "how people reach the API from outside")
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
         "POSTROOM_TRUSTED_PROXIES", _networks, (), "networks whose X-Forwarded-For is believed, separated by commas"

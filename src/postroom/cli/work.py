@@ -44,12 +44,14 @@ async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migr
     """Be the worker."""
     from postroom.app import load_catalog, run_worker
     from postroom.db.room import open_room
+    from postroom.runtime.metrics_server import metrics_served
     from postroom.runtime.secret_key import with_secret_key
 
     async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
         catalog = load_catalog(settings)
-        life.running()
-        await run_worker(room, catalog, stop=life.stop, until_empty=until_empty)
+        with metrics_served(None if until_empty else settings.metrics_addr):
+            life.running()
+            await run_worker(room, catalog, stop=life.stop, until_empty=until_empty)
 
 
 async def work_in_processes(
