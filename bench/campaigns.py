@@ -3,10 +3,11 @@
     upload   lines of CSV a second into a campaign, and the peak memory of the process that reads them
     feed     people a second from the list into the queue, with everything that follows from accepting a mail
     write    microseconds for one mail: 5 KB of HTML with five tracked links, its text part, its headers
-    send     mails a second from the start of a campaign to the last one in an SMTP sink, DKIM (Ed25519) and all
+    send     mails a second from the start of a campaign to the last one in an SMTP sink: through ten sender accounts
+             and through a relay, with tracking, unsubscribe headers, a DKIM signature and the whole ledger
 
-`send` starts worker processes that feed and deliver (`--processes`), on a relay; with sender accounts in the room
-(`prepare_room`) the same measurement goes through them. A fresh PostgreSQL, fsync on.
+`send` starts worker processes of the product (`--processes`), everything they usually do included. Ed25519 signs unless
+`--rsa` is given. A fresh PostgreSQL, fsync on.
 """
 
 import argparse
@@ -14,18 +15,20 @@ import asyncio
 import contextlib
 import resource
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Sequence
 
 import structlog
 import uvloop
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bench.server import Arena, running_server
 from bench.sink import start_sink
 from bench.workers import python_command, run_workers
+from postroom.app import load_catalog, run_worker
 from postroom.campaigns import service
 from postroom.campaigns.letters import CampaignLetters, LettersOptions
 from postroom.campaigns.model import Letter, LineFormat, Plan, Status
@@ -33,11 +36,15 @@ from postroom.campaigns.upload import Upload
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
-from postroom.delivery import store as delivery_store
+from postroom.db.room import open_room
 from postroom.delivery.model import Address, Lane, Outgoing
-from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.mail.compose import Composer
-from postroom.mail.dkim import Signer
+from postroom.delivery.worker import Worker
+from postroom.senders.check import SenderRequest
+from postroom.senders.factory import WaysOut
+from postroom.senders.model import AuthType
+from postroom.senders.seal import LocalSealer
+from postroom.senders.service import Tools, create_sender
+from postroom.settings import Settings
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports import Content, Envelope
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
@@ -57,12 +64,8 @@ PLAN = Plan(
     name="Bench",
     letter=Letter(subject="News for {{ first_name }}", html=HTML, sender=Address("news@example.org", "News")),
 )
-PrepareRoom = Callable[[Pool], Awaitable[None]]
-"""Puts into a room what the sending is to go through: sender accounts, limits of destinations."""
-
-
-async def no_preparation(_pool: Pool) -> None:
-    """Through the relay, as fast as it takes it."""
+ACCOUNTS = 10
+KEY = bytes(32)
 
 
 @contextlib.asynccontextmanager
@@ -152,68 +155,75 @@ async def claim(pool: Pool) -> list[Outgoing]:
     return seen
 
 
-async def measure_sending(
-    arena: Arena, people: int, *, processes: int = 2, prepare_room: PrepareRoom = no_preparation
-) -> float:
-    """Mails a second from the start to the last of them in the sink."""
-    async with room(arena, f"sending_{processes}") as (url, pool):
+async def measure_sending(arena: Arena, people: int, options: argparse.Namespace, *, accounts: int) -> float:
+    """Mails a second from the first to the last of them in the sink."""
+    async with room(arena, f"sending_{accounts}") as (url, pool):
         campaign = await filled(pool, people)
-        await prepare_room(pool)
-        with start_sink() as sink:
-            command = python_command("bench.campaigns", "--work", url, str(sink.port), str(campaign))
+        with start_sink() as sink, tempfile.NamedTemporaryFile(suffix=".pem") as key:
+            key.write(signing_key(rsa_key=options.rsa))
+            key.flush()
+            for number in range(accounts):
+                await add_account(pool, number, sink.port)
+            command = python_command("bench.campaigns", "--work", url, str(sink.port), str(campaign), key.name)
             await service.start_campaign(pool, campaign, actor="bench")
-            working = asyncio.create_task(run_workers([command] * processes))
+            working = asyncio.create_task(run_workers([command] * options.processes))
             while not sink.counts().messages:  # noqa: ASYNC110 - the sink is another process
                 await asyncio.sleep(0.02)
             started = time.perf_counter()
-            await working
+            while sink.counts().messages < people:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
             elapsed = time.perf_counter() - started
+            await working
             assert sink.counts().messages == people, sink.counts()
         found = (await service.measure(pool, [await service.get_campaign(pool, campaign)]))[campaign]
         assert found.counts.sent == people, found
     return people / elapsed
 
 
-async def work(url: str, port: int, campaign: int) -> None:
-    """One process: feed and deliver until the campaign is done."""
-    pool = await open_pool(url, ROOM, size=8)
-    transport = SmtpTransport(SmtpRelay("127.0.0.1", port, tls="none"), max_connections=20)
-    letters, composer = make_letters(pool), make_composer()
-
-    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        return composer.compose(letters.write(outgoing), now=datetime.now(UTC))
-
-    worker = Worker(
-        pool,
-        compose=compose,
-        prepare=letters.prepare,
-        route=lambda _channel, _lane: transport,
-        options=WorkerOptions(lanes=(Lane.BULK,), poll_interval=timedelta(milliseconds=100)),
+async def add_account(pool: Pool, number: int, port: int) -> None:
+    request = SenderRequest(
+        email=f"news{number}@example.org",
+        auth_type=AuthType.SMTP,
+        smtp_host="127.0.0.1",
+        smtp_port=port,
+        smtp_use_tls=False,
+        daily_limit=10_000_000,
+        batch_size=50,
+        send_delay_ms=0,
     )
-    feeder = Feeder(pool)
-    running = [asyncio.create_task(worker.run()), asyncio.create_task(feeder.run())]
-    while (await service.get_campaign(pool, campaign)).status is Status.ACTIVE:
-        await asyncio.sleep(0.1)
-        async with pool.acquire() as connection:
-            await delivery_store.wake_workers(connection, lanes=[Lane.BULK])
-    worker.stop()
-    feeder.stop()
-    await asyncio.gather(*running)
-    await transport.close()
-    await pool.close()
+    tools = Tools(LocalSealer.from_keys(KEY), WaysOut())
+    await create_sender(pool, tools, request, actor="bench")
+
+
+def signing_key(*, rsa_key: bool) -> bytes:
+    key = rsa.generate_private_key(65537, 2048) if rsa_key else Ed25519PrivateKey.generate()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+async def work(url: str, port: int, campaign: int, key: str) -> None:
+    """One process of the product, until the campaign is done."""
+    settings = Settings(
+        database_url=url,
+        transport="smtp",
+        smtp_relay=f"smtp://127.0.0.1:{port}?tls=none",
+        secret_key=KEY,
+        public_url="https://mail.example.org",
+        default_from="News <news@example.org>",
+        message_domain="example.org",
+        dkim_keys=f"example.org:bench:{key}",
+    )
+    stop = asyncio.Event()
+    async with open_room(settings) as opened:
+        working = asyncio.create_task(run_worker(opened, load_catalog(settings), stop=stop))
+        while (await service.get_campaign(opened.pool, campaign)).status is Status.ACTIVE:  # noqa: ASYNC110 - in the database
+            await asyncio.sleep(0.1)
+        stop.set()
+        await working
 
 
 def make_letters(pool: Pool) -> CampaignLetters:
     signer = TokenSigner(bytes(32), "https://mail.example.org")
     return CampaignLetters(pool, signer, LettersOptions(default_domain="example.org"))
-
-
-def make_composer() -> Composer:
-    key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    signer = Signer.from_pem("example.org", "bench", key)
-    return Composer(
-        default_sender=Address("post@example.org"), message_domain="example.org", signers={"example.org": [signer]}
-    )
 
 
 async def run(options: argparse.Namespace) -> None:
@@ -223,9 +233,11 @@ async def run(options: argparse.Namespace) -> None:
         print(f"upload {people:,} lines: {rate:,.0f}/s, process grew by {grown:.0f} MB")
         print(f"feed: {await measure_feeding(arena, min(people, 50_000)):,.0f} people/s")
         print(f"write: {await measure_writing(arena):.0f} µs a mail of {len(HTML):,} characters of HTML")
-        sent = min(people, options.sent)
-        rate = await measure_sending(arena, sent, processes=options.processes)
-        print(f"send {sent:,} mails, {options.processes} processes: {rate:,.0f}/s")
+        sent, signed = min(people, options.sent), "RSA-2048" if options.rsa else "Ed25519"
+        for accounts in (ACCOUNTS, 0):
+            rate = await measure_sending(arena, sent, options, accounts=accounts)
+            way = f"{accounts} accounts" if accounts else "a relay"
+            print(f"send {sent:,} mails through {way}, {signed}, {options.processes} processes: {rate:,.0f}/s")
 
 
 def main() -> int:
@@ -234,12 +246,13 @@ def main() -> int:
     parser.add_argument("--sent", type=int, default=100_000, help="mails to send (100000)")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (2)")
     parser.add_argument("--quick", action="store_true", help="small numbers: does it run?")
-    parser.add_argument("--work", nargs=3, metavar=("URL", "PORT", "CAMPAIGN"), help=argparse.SUPPRESS)
+    parser.add_argument("--rsa", action="store_true", help="sign with RSA-2048 instead of Ed25519")
+    parser.add_argument("--work", nargs=4, metavar=("URL", "PORT", "CAMPAIGN", "KEY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     if options.work:
-        url, port, campaign = options.work
-        uvloop.run(work(url, int(port), int(campaign)))
+        url, port, campaign, key = options.work
+        uvloop.run(work(url, int(port), int(campaign), key))
     else:
         uvloop.run(run(options))
     return 0
