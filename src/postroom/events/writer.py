@@ -26,6 +26,8 @@ from postroom.events.typed import as_events
 from postroom.runtime.combiner import Combiner
 
 LARGEST = 200
+SIDE_BY_SIDE = 2
+"""While one batch is being committed the next one is already on its way."""
 
 Answer: TypeAlias = Mapping[str, Any]
 
@@ -35,8 +37,8 @@ class CombiningWriter:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._combiner: Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]
-        self._combiner = Combiner(self._flush, largest=LARGEST, weigh=len)
+        self._combiners: list[Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]]
+        self._combiners = [Combiner(self._flush, largest=LARGEST, weigh=len) for _ in range(SIDE_BY_SIDE)]
 
     async def append(
         self,
@@ -48,12 +50,14 @@ class CombiningWriter:
     ) -> Appended:
         """As `EventStore.append`: committed on return, and the same errors."""
         append = Append(as_events(events), condition, idempotency, occurred_at)
-        answer = await self._combiner.submit(append_json(append))
+        combiner = min(self._combiners, key=len)
+        answer = await combiner.submit(append_json(append))
         return appended(await answer if isinstance(answer, asyncio.Task) else answer)
 
     async def drain(self) -> None:
         """Wait until everything that joined is committed."""
-        await self._combiner.drain()
+        for combiner in self._combiners:
+            await combiner.drain()
 
     async def _flush(self, appends: Sequence[msgspec.Raw]) -> "Sequence[Answer | asyncio.Task[Answer]]":
         try:

@@ -45,6 +45,11 @@ class Combiner(Generic[Item, Result]):
         self._flush, self._largest, self._heaviest, self._weigh = flush, largest, heaviest, weigh
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._in_hand = 0
+
+    def __len__(self) -> int:
+        """How many wait or are being answered."""
+        return len(self._waiting) + self._in_hand
 
     async def submit(self, item: Item) -> Result:
         """Wait until the flush that holds this item has returned. Giving up waiting does not take the item back."""
@@ -62,9 +67,11 @@ class Combiner(Generic[Item, Result]):
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._answer(self._gather())
+                batch = self._gather()
+                self._in_hand = len(batch)
+                await self._answer(batch)
         finally:
-            self._task = None
+            self._task, self._in_hand = None, 0
             for _item, future in self._waiting:  # only after a cancellation: nobody may wait for ever
                 future.cancel()
             self._waiting.clear()

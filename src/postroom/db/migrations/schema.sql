@@ -407,7 +407,11 @@ DECLARE
     v_exclusive text[] := '{}';
     v_append    record;
     v_query     jsonb;
+    v_tag       text;
     v_patience  CONSTANT text := current_setting('lock_timeout');
+    v_snapshot  text;
+    v_transaction_id xid8;
+    v_horizon   xid8;
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -418,13 +422,13 @@ BEGIN
         UNION ALL
         SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
-    FOR v_query IN
-        SELECT asked.query
+    FOR v_query, v_tag IN
+        SELECT asked.query, only_tag(asked.query)
         FROM jsonb_array_elements(p_appends) AS append(value),
             LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS asked(query)
         WHERE jsonb_typeof(asked.query) <> 'null'
     LOOP
-        v_exclusive := v_exclusive || event_query_keys(v_query);
+        v_exclusive := v_exclusive || CASE WHEN v_tag IS NULL THEN event_query_keys(v_query) ELSE ARRAY[event_tag_key(v_tag)] END;
     END LOOP;
     IF jsonb_array_length(p_appends) > 1 THEN
         PERFORM set_config('lock_timeout', '50ms', true);
@@ -432,16 +436,19 @@ BEGIN
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
     PERFORM refuse_stale_snapshot();
+    -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
+    v_snapshot := event_snapshot()::text;
+    v_transaction_id := event_transaction_id();
+    v_horizon := event_horizon();
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
         FROM jsonb_to_recordset(p_appends) AS append(
             types text[], tags text[], data jsonb, condition jsonb, idempotency jsonb, occurred_at timestamptz,
             correlation_ids text[], causation_ids text[])
     LOOP
-        PERFORM check_events(v_append.types, v_append.tags, v_append.contents);
         RETURN NEXT append_locked_events(
             v_append.types, v_append.tags, v_append.contents, v_append.condition, v_append.idempotency,
-            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids);
+            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids, v_transaction_id, v_horizon, v_snapshot);
     END LOOP;
     PERFORM wake_event_followers();
 END
@@ -497,7 +504,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION append_locked_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb, p_idempotency jsonb, p_occurred_at timestamp with time zone, p_correlation_ids text[], p_causation_ids text[]) RETURNS jsonb
+CREATE FUNCTION append_locked_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb, p_idempotency jsonb, p_occurred_at timestamp with time zone, p_correlation_ids text[], p_causation_ids text[], p_transaction_id xid8 DEFAULT NULL::xid8, p_horizon xid8 DEFAULT NULL::xid8, p_snapshot text DEFAULT NULL::text) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -520,11 +527,11 @@ BEGIN
             RETURN jsonb_build_object('success', false, 'message', 'a matching event was appended since',
                 'events_count', 0, 'error_code', 'DCB_VIOLATION', 'matched', v_matched);
         END IF;
-        v_cursor := event_snapshot()::text;
+        v_cursor := coalesce(p_snapshot, event_snapshot()::text);
     END IF;
 
-    v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon(); -- before positions are drawn
+    v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
+    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
     IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
@@ -1526,6 +1533,7 @@ BEGIN
         SELECT types, tags FROM event_query_items(p_query)
     LOOP
         v_keys := v_keys || CASE
+            WHEN cardinality(v_item.tags) = 1 THEN ARRAY[event_tag_key(v_item.tags[1])]
             WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]
             WHEN cardinality(v_item.types) > 0 THEN (SELECT array_agg('type ' || type) FROM unnest(v_item.types) AS t(type))
             ELSE '{*}'
@@ -1703,19 +1711,20 @@ $$;
 
 CREATE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
     LANGUAGE plpgsql
-    AS $_$
+    AS $$
 DECLARE
     v_everything CONSTANT pg_snapshot := '9223372036854775806:9223372036854775806:';
     v_seen  event_cursor := parse_event_cursor(p_after);
     v_from  xid8 := pg_snapshot_xmin(v_seen.base);
+    v_tag   text;
     v_item  record;
     v_found jsonb;
 BEGIN
-    IF p_after IS NULL AND jsonb_path_match(p_query, '$.size() == 1 && $[0].tags.size() == 1 && !exists($[0].types[0])') THEN
-        -- By far the most frequent question: is there anything under this one tag?
+    v_tag := only_tag(p_query);
+    IF p_after IS NULL AND v_tag IS NOT NULL THEN
         SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
         INTO v_found
-        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = p_query #>> '{0,tags,0}'
+        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = v_tag
             ORDER BY t.transaction_id, t.position LIMIT 1) AS first
             JOIN events AS e ON e.position = first.position;
         RETURN v_found;
@@ -1734,7 +1743,7 @@ BEGIN
     END LOOP;
     RETURN v_found;
 END
-$_$;
+$$;
 
 CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
     LANGUAGE plpgsql STABLE
@@ -2308,6 +2317,10 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION only_tag(p_query jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN (p_query = jsonb_build_array(jsonb_build_object('types', '[]'::jsonb, 'tags', jsonb_build_array((p_query #>> '{0,tags,0}'::text[]))))) THEN (p_query #>> '{0,tags,0}'::text[]) ELSE NULL::text END;
+
 CREATE FUNCTION open_late_segment(p_table text, p_before timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
@@ -2472,10 +2485,8 @@ BEGIN
         v_from := coalesce(
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
-    SELECT CASE WHEN count(*) = 1 AND min(cardinality(item.types)) = 0 AND min(cardinality(item.tags)) = 1 THEN min(item.tags[1]) END
-    INTO v_tag
-    FROM event_query_items(p_query) AS item;
-    IF v_tag IS NOT NULL THEN -- by far the most frequent question: everything under one tag
+    v_tag := only_tag(p_query);
+    IF v_tag IS NOT NULL THEN
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id

@@ -3,7 +3,8 @@
 -- judged, so that two who do this cannot wait for each other in a circle. Several together wait only a moment for locks
 -- (55P03 after that): one that must wait for somebody's long transaction is not to hold up the others.
 --
--- An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
+-- Events are stored as they come: whoever calls this has checked them (postroom.events.model), and the tables' own
+-- constraints hold in any case. An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
 -- "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs, in order.
 CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
 LANGUAGE plpgsql
@@ -18,7 +19,11 @@ DECLARE
     v_exclusive text[] := '{}';
     v_append    record;
     v_query     jsonb;
+    v_tag       text;
     v_patience  CONSTANT text := current_setting('lock_timeout');
+    v_snapshot  text;
+    v_transaction_id xid8;
+    v_horizon   xid8;
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -29,13 +34,13 @@ BEGIN
         UNION ALL
         SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
-    FOR v_query IN
-        SELECT asked.query
+    FOR v_query, v_tag IN
+        SELECT asked.query, only_tag(asked.query)
         FROM jsonb_array_elements(p_appends) AS append(value),
             LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS asked(query)
         WHERE jsonb_typeof(asked.query) <> 'null'
     LOOP
-        v_exclusive := v_exclusive || event_query_keys(v_query);
+        v_exclusive := v_exclusive || CASE WHEN v_tag IS NULL THEN event_query_keys(v_query) ELSE ARRAY[event_tag_key(v_tag)] END;
     END LOOP;
     IF jsonb_array_length(p_appends) > 1 THEN
         PERFORM set_config('lock_timeout', '50ms', true);
@@ -43,16 +48,19 @@ BEGIN
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
     PERFORM refuse_stale_snapshot();
+    -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
+    v_snapshot := event_snapshot()::text;
+    v_transaction_id := event_transaction_id();
+    v_horizon := event_horizon();
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
         FROM jsonb_to_recordset(p_appends) AS append(
             types text[], tags text[], data jsonb, condition jsonb, idempotency jsonb, occurred_at timestamptz,
             correlation_ids text[], causation_ids text[])
     LOOP
-        PERFORM check_events(v_append.types, v_append.tags, v_append.contents);
         RETURN NEXT append_locked_events(
             v_append.types, v_append.tags, v_append.contents, v_append.condition, v_append.idempotency,
-            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids);
+            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids, v_transaction_id, v_horizon, v_snapshot);
     END LOOP;
     PERFORM wake_event_followers();
 END

@@ -1,4 +1,5 @@
--- Check and write one append whose locks are held; see append_events for its parameters and answer. The duplicate is judged
+-- Check and write one append whose locks are held; see append_events for its parameters and answer. The last three say what
+-- is the same for many appends of one transaction, so that it need not be found out for each. The duplicate is judged
 -- before the condition: who repeats a request that was honoured must hear that, not of a conflict with himself.
 CREATE OR REPLACE FUNCTION append_locked_events(
     p_types           text[],
@@ -8,7 +9,10 @@ CREATE OR REPLACE FUNCTION append_locked_events(
     p_idempotency     jsonb,
     p_occurred_at     timestamptz,
     p_correlation_ids text[],
-    p_causation_ids   text[]
+    p_causation_ids   text[],
+    p_transaction_id  xid8 DEFAULT NULL,
+    p_horizon         xid8 DEFAULT NULL,
+    p_snapshot        text DEFAULT NULL
 ) RETURNS jsonb
 LANGUAGE plpgsql
 AS $$
@@ -32,11 +36,11 @@ BEGIN
             RETURN jsonb_build_object('success', false, 'message', 'a matching event was appended since',
                 'events_count', 0, 'error_code', 'DCB_VIOLATION', 'matched', v_matched);
         END IF;
-        v_cursor := event_snapshot()::text;
+        v_cursor := coalesce(p_snapshot, event_snapshot()::text);
     END IF;
 
-    v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon(); -- before positions are drawn
+    v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
+    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
     IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,

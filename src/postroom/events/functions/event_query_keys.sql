@@ -10,6 +10,7 @@ BEGIN
         SELECT types, tags FROM event_query_items(p_query)
     LOOP
         v_keys := v_keys || CASE
+            WHEN cardinality(v_item.tags) = 1 THEN ARRAY[event_tag_key(v_item.tags[1])]
             WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]
             WHEN cardinality(v_item.types) > 0 THEN (SELECT array_agg('type ' || type) FROM unnest(v_item.types) AS t(type))
             ELSE '{*}'

@@ -8,14 +8,15 @@ DECLARE
     v_everything CONSTANT pg_snapshot := '9223372036854775806:9223372036854775806:';
     v_seen  event_cursor := parse_event_cursor(p_after);
     v_from  xid8 := pg_snapshot_xmin(v_seen.base);
+    v_tag   text;
     v_item  record;
     v_found jsonb;
 BEGIN
-    IF p_after IS NULL AND jsonb_path_match(p_query, '$.size() == 1 && $[0].tags.size() == 1 && !exists($[0].types[0])') THEN
-        -- By far the most frequent question: is there anything under this one tag?
+    v_tag := only_tag(p_query);
+    IF p_after IS NULL AND v_tag IS NOT NULL THEN
         SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
         INTO v_found
-        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = p_query #>> '{0,tags,0}'
+        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = v_tag
             ORDER BY t.transaction_id, t.position LIMIT 1) AS first
             JOIN events AS e ON e.position = first.position;
         RETURN v_found;

@@ -45,10 +45,8 @@ BEGIN
         v_from := coalesce(
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
-    SELECT CASE WHEN count(*) = 1 AND min(cardinality(item.types)) = 0 AND min(cardinality(item.tags)) = 1 THEN min(item.tags[1]) END
-    INTO v_tag
-    FROM event_query_items(p_query) AS item;
-    IF v_tag IS NOT NULL THEN -- by far the most frequent question: everything under one tag
+    v_tag := only_tag(p_query);
+    IF v_tag IS NOT NULL THEN
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id

@@ -1,0 +1,9 @@
+-- The tag of a query that asks for one tag and nothing else, by far the most frequent one; NULL for every other, however it is
+-- written. Plain SQL, so that it becomes part of the statement.
+CREATE OR REPLACE FUNCTION only_tag(p_query jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN CASE
+    WHEN p_query = jsonb_build_array(
+        jsonb_build_object('types', '[]'::jsonb, 'tags', jsonb_build_array(p_query #>> '{0,tags,0}')))
+    THEN p_query #>> '{0,tags,0}'
+END;
