@@ -64,6 +64,18 @@ async def test_a_room_that_is_not_migrated_fails(database_url: str) -> None:
     assert "workers" not in found
 
 
+async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
+    """None, some that send although the inbox captures, and one that waits for a person."""
+    assert (await _examine(database_url))["senders"].verdict is Verdict.OK
+    await room.pool.execute(
+        "INSERT INTO sender_accounts (email, auth_type, smtp_host, smtp_port) VALUES ('a@example.org', 'smtp', 'h', 25)"
+    )
+    sending = (await _examine(database_url))["senders"]
+    assert (sending.verdict, "1 of 1" in sending.found) == (Verdict.WARN, True)
+    await room.pool.execute("UPDATE sender_accounts SET status = 'suspended', status_reason = 'login refused'")
+    assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
+
+
 async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process, age and application are named: it keeps dead rows of the queue alive."""
     monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())

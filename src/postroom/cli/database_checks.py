@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import asyncpg
 
@@ -31,7 +32,12 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     migrations = await _migrations(session, settings)
     findings.append(migrations)
     findings.append(await _transactions(session))
-    room_checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (_claims, _workers, _queue)
+    room_checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
+        _claims,
+        _workers,
+        _queue,
+        partial(_senders, settings=settings),
+    )
     for check in room_checks:
         try:
             findings.append(await check(session))
@@ -131,3 +137,15 @@ async def _queue(session: Session) -> Finding:
         return ok("queue", f"nothing due for more than {rough(LANE_LATE)}")
     shown = ", ".join(f"{row['lane']} {rough(row['late'])} late" for row in rows)
     return warn("queue", shown, "start more workers, or look at `postroom deliveries list --status queued`")
+
+
+async def _senders(session: Session, settings: Settings) -> Finding:
+    row = await _QUERIES["count_senders"].one(session)
+    if not row["accounts"]:
+        return ok("senders", "no accounts: mail leaves by the transport below")
+    if row["stopped"]:
+        return warn("senders", row["stopped"], "mend it, then `postroom senders resume <id>`")
+    shown = f"{row['sending']} of {row['accounts']} accounts send"
+    if row["sending"] and settings.transport == "capture":
+        return warn("senders", f"{shown}: mail leaves, whatever the inbox captures", "pause them if that is not meant")
+    return ok("senders", shown)

@@ -1,5 +1,13 @@
 -- What `postroom doctor` asks the database. Reads only; every statement answers at once whatever the size of the queue.
 
+-- name: count_senders :one
+-- Sender accounts: all, those that send, those that wait for a person.
+SELECT count(*) AS accounts,
+    count(*) FILTER (WHERE status IN ('active', 'warming_up', 'paused_limit_reached')) AS sending,
+    string_agg(email || ' is ' || status || coalesce(' (' || status_reason || ')', ''), '; ' ORDER BY id)
+        FILTER (WHERE status = 'suspended' OR (status = 'paused' AND paused_by = 'health')) AS stopped
+FROM sender_accounts;
+
 -- name: describe_server :one
 -- Version, clock and place of this session.
 SELECT

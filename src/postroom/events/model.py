@@ -151,6 +151,12 @@ class Query:
         return any((not item.types or type_ in item.types) and carried.issuperset(item.tags) for item in self.items)
 
     @property
+    def only_tag(self) -> str | None:
+        """The tag of a query that asks for one tag and nothing else."""
+        item = self.items[0]
+        return item.tags[0] if len(self.items) == 1 and len(item.tags) == 1 and not item.types else None
+
+    @property
     def json(self) -> str:
         return msgspec.json.encode(self.items).decode()
 

@@ -20,7 +20,8 @@ SELECT @room.append_events(
 
 -- name: append_events_each :many
 -- Append for many in one transaction, each judged by itself.
-SELECT answer::text FROM @room.append_events_each(p_appends => :appends::text::jsonb) AS answer;
+SELECT answer::text FROM @room.append_events_each(
+    p_appends => :appends::text::jsonb, p_is_patient => :is_patient::boolean) AS answer;
 
 -- name: begin_command :maybe
 -- Record a command unless its id is known; waits for whoever is executing it.
@@ -78,6 +79,18 @@ FROM @room.read_events(:query::text::jsonb, :after::text, :page_limit::bigint, :
 SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until::text, own
 FROM @room.read_events_backwards(
     :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
+
+-- name: read_tag :many
+-- Everything under one tag, from the beginning: read_events without its ceremony. What the statement sees is what its
+-- snapshot shows, so nothing has to be left out. No rows: ask read_events, which tells the snapshot all the same.
+SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id,
+    (SELECT @room.event_snapshot()::text) AS until,
+    (SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 FROM @room.event_clock) AS own
+FROM @room.event_tags AS t
+JOIN @room.events AS e ON e.position = t.position
+WHERE t.tag = :tag
+ORDER BY t.transaction_id, t.position
+LIMIT :page_limit::bigint + 1;
 
 -- name: record_audit :exec
 -- Say who did what, in the transaction that does it.

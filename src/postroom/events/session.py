@@ -110,15 +110,20 @@ class EventSession:
         return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
 
     async def _read(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> Reading:
-        with translated():
-            rows = await store.read_events(
-                self._connection,
-                room=self._room,
-                query=query.json,
-                after=None if after is None else str(after),
-                page_limit=limit,
-                is_settled=is_settled,
-            )
+        tag = query.only_tag if after is None and not is_settled else None
+        rows = None
+        if tag is not None:
+            rows = await store.read_tag(self._connection, room=self._room, tag=tag, page_limit=limit)
+        if rows is None:
+            with translated():
+                rows = await store.read_events(
+                    self._connection,
+                    room=self._room,
+                    query=query.json,
+                    after=None if after is None else str(after),
+                    page_limit=limit,
+                    is_settled=is_settled,
+                )
         events = rows.events if limit is None else rows.events[:limit]
         cursor = (after or NOTHING_SEEN).advanced(
             until=rows.until,

@@ -59,8 +59,9 @@ async def append_events(connection: Connection, *, room: str | None = None, **co
     return answer
 
 
-async def append_events_each(connection: Connection, *, appends: str) -> list[Mapping[str, Any]]:
-    return [_decode(row["answer"]) for row in await QUERIES["append_events_each"].many(connection, appends=appends)]
+async def append_events_each(connection: Connection, *, appends: str, is_patient: bool) -> list[Mapping[str, Any]]:
+    rows = await QUERIES["append_events_each"].many(connection, appends=appends, is_patient=is_patient)
+    return [_decode(row["answer"]) for row in rows]
 
 
 async def begin_command(
@@ -135,6 +136,14 @@ async def read_events(
 
 async def read_events_backwards(connection: Connection, *, room: str | None = None, **values: Any) -> ReadRows:
     return _reading(await _statement("read_events_backwards", room).many(connection, **values))
+
+
+async def read_tag(
+    connection: Connection, *, tag: str, page_limit: int | None, room: str | None = None
+) -> ReadRows | None:
+    """As `read_events` from the beginning, for one tag; None if there is nothing."""
+    rows = await _statement("read_tag", room).many(connection, tag=tag, page_limit=page_limit)
+    return _reading(rows) if rows else None
 
 
 async def record_audit(

@@ -61,15 +61,15 @@ class CombiningWriter:
 
     async def _flush(self, appends: Sequence[msgspec.Raw]) -> "Sequence[Answer | asyncio.Task[Answer]]":
         try:
-            return await retried(lambda: self._commit(appends))
+            return await retried(lambda: self._commit(appends, is_patient=False))
         except asyncpg.LockNotAvailableError:
             return [asyncio.create_task(self._alone(append)) for append in appends]
 
     async def _alone(self, append: msgspec.Raw) -> Answer:
-        return (await retried(lambda: self._commit([append])))[0]
+        return (await retried(lambda: self._commit([append], is_patient=True)))[0]
 
-    async def _commit(self, appends: Sequence[msgspec.Raw]) -> list[Answer]:
+    async def _commit(self, appends: Sequence[msgspec.Raw], *, is_patient: bool) -> list[Answer]:
         # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
         with translated():
             async with self._pool.acquire() as connection:
-                return await store.append_events_each(connection, appends=appends_json(appends))
+                return await store.append_events_each(connection, appends=appends_json(appends), is_patient=is_patient)

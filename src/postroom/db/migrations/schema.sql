@@ -394,7 +394,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
+CREATE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -403,15 +403,15 @@ CREATE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
     SET enable_bitmapscan TO 'off'
     AS $$
 DECLARE
-    v_shared    text[];
-    v_exclusive text[] := '{}';
-    v_append    record;
-    v_query     jsonb;
-    v_tag       text;
-    v_patience  CONSTANT text := current_setting('lock_timeout');
-    v_snapshot  text;
+    v_shared         text[];
+    v_exclusive      text[];
+    v_append         record;
+    v_queries        jsonb[];
+    v_query          jsonb;
+    v_patience       CONSTANT text := current_setting('lock_timeout');
+    v_snapshot       text;
     v_transaction_id xid8;
-    v_horizon   xid8;
+    v_horizon        xid8;
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -422,15 +422,19 @@ BEGIN
         UNION ALL
         SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
-    FOR v_query, v_tag IN
-        SELECT asked.query, only_tag(asked.query)
+    SELECT coalesce(array_agg(event_tag_key(asked.tag)) FILTER (WHERE asked.tag IS NOT NULL), '{}'),
+        coalesce(array_agg(asked.query) FILTER (WHERE asked.tag IS NULL), '{}')
+    INTO v_exclusive, v_queries
+    FROM (
+        SELECT q.query, only_tag(q.query) AS tag
         FROM jsonb_array_elements(p_appends) AS append(value),
-            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS asked(query)
-        WHERE jsonb_typeof(asked.query) <> 'null'
-    LOOP
-        v_exclusive := v_exclusive || CASE WHEN v_tag IS NULL THEN event_query_keys(v_query) ELSE ARRAY[event_tag_key(v_tag)] END;
+            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS q(query)
+        WHERE jsonb_typeof(q.query) <> 'null'
+    ) AS asked;
+    FOREACH v_query IN ARRAY v_queries LOOP
+        v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
-    IF jsonb_array_length(p_appends) > 1 THEN
+    IF NOT p_is_patient THEN
         PERFORM set_config('lock_timeout', '50ms', true);
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
@@ -440,6 +444,11 @@ BEGIN
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon();
+    IF are_separate_appends(p_appends) THEN
+        RETURN QUERY SELECT append_separate_events(p_appends, v_transaction_id, v_horizon, v_snapshot);
+        PERFORM wake_event_followers();
+        RETURN;
+    END IF;
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
         FROM jsonb_to_recordset(p_appends) AS append(
@@ -565,6 +574,58 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION append_separate_events(p_appends jsonb, p_transaction_id xid8, p_horizon xid8, p_snapshot text) RETURNS SETOF jsonb
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RETURN QUERY
+    WITH append AS MATERIALIZED (
+        SELECT a.types[1] AS type, a.tags[1]::text[] AS tags, a.data -> 0 AS data, a.condition -> 'query' AS query,
+            only_tag(a.condition -> 'query') AS asked, a.occurred_at, a.correlation_ids[1] AS correlation_id,
+            a.causation_ids[1] AS causation_id, a.ordinal
+        FROM ROWS FROM (jsonb_to_recordset(p_appends) AS (
+                types text[], tags text[], data jsonb, condition jsonb, occurred_at timestamptz, correlation_ids text[],
+                causation_ids text[]))
+            WITH ORDINALITY AS a(types, tags, data, condition, occurred_at, correlation_ids, causation_ids, ordinal)
+    ),
+    free AS MATERIALIZED (
+        SELECT nextval('events_position_seq') AS position, ordered.*
+        FROM (
+            SELECT *
+            FROM append
+            WHERE asked IS NULL OR NOT EXISTS (SELECT FROM event_tags AS t WHERE t.tag = append.asked)
+            ORDER BY ordinal
+        ) AS ordered
+    ),
+    written AS (
+        INSERT INTO events (
+            position, type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id
+        )
+        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(occurred_at, now()), correlation_id,
+            causation_id
+        FROM free
+    ),
+    tagged AS (
+        INSERT INTO event_tags (tag, transaction_id, position, type)
+        SELECT DISTINCT carried.tag, p_transaction_id, free.position, free.type
+        FROM free, unnest(free.tags) AS carried(tag)
+    )
+    SELECT CASE
+        WHEN free.position IS NULL THEN jsonb_build_object(
+            'success', false, 'message', 'a matching event was appended since', 'events_count', 0,
+            'error_code', 'DCB_VIOLATION', 'matched', find_matching_event(append.query, NULL))
+        ELSE jsonb_build_object(
+            'success', true, 'message', 'events appended successfully', 'events_count', 1, 'position', free.position,
+            'transaction_id', p_transaction_id::text::bigint,
+            'cursor', CASE WHEN append.asked IS NOT NULL
+                THEN p_snapshot || format('///%s.%s', p_transaction_id, free.position) END)
+        END
+    FROM append
+    LEFT JOIN free ON free.ordinal = append.ordinal
+    ORDER BY append.ordinal;
+END
+$$;
+
 CREATE FUNCTION archive_path(p_table text, p_month timestamp with time zone, p_part integer) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -603,6 +664,30 @@ CREATE FUNCTION archive_type(p_type oid) RETURNS text
         WHEN 'timestamptz'::regtype THEN 'timestamp'
         ELSE 'text'
     END
+$$;
+
+CREATE FUNCTION are_separate_appends(p_appends jsonb) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (
+        WITH append AS MATERIALIZED (
+            SELECT a.types, a.tags[1]::text[] AS tags, a.condition, a.idempotency, only_tag(a.condition -> 'query') AS asked, ordinal
+            FROM ROWS FROM (jsonb_to_recordset(p_appends) AS (types text[], tags text[], condition jsonb, idempotency jsonb))
+                WITH ORDINALITY AS a(types, tags, condition, idempotency, ordinal)
+        )
+        SELECT bool_and(
+                cardinality(types) = 1 AND idempotency IS NULL
+                AND (condition IS NULL OR (asked IS NOT NULL AND condition ->> 'after' IS NULL)))
+            AND NOT EXISTS (
+                SELECT
+                FROM (SELECT asked, ordinal FROM append WHERE asked IS NOT NULL) AS asking
+                JOIN (SELECT carried.tag, ordinal FROM append, unnest(tags) AS carried(tag)) AS bringing ON bringing.tag = asking.asked
+                WHERE bringing.ordinal <> asking.ordinal
+            )
+        FROM append
+    );
+END
 $$;
 
 CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamp with time zone) RETURNS void

@@ -1,12 +1,12 @@
 -- Many appends that have nothing to do with each other, in one transaction: one commit for all of them. Each succeeds or is
 -- refused by itself, in the order given, and sees those before it. The locks of all are taken before the first is
--- judged, so that two who do this cannot wait for each other in a circle. Several together wait only a moment for locks
--- (55P03 after that): one that must wait for somebody's long transaction is not to hold up the others.
+-- judged, so that two who do this cannot wait for each other in a circle. Unless p_is_patient, they wait only a moment for
+-- locks (55P03 after that): one that must wait for somebody's long transaction is not to hold up the others.
 --
 -- Events are stored as they come: whoever calls this has checked them (postroom.events.model), and the tables' own
--- constraints hold in any case. An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
--- "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs, in order.
-CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb) RETURNS SETOF jsonb
+-- constraints hold in any case. An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency",
+-- "occurred_at", "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs.
+CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
@@ -15,15 +15,15 @@ SET enable_seqscan = off -- a plan made while the table was small must still be 
 SET enable_bitmapscan = off
 AS $$
 DECLARE
-    v_shared    text[];
-    v_exclusive text[] := '{}';
-    v_append    record;
-    v_query     jsonb;
-    v_tag       text;
-    v_patience  CONSTANT text := current_setting('lock_timeout');
-    v_snapshot  text;
+    v_shared         text[];
+    v_exclusive      text[];
+    v_append         record;
+    v_queries        jsonb[];
+    v_query          jsonb;
+    v_patience       CONSTANT text := current_setting('lock_timeout');
+    v_snapshot       text;
     v_transaction_id xid8;
-    v_horizon   xid8;
+    v_horizon        xid8;
 BEGIN
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
@@ -34,15 +34,19 @@ BEGIN
         UNION ALL
         SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
     ) AS key(name);
-    FOR v_query, v_tag IN
-        SELECT asked.query, only_tag(asked.query)
+    SELECT coalesce(array_agg(event_tag_key(asked.tag)) FILTER (WHERE asked.tag IS NOT NULL), '{}'),
+        coalesce(array_agg(asked.query) FILTER (WHERE asked.tag IS NULL), '{}')
+    INTO v_exclusive, v_queries
+    FROM (
+        SELECT q.query, only_tag(q.query) AS tag
         FROM jsonb_array_elements(p_appends) AS append(value),
-            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS asked(query)
-        WHERE jsonb_typeof(asked.query) <> 'null'
-    LOOP
-        v_exclusive := v_exclusive || CASE WHEN v_tag IS NULL THEN event_query_keys(v_query) ELSE ARRAY[event_tag_key(v_tag)] END;
+            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS q(query)
+        WHERE jsonb_typeof(q.query) <> 'null'
+    ) AS asked;
+    FOREACH v_query IN ARRAY v_queries LOOP
+        v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
-    IF jsonb_array_length(p_appends) > 1 THEN
+    IF NOT p_is_patient THEN
         PERFORM set_config('lock_timeout', '50ms', true);
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
@@ -52,6 +56,11 @@ BEGIN
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon();
+    IF are_separate_appends(p_appends) THEN
+        RETURN QUERY SELECT append_separate_events(p_appends, v_transaction_id, v_horizon, v_snapshot);
+        PERFORM wake_event_followers();
+        RETURN;
+    END IF;
     FOR v_append IN
         SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
         FROM jsonb_to_recordset(p_appends) AS append(
