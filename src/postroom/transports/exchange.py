@@ -12,15 +12,15 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
-from aiohttp.connector import Connection
 from yarl import URL
 
 from postroom.transports.base import Reply, Stage
+from postroom.transports.response import KnownResponse
 from postroom.transports.smtp.answer import clean_text
 
 ANSWER_LIMIT = 64 * 1024
@@ -68,22 +68,6 @@ class Answered:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return {}
-
-
-class _Response(aiohttp.ClientResponse):
-    """A response that remembers who gave it: by the time it can be read, the connection may be gone."""
-
-    peer: str | None = None
-    tls_version: str | None = None
-
-    async def start(self, connection: Connection) -> Self:
-        if connection.transport is not None:
-            peer = connection.transport.get_extra_info("peername")
-            tls = connection.transport.get_extra_info("ssl_object")
-            self.peer = peer[0] if peer else None
-            self.tls_version = tls.version() if tls is not None else None
-        await super().start(connection)
-        return self
 
 
 class _Body:
@@ -144,7 +128,7 @@ class Exchange:
         if body is not None:
             given["Content-Length"] = str(body.size)
         async with self._opened().request(method, url, data=body, headers=given, allow_redirects=False) as response:
-            assert isinstance(response, _Response)
+            assert isinstance(response, KnownResponse)
             said = await _read(response)
             host = f"{url.host} [{response.peer}]"
             return Answered(response.status, response.headers, said, host, response.tls_version)
@@ -158,7 +142,7 @@ class Exchange:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
                 trust_env=False,
-                response_class=_Response,
+                response_class=KnownResponse,
                 skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent"),
             )
         return self._session

@@ -4,13 +4,12 @@ import asyncio
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Self
 
 import aiohttp
-from aiohttp.connector import Connection
 from yarl import URL
 
 from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.response import KnownResponse
 from postroom.transports.webhook.compose import WebhookContent
 from postroom.transports.webhook.guard import AddressForbidden, GuardedResolver
 from postroom.transports.webhook.inbox import CAPTURE_URL
@@ -19,22 +18,6 @@ from postroom.transports.webhook.verdict import REFUSED, reply_to
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
 """How much of an answer is read: enough for a reason, too little for an attack."""
-
-
-class _Response(aiohttp.ClientResponse):
-    """A response that remembers who gave it: by the time it can be read, the connection may be gone."""
-
-    peer: str | None = None
-    tls_version: str | None = None
-
-    async def start(self, connection: Connection) -> Self:
-        if connection.transport is not None:
-            peer = connection.transport.get_extra_info("peername")
-            tls = connection.transport.get_extra_info("ssl_object")
-            self.peer = peer[0] if peer else None
-            self.tls_version = tls.version() if tls is not None else None
-        await super().start(connection)
-        return self
 
 
 class WebhookTransport:
@@ -100,7 +83,7 @@ class WebhookTransport:
             url, data=content.body, headers=dict(content.headers), allow_redirects=False
         ) as response:
             body = await _read(response)
-            assert isinstance(response, _Response)
+            assert isinstance(response, KnownResponse)
             return replace(
                 reply_to(response.status, response.headers, body, now=datetime.now(UTC)),
                 remote_host=f"{url.host} [{response.peer}]",
@@ -122,7 +105,7 @@ class WebhookTransport:
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=False,  # two kilobytes can unpack to gigabytes
                 trust_env=False,
-                response_class=_Response,
+                response_class=KnownResponse,
                 skip_auto_headers=("Accept", "Accept-Encoding"),
             )
         return self._session
