@@ -18,6 +18,7 @@ from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
 
 CAPABILITIES = (
+    "db",
     "events",
     "stats",
     "tracking",

@@ -15,7 +15,8 @@ WHERE ctid = ANY (ARRAY(
 
 -- name: ensure_tracking_partitions :one
 -- Make room for this month and the next two.
-SELECT ensure_tracking_partitions(coalesce(:now::timestamptz, now())) AS made;
+SELECT sum(ensure_partitions(name, 2, coalesce(:now::timestamptz, now()))) AS made
+FROM unnest(ARRAY['open_events', 'click_events']) AS t(name);
 
 -- name: find_standing :one
 -- Whether an address has unsubscribed, and whether it is closed for a reason that its owner cannot take back.

@@ -1312,38 +1312,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION ensure_tracking_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
-    SET "TimeZone" TO 'UTC'
-    AS $$
-DECLARE
-    v_table text;
-    v_month timestamptz;
-    v_name  text;
-    v_made  integer := 0;
-BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
-    FOR v_table, v_month IN
-        SELECT t.name, date_trunc('month', p_now) + make_interval(months => n)
-        FROM unnest(ARRAY['open_events', 'click_events']) AS t(name), generate_series(0, 2) AS n
-    LOOP
-        v_name := v_table || '_' || to_char(v_month, 'YYYY_MM');
-        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
-        BEGIN
-            EXECUTE format(
-                'CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                v_name, v_table, v_month, v_month + interval '1 month'
-            );
-            v_made := v_made + 1;
-        EXCEPTION WHEN check_violation THEN
-            NULL; -- the default partition already holds rows of that month and keeps them
-        END;
-    END LOOP;
-    RETURN v_made;
-END
-$$;
-
 CREATE FUNCTION erase_address_limits(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom'
