@@ -80,17 +80,23 @@ SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, 
 FROM @room.read_events_backwards(
     :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
 
--- name: read_tag :many
--- Everything under one tag, from the beginning: read_events without its ceremony. What the statement sees is what its
--- snapshot shows, so nothing has to be left out. No rows: ask read_events, which tells the snapshot all the same.
-SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id,
+-- name: read_tag :one
+-- A page of what is under one tag, from the beginning: read_events without its ceremony. What the statement sees is what
+-- its snapshot shows, so nothing has to be left out. The page is one JSON text: it is taken apart several times faster
+-- than rows are.
+SELECT json_agg(page.event)::text AS events,
     (SELECT @room.event_snapshot()::text) AS until,
     (SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 FROM @room.event_clock) AS own
-FROM @room.event_tags AS t
-JOIN @room.events AS e ON e.position = t.position
-WHERE t.tag = :tag
-ORDER BY t.transaction_id, t.position
-LIMIT :page_limit::bigint + 1;
+FROM (
+    SELECT json_build_array(
+        e.position, e.transaction_id::text::bigint, e.occurred_at, e.type, e.tags, e.data, e.correlation_id, e.causation_id
+    ) AS event
+    FROM @room.event_tags AS t
+        JOIN @room.events AS e ON e.position = t.position
+    WHERE t.tag = :tag
+    ORDER BY t.transaction_id, t.position
+    LIMIT :page_limit::bigint + 1
+) AS page;
 
 -- name: record_audit :exec
 -- Say who did what, in the transaction that does it.

@@ -34,6 +34,9 @@ State = TypeVar("State")
 Handlers = Mapping[Any, Callable[[State, Any], State]]
 """By type name, or by a class declared with @event."""
 
+PAGE = 500
+"""Events that are read at once to be folded; a page of one tag travels as a single value, which must stay small."""
+
 
 class EventSession:
     """The event store as one connection sees it."""
@@ -77,8 +80,12 @@ class EventSession:
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None
     ) -> tuple[State, Cursor]:
         """Fold what matches into a state; events without a handler change nothing. The cursor is safe as `after`."""
-        events, cursor = await self.read(query, after=after)
-        return fold(initial, handlers, events), cursor
+        reading = await self.read(query, after=after, limit=PAGE)
+        state = fold(initial, handlers, reading.events)
+        while reading.cursor.page is not None:
+            reading = await self.read(query, after=reading.cursor, limit=PAGE)
+            state = fold(state, handlers, reading.events)
+        return state, reading.cursor
 
     async def read(
         self,
@@ -110,20 +117,7 @@ class EventSession:
         return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
 
     async def _read(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> Reading:
-        tag = query.only_tag if after is None and not is_settled else None
-        rows = None
-        if tag is not None:
-            rows = await store.read_tag(self._connection, room=self._room, tag=tag, page_limit=limit)
-        if rows is None:
-            with translated():
-                rows = await store.read_events(
-                    self._connection,
-                    room=self._room,
-                    query=query.json,
-                    after=None if after is None else str(after),
-                    page_limit=limit,
-                    is_settled=is_settled,
-                )
+        rows = await self._rows(query, after, limit, is_settled=is_settled)
         events = rows.events if limit is None else rows.events[:limit]
         cursor = (after or NOTHING_SEEN).advanced(
             until=rows.until,
@@ -132,6 +126,20 @@ class EventSession:
             is_cut=len(events) < len(rows.events),
         )
         return Reading(events, cursor)
+
+    async def _rows(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> store.ReadRows:
+        tag = query.only_tag
+        if tag is not None and after is None and not is_settled and limit is not None and limit <= PAGE:
+            return await store.read_tag(self._connection, room=self._room, tag=tag, page_limit=limit)
+        with translated():
+            return await store.read_events(
+                self._connection,
+                room=self._room,
+                query=query.json,
+                after=None if after is None else str(after),
+                page_limit=limit,
+                is_settled=is_settled,
+            )
 
 
 def fold(initial: State, handlers: Handlers[State], events: Sequence[SequencedEvent]) -> State:

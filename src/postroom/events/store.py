@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
 from typing import Any
 
 import asyncpg
@@ -14,6 +15,9 @@ from postroom.events.model import Cursor, Head, SequencedEvent
 QUERIES = load("postroom.events")
 
 _decode = msgspec.json.Decoder().decode
+_decode_page = msgspec.json.Decoder(
+    list[tuple[int, int, datetime, str, tuple[str, ...], Any, str | None, str | None]]
+).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,11 @@ async def read_events_backwards(connection: Connection, *, room: str | None = No
     return _reading(await _statement("read_events_backwards", room).many(connection, **values))
 
 
-async def read_tag(
-    connection: Connection, *, tag: str, page_limit: int | None, room: str | None = None
-) -> ReadRows | None:
-    """As `read_events` from the beginning, for one tag; None if there is nothing."""
-    rows = await _statement("read_tag", room).many(connection, tag=tag, page_limit=page_limit)
-    return _reading(rows) if rows else None
+async def read_tag(connection: Connection, *, tag: str, page_limit: int, room: str | None = None) -> ReadRows:
+    """As `read_events` from the beginning, for one tag."""
+    row = await _statement("read_tag", room).one(connection, tag=tag, page_limit=page_limit)
+    events = [] if row["events"] is None else list(starmap(SequencedEvent, _decode_page(row["events"])))
+    return ReadRows(events, row["until"], row["own"])
 
 
 async def record_audit(
