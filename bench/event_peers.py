@@ -147,6 +147,7 @@ def figures(store: Any, wallets: int) -> dict[str, Callable[[], int]]:
         "unconditional": lambda: store.plain(f"wallet={random.randrange(wallets)}"),
         "conditional": lambda: store.conditional(f"unique={random.getrandbits(64)}"),
         "contended": lambda: store.contended("wallet=hot"),
+        "decider": lambda: store.contended("wallet=hot"),
         "batch": lambda: store.batch([f"wallet={random.randrange(wallets)}" for _ in range(BATCH)]),
         "read": lambda: store.read(f"wallet={random.randrange(wallets)}"),
     }

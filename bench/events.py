@@ -7,11 +7,15 @@
 
     unconditional   one event, no condition; at 1, 4 and 16 clients
     conditional     one event if none with its tag exists
-    contended       everybody decides by what was last appended under one tag, and appends if nothing came since; ours
-                    are one `Decider`'s decisions, the peers try again at once
+    contended       everybody decides by what was last appended under one tag, and appends if nothing came since; each
+                    client has a store of its own, as processes have, and the peers try again at once
+    decider         the same by the clients of one process, who share a `Decider` and take turns; peers as above
     batch           500 events in one append, in events a second; beside a bare INSERT of the same rows into tables of
                     the same definition (`same rows`), and into one table with a primary key alone (`one table`)
     read            100 events by tag
+
+Promised: what MUSTS says, as ratios to the medians of a peer in the same run, and growth by less than a fifth. Exits 1
+if a promise is missed.
 
 Rounds are interleaved: each figure is taken from every store in turn, and the medians are shown with their ratio to
 each peer. Peers run in an interpreter of their own (bench/event_peers.py); their clients are threads, ours are tasks.
@@ -39,16 +43,24 @@ from bench.event_peers import BATCH, DATA, LOAD_STEP, WALLET_EVENTS
 from bench.server import Arena, running_server
 from bench.statements import read_statements
 from postroom.db.room import Room, open_room
-from postroom.events import AppendCondition, Event, EventStore, Query
+from postroom.events import AppendCondition, Decider, Event, EventStore, Query
 from postroom.settings import Settings
 
 CLIENTS = (1, 4, 16)
 UMADB_PORT = 50_871
 FIGURES = (
-    *((name, clients) for name in ("unconditional", "conditional", "contended") for clients in CLIENTS),
+    *((name, clients) for name in ("unconditional", "conditional", "contended", "decider") for clients in CLIENTS),
     ("batch", 1),
     *(("read", clients) for clients in CLIENTS[:2]),
 )
+MUSTS = (
+    ("conditional", 16, "eventsourcing", 1.5),
+    ("conditional", 16, "umadb", 1.0),
+    ("contended", 16, "eventsourcing", 1.5),
+    ("batch", 1, "same rows", 1 / 1.3),
+    *(("read", clients, peer, 2.0) for clients in CLIENTS[:2] for peer in ("eventsourcing", "umadb")),
+)
+MOST_GROWTH = 1.2
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
 
 
@@ -80,9 +92,8 @@ class Postroom:
 
     def __init__(self, room: Room) -> None:
         self._pool, self._store, self._wallets = room.pool, EventStore(room.pool), 1
-        self._hot = self._store.decider(
-            Query.of(tags=["wallet=hot"]), 0, {"Deposited": lambda count, _event: count + 1}
-        )
+        self._together = _decider(self._store)
+        self._apart = [_decider(EventStore(room.pool)) for _client in range(max(CLIENTS))]
         self._loaded = 0
 
     async def load(self, events: int) -> None:
@@ -114,7 +125,13 @@ class Postroom:
         return 1
 
     async def _contended(self) -> int:
-        await self._hot.decide(lambda _count: _event("wallet=hot"), attempts=100)
+        decider = self._apart.pop()  # as many as clients: whoever takes one is alone with it
+        await decider.decide(lambda _count: _event("wallet=hot"), attempts=100)
+        self._apart.append(decider)
+        return 1
+
+    async def _decider(self) -> int:
+        await self._together.decide(lambda _count: _event("wallet=hot"), attempts=100)
         return 1
 
     async def _batch(self) -> int:
@@ -148,6 +165,10 @@ class Bare:
         )
         await self._pool.execute(self._statement, *columns)
         return BATCH
+
+
+def _decider(store: EventStore) -> Decider[int]:
+    return store.decider(Query.of(tags=["wallet=hot"]), 0, {"Deposited": lambda count, _event: count + 1})
 
 
 def _event(tag: str) -> Event:
@@ -231,7 +252,7 @@ async def open_stores(arena: Arena, python: str | None) -> AsyncIterator[dict[st
         yield stores
 
 
-async def compare(options: argparse.Namespace) -> None:
+async def compare(options: argparse.Namespace) -> int:
     samples: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     async with running_server() as arena, open_stores(arena, options.peers) as stores:
         for store in stores.values():
@@ -242,26 +263,41 @@ async def compare(options: argparse.Namespace) -> None:
                     found = await store.measure(figure, clients, options.seconds)
                     if found is not None:
                         samples[figure, clients][name].append(found)
-        report(samples, list(stores))
+    medians = {
+        row: {name: statistics.median(values) for name, values in found.items()} for row, found in samples.items()
+    }
+    report(medians, list(stores))
+    return judge(medians)
 
 
-def report(samples: dict[tuple[str, int], dict[str, list[float]]], names: list[str]) -> None:
+def report(medians: dict[tuple[str, int], dict[str, float]], names: list[str]) -> None:
     print(f"{'per second':<18}" + "".join(f"{name:>16}" for name in names))
-    for (figure, clients), found in samples.items():
-        medians = {name: statistics.median(values) for name, values in found.items()}
-        ours = medians["postroom"]
+    for (figure, clients), found in medians.items():
+        ours = found["postroom"]
         cells = [
-            f"{medians[name]:,.0f}" + ("" if name == "postroom" else f" ({ours / medians[name]:.2f}x)")
-            if name in medians
+            f"{found[name]:,.0f}" + ("" if name == "postroom" else f" ({ours / found[name]:.2f}x)")
+            if name in found
             else "–"
             for name in names
         ]
         print(f"{figure:<14}{clients:>4}" + "".join(f"{cell:>16}" for cell in cells))
 
 
-async def grow(options: argparse.Namespace) -> None:
+def judge(medians: dict[tuple[str, int], dict[str, float]]) -> int:
+    """Say which promise was missed; 1 if any."""
+    missed = [
+        f"missed: {figure} at {clients} is {found['postroom'] / found[peer]:.2f}x {peer}, promised {ratio:.2f}x"
+        for figure, clients, peer, ratio in MUSTS
+        if peer in (found := medians[figure, clients]) and found["postroom"] < ratio * found[peer]
+    ]
+    print("\n".join(missed) or "every promise kept")
+    return 1 if missed else 0
+
+
+async def grow(options: argparse.Namespace) -> int:
     """A conditional append while the store grows, by a tag nobody has and by one that every event has."""
     sizes = (2_000, 4_000) if options.quick else (10_000, 100_000, 1_000_000)
+    costs: dict[str, list[float]] = defaultdict(list)
     async with running_server() as arena, postroom_room(arena) as room:
         store = Postroom(room)
         for size in sizes:
@@ -269,7 +305,11 @@ async def grow(options: argparse.Namespace) -> None:
             await room.pool.execute(SQL["make_common"])
             for figure in ("conditional", "common"):
                 rates = [await store.measure(figure, 1, options.seconds) for _round in range(options.rounds)]
-                print(f"{size:>10,} events   {figure:<12} {1000 / statistics.median(rates):6.3f} ms an append")
+                costs[figure].append(1000 / statistics.median(rates))
+                print(f"{size:>10,} events   {figure:<12} {costs[figure][-1]:6.3f} ms an append")
+    grown = [figure for figure, cost in costs.items() if cost[-1] > MOST_GROWTH * cost[0]]
+    print("\n".join(f"missed: {figure} costs more as the store grows" for figure in grown) or "every promise kept")
+    return 1 if grown else 0
 
 
 def main() -> int:
@@ -283,8 +323,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.load, options.seconds, options.rounds = 2_000, 0.2, 1
-    uvloop.run(grow(options) if options.growth else compare(options))  # as the product runs
-    return 0
+    return uvloop.run(grow(options) if options.growth else compare(options))  # as the product runs
 
 
 if __name__ == "__main__":

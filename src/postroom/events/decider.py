@@ -4,16 +4,19 @@
     await wallet.decide(lambda total: Withdrawn(wallet=1, amount=5) if total >= 5 else None)
 
 The state belongs to this process and costs what it weighs. Another process may append at any time: then the append is
-refused, the news is read, and the decision is made again. Decisions of one decider take turns.
+refused, the news is read, and the decision is made again, now in turn with all others who were overtaken: however many
+want the same, somebody always gets on. Decisions of one decider take turns anyway.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import asyncpg
+
 from postroom.events.model import AppendCondition, Appended, Cursor, Query
-from postroom.events.retry import ATTEMPTS, retried
-from postroom.events.session import Handlers
+from postroom.events.retry import ATTEMPTS, OVERTAKEN, retried
+from postroom.events.session import EventSession, Handlers
 
 if TYPE_CHECKING:
     from postroom.events.service import Decision, EventStore
@@ -34,22 +37,34 @@ class Decider(Generic[State]):
         self, decision: "Decision[State]", *, idempotency: Query | None = None, attempts: int = ATTEMPTS
     ) -> Appended | None:
         """As `EventStore.decide`."""
-
-        async def once() -> Appended | None:
-            decided = decision(await self._learn())
-            if decided is None or (isinstance(decided, Sequence) and not decided):
-                return None
-            condition = AppendCondition(self._query, self._seen)
-            return await self._store.append(decided, condition, idempotency=idempotency)
-
         async with self._turn:
-            return await retried(once, attempts=attempts)
+            try:
+                return await self._decide(self._store, decision, idempotency)
+            except OVERTAKEN:
+                if attempts <= 1:
+                    raise
+            return await retried(lambda: self._decide_in_turn(decision, idempotency), attempts=attempts - 1)
 
     async def state(self) -> State:
         """What follows from everything that was appended until now."""
         async with self._turn:
-            return await self._learn()
+            return await self._learn(self._store)
 
-    async def _learn(self) -> State:
-        self._state, self._seen = await self._store.project(self._state, self._handlers, self._query, after=self._seen)
+    async def _decide_in_turn(self, decision: "Decision[State]", idempotency: Query | None) -> Appended | None:
+        try:
+            async with self._store.in_turn(self._query) as session:
+                return await self._decide(session, decision, idempotency)
+        except asyncpg.LockNotAvailableError:  # somebody holds up the line: go on without
+            return await self._decide(self._store, decision, idempotency)
+
+    async def _decide(
+        self, via: "EventStore | EventSession", decision: "Decision[State]", idempotency: Query | None
+    ) -> Appended | None:
+        decided = decision(await self._learn(via))
+        if decided is None or (isinstance(decided, Sequence) and not decided):
+            return None
+        return await via.append(decided, AppendCondition(self._query, self._seen), idempotency=idempotency)
+
+    async def _learn(self, via: "EventStore | EventSession") -> State:
+        self._state, self._seen = await via.project(self._state, self._handlers, self._query, after=self._seen)
         return self._state

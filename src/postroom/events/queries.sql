@@ -110,3 +110,9 @@ INSERT INTO event_followers (name) VALUES (:name) RETURNING id;
 -- name: set_follower_asleep :exec
 -- Say whether a follower waits for a NOTIFY; after falling asleep it looks once more before it waits.
 UPDATE event_followers SET is_asleep = :is_asleep, seen_at = now() WHERE id = :id;
+
+-- name: take_turn :exec
+-- Wait until whoever decides by this query has finished, but not for ever. A key that no append locks, taken before any
+-- that one does: waiting for it cannot close a circle.
+SELECT set_config('lock_timeout', '1s', true),
+    pg_advisory_xact_lock(hashtextextended('turn ' || :key, hashtextextended(current_schema(), 0)));

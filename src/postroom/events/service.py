@@ -8,7 +8,7 @@ or, with the retry that belongs to it, `decide`.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from postroom.events.decider import Decider
 from postroom.events.model import AppendCondition, Appended, Cursor, Event, Head, Place, Query, Reading, SequencedEvent
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.session import EventSession, Handlers
-from postroom.events.turns import Turns
+from postroom.events.turns import Turns, in_turn
 from postroom.events.writer import CombiningWriter
 
 State = TypeVar("State")
@@ -79,18 +79,12 @@ class EventStore:
         """Read, decide, append; again if overtaken, at most `attempts` times, with a random pause between.
 
         `decision` is pure: it may be asked more than once. None or nothing means there is nothing to append. What it
-        raises goes to the caller. Those who decide by the same query in this process take turns.
+        raises goes to the caller. Those who decide by the same query in this process take turns, and those of other
+        processes once they have been overtaken.
         """
-
-        async def once() -> Appended | None:
-            async with self._turns.take(query.json):
-                state, seen = await self.project(initial, handlers, query)
-                decided = decision(state)
-                if decided is None or (isinstance(decided, Sequence) and not decided):
-                    return None
-                return await self.append(decided, AppendCondition(query, seen), idempotency=idempotency)
-
-        return await retried(once, attempts=attempts)
+        async with self._turns.take(query.json):
+            decider = self.decider(query, initial, handlers)
+            return await decider.decide(decision, idempotency=idempotency, attempts=attempts)
 
     def decider(self, query: Query, initial: State, handlers: Handlers[State]) -> Decider[State]:
         """A decision by this query that is made often: it keeps its state and reads only what is new."""
@@ -113,6 +107,10 @@ class EventStore:
         """The cursor of whoever has seen everything, and the largest position visible."""
         async with self._session() as session:
             return await session.head()
+
+    def in_turn(self, query: Query) -> AbstractAsyncContextManager[EventSession]:
+        """A transaction of its own for one decision by this query; see `turns.in_turn`."""
+        return in_turn(self._pool, query)
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None

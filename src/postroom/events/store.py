@@ -176,6 +176,10 @@ async def set_follower_asleep(
     return await QUERIES["set_follower_asleep"].exec(connection, id=id, is_asleep=is_asleep)
 
 
+async def take_turn(connection: Connection, *, key: str) -> int:
+    return await QUERIES["take_turn"].exec(connection, key=key)
+
+
 def _statement(name: str, room: str | None) -> Statement:
     return QUERIES[name] if room is None else QUERIES.in_room(name, room)
 

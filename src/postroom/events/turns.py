@@ -1,13 +1,29 @@
-"""Decisions of one process about the same thing take turns.
+"""Those who decide about the same thing take turns.
 
-Whoever decides by a query that somebody else here is deciding by would only be overtaken: it waits instead, and reads
-when the other has written. Processes do not know of each other's turns: between them the append condition decides, as
-it does anyway.
+Whoever decides by a query that somebody else is deciding by would only be overtaken: it waits instead, and reads when
+the other has written. Within a process that costs nothing (`Turns`); between processes those do it who have once been
+overtaken (`in_turn`). Turns are a courtesy: what is correct is decided by the append condition, as it is anyway.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from postroom.db.pool import Pool
+from postroom.events import store
+from postroom.events.model import Query
+from postroom.events.session import EventSession
+
+
+@asynccontextmanager
+async def in_turn(pool: Pool, query: Query) -> AsyncIterator[EventSession]:
+    """A transaction in which nobody else, of any process, decides by this query in their turn.
+
+    Raises `LockNotAvailableError` when the one before takes longer than a second.
+    """
+    async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
+        await store.take_turn(connection, key=query.json)
+        yield EventSession(connection)
 
 
 class Turns:
