@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import asyncpg
 import pytest
 from tests.support.command_line import PATIENCE_S, Running, answer, postroom, running
+from tests.support.embedded import postmaster
 
 from postroom.cli.up import curl_line
 from postroom.runtime.uvicorn_server import bind, url_of
@@ -82,6 +83,21 @@ async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str],
         inbox = url.replace("/deliveries", "/inbox")
         [item] = _fetch(inbox, {"Authorization": headers["Authorization"]})["items"]
         assert (item["delivery_id"], item["to"]) == (accepted["id"], ["you@example.org"])
+        assert up.stop(signal.SIGTERM) == 0
+
+
+def test_an_embedded_server_that_crashes_is_started_again(settings: dict[str, str]) -> None:
+    """PostgreSQL is killed under `up`: within moments mail is accepted and delivered again, by the same processes."""
+    data = Path(settings["POSTROOM_DATA_DIR"])
+    with running("up", settings={**settings, "POSTROOM_DATABASE_URL": ""}) as up:
+        url, headers, body = _paste(_curl_of(_until_ready(up)))
+        before = _fetch(url, headers, body)["id"]
+        os.kill(postmaster(data), signal.SIGKILL)
+        up.line(lambda line: "embedded_server_runs_again" in line)
+        after = _fetch(url, headers, body)["id"]
+        bearer = {"Authorization": headers["Authorization"]}
+        while any(_fetch(f"{url}/{mail}", bearer)["status"] != "sent" for mail in (before, after)):
+            assert up.process.poll() is None
         assert up.stop(signal.SIGTERM) == 0
 
 

@@ -164,12 +164,13 @@ async def test_a_killed_server_starts_again_with_its_data(used_dir: Path) -> Non
 
 
 async def test_a_server_killed_under_another_process_starts_again(used_dir: Path, start_user: StartUser) -> None:
-    """The dead server is a zombie of the process that started it, and stops nobody."""
+    """The dead server is a zombie of the process that started it, and stops nobody; the new one is found as before."""
     starter = await start_user(used_dir)
-    old_url = await said_url(starter)
-    os.kill(postmaster(used_dir), signal.SIGKILL)
+    old_url, old_pid = await said_url(starter), postmaster(used_dir)
+    os.kill(old_pid, signal.SIGKILL)
     async with EmbeddedServer(used_dir, FAST) as server:
-        assert server.url != old_url
+        assert server.url == old_url
+        assert postmaster(used_dir) != old_pid
         assert await ask(server.url, "SELECT 1") == 1
         await starter.communicate(b"\n")
         assert await ask(server.url, "SELECT 1") == 1
@@ -288,6 +289,17 @@ async def test_a_taken_port_is_named(used_dir: Path, monkeypatch: pytest.MonkeyP
             await EmbeddedServer(used_dir, ServerOptions(fsync=False, extra=extra)).start()
     async with EmbeddedServer(used_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_an_old_port_that_is_taken_is_left_alone(used_dir: Path) -> None:
+    """Started again while somebody else listens on its port, the server takes another one."""
+    async with EmbeddedServer(used_dir, FAST) as server:
+        old_url = server.url
+    port = int(old_url.rpartition(":")[2].partition("/")[0])
+    with socket.create_server(("127.0.0.1", port)):
+        async with EmbeddedServer(used_dir, FAST) as server:
+            assert server.url != old_url
+            assert await ask(server.url, "SELECT 1") == 1
 
 
 async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:

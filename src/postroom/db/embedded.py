@@ -2,7 +2,8 @@
 
 The first to ask starts it, the others use it, the last to leave stops it; `data_directory` says how they
 agree. The server outlives a user that is killed, and the next start adopts it, ready or halfway started. It
-has a session of its own: Ctrl-C in a terminal does not reach it. After a crash, `start` starts it again.
+has a session of its own: Ctrl-C in a terminal does not reach it. After a crash, `start` starts it again, on its
+old port if that is free; `keep_running` does so by itself.
 
 Superuser over the private socket, role `postroom` over loopback TCP with SCRAM. The server and its log never
 see the password, only a verifier of it. Durable unless the options say otherwise.
@@ -31,6 +32,7 @@ from types import TracebackType
 from typing import Self
 
 import asyncpg
+import structlog
 
 from postroom.db import queries
 from postroom.db.binaries import Programs, find_binaries, programs_for
@@ -41,6 +43,7 @@ CONNECT_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 60.0  # replaying the log after a crash may take a while
 STOP_TIMEOUT_S = 30.0
 RETRY_S = 5.0
+WATCH_S = 1.0
 SCRAM_ITERATIONS = 4096  # PostgreSQL's own default; the password is random, so more would buy nothing
 QUERIES = queries.load("postroom.db", "embedded.sql")
 # Reasons that pass by themselves: the last processes of a killed server, or a port somebody took meanwhile.
@@ -63,6 +66,7 @@ host all postgres 127.0.0.1/32 reject
 host all all 127.0.0.1/32 scram-sha-256
 """
 
+log = structlog.get_logger(__name__)
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -99,12 +103,12 @@ class EmbeddedServer:
 
     @property
     def admin_url(self) -> str:
-        """The superuser, over the private socket. It changes when the server is started again."""
+        """The superuser, over the private socket. It may change when the server is started again."""
         return self._started().admin_url
 
     @property
     def url(self) -> str:
-        """The application's role, over loopback TCP. It changes when the server is started again."""
+        """The application's role, over loopback TCP. It may change when the server is started again."""
         return self._started().url
 
     async def start(self) -> str:
@@ -115,6 +119,20 @@ class EmbeddedServer:
             except OSError as problem:
                 raise EmbeddedServerError(f"{self._home.data_dir} cannot be used: {problem}") from problem
         return self.url
+
+    async def keep_running(self) -> None:
+        """Start the server again whenever it has crashed, until this is cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._home.is_alive() or self._home.major() is None:  # a deleted data directory is not made anew
+                continue
+            log.error("embedded_server_crashed", data_dir=str(self._home.data_dir), log=str(self._home.log))
+            try:
+                await self.start()
+            except EmbeddedServerError as problem:
+                log.error("embedded_server_did_not_start", error=str(problem))  # noqa: TRY400 - it says all there is
+            else:
+                log.warning("embedded_server_runs_again")
 
     async def stop(self) -> None:
         """Leave the server; the last user to leave stops it."""
@@ -254,7 +272,7 @@ def _plan(home: Home, programs: Programs, options: ServerOptions) -> ServerState
     socket_dir = home.make_socket_dir()
     programs.account.give(socket_dir)
     state = ServerState(
-        port=int(dict(options.extra).get("port", 0)) or _free_port(),
+        port=int(dict(options.extra).get("port", 0)) or _free_port(before.port if before else 0),
         socket_dir=str(socket_dir),
         password=before.password if before else secrets.token_urlsafe(PASSWORD_BYTES),
     )
@@ -276,10 +294,14 @@ def _settings(options: ServerOptions, state: ServerState) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _free_port(wanted: int) -> int:
+    """The one that is wanted, if it is free: whoever knows the server by it finds it again."""
+    for port in (wanted, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL itself does
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise EmbeddedServerError("No port is free on 127.0.0.1.")
 
 
 async def _answers_while(state: ServerState, home: Home, running: Callable[[], bool]) -> bool:

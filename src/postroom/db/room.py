@@ -4,8 +4,9 @@ Start order is a promise: the database answers, then it is migrated or checked, 
 one clear error before anything listens.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from postroom.db.embedded import EmbeddedServer
@@ -35,7 +36,13 @@ async def open_database(settings: Settings) -> AsyncIterator[tuple[str, str]]:
         yield settings.database_url, settings.database_direct_url or settings.database_url
         return
     async with EmbeddedServer(settings.data_dir.absolute()) as server:
-        yield server.url, server.url
+        watch = asyncio.create_task(server.keep_running(), name="embedded server")
+        try:
+            yield server.url, server.url
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
 
 
 @asynccontextmanager
