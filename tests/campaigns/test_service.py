@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 from tests.support.builders import NOON
 from tests.support.campaigns import a_campaign, a_plan, a_running_campaign, csv_of, upload
+from tests.support.senders import an_account
 
 from postroom.campaigns import rehearsal, service
 from postroom.campaigns.model import Status
@@ -105,6 +106,16 @@ async def test_a_start_says_what_it_came_to(pool: Pool) -> None:
     told = started.campaign
     assert (told.total, told.duplicate, told.invalid, started.queued) == (100, 100, 2, 100)
     assert (started.estimate.seconds, started.estimate.finishes_at) == (10, NOON + timedelta(seconds=10))
+
+
+async def test_a_start_counts_with_the_accounts_quota(pool: Pool) -> None:
+    """A hundred mails through a mailbox that may send forty a day end on the third day, not in a moment."""
+    campaign = await a_campaign(pool)
+    await upload(pool, campaign.id, csv_of(100))
+    await an_account(pool, daily_limit=40, send_delay_ms=1000)
+    started = await service.start_campaign(pool, campaign.id, actor="tests", now=NOON)
+    assert started.estimate.per_second == 1
+    assert started.estimate.finishes_at == NOON + timedelta(days=1, hours=12, seconds=20)
 
 
 async def test_nothing_starts_that_cannot_be_left_or_has_nobody(pool: Pool) -> None:

@@ -1,49 +1,13 @@
 """Who a mail is from when an account carries it."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
+from tests.support.senders import ACCOUNT
 
 from postroom.senders.identity import Identity, Mailbox, identify
-from postroom.senders.model import AuthType, SenderAccount, SenderId, Status
+from postroom.senders.model import SenderAccount
 
-MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
-ACCOUNT = SenderAccount(
-    id=SenderId(1),
-    email="news@shop.example",
-    display_name="The Shop",
-    auth_type=AuthType.SMTP,
-    status=Status.ACTIVE,
-    status_reason=None,
-    paused_by=None,
-    resume_status=None,
-    gmail_subject_email=None,
-    smtp_host="mail.shop.example",
-    smtp_port=587,
-    smtp_username=None,
-    smtp_use_tls=True,
-    ses_region=None,
-    daily_limit=2000,
-    batch_size=50,
-    send_delay_ms=100,
-    lanes=("bulk",),
-    daily_sent=0,
-    daily_bounces=0,
-    daily_errors=0,
-    consecutive_errors=0,
-    last_reset_at=MOMENT,
-    warmup_stage=0,
-    warmup_current_limit=None,
-    warmup_days=0,
-    warmup_limits=(50,),
-    warmup_days_per_stage=7,
-    paused_until=None,
-    last_used_at=None,
-    created_at=MOMENT,
-    updated_at=MOMENT,
-    notes=None,
-)
 OWN = Mailbox("news@shop.example", "The Shop")
 NAMELESS = replace(ACCOUNT, display_name=None)
 

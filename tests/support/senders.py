@@ -1,6 +1,6 @@
 """Accounts for tests: rows as they are needed, ways out that remember, a desk and a worker on them."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.support.builders import DELIVERED, LEASE, Recording, a_compose
@@ -14,7 +14,7 @@ from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
 from postroom.senders.credentials import Credentials
 from postroom.senders.desk import SenderDesk
-from postroom.senders.model import SenderAccount, SenderId
+from postroom.senders.model import AuthType, SenderAccount, SenderId, Status
 from postroom.senders.seal import LocalSealer
 from postroom.transports import Reply, Transport
 
@@ -28,6 +28,43 @@ _COLUMNS: dict[str, Any] = {
     "smtp_use_tls": False,
     "send_delay_ms": 0,
 }
+
+
+ACCOUNT = SenderAccount(
+    id=SenderId(1),
+    email="news@shop.example",
+    display_name="The Shop",
+    auth_type=AuthType.SMTP,
+    status=Status.ACTIVE,
+    status_reason=None,
+    paused_by=None,
+    resume_status=None,
+    gmail_subject_email=None,
+    smtp_host="mail.shop.example",
+    smtp_port=587,
+    smtp_username=None,
+    smtp_use_tls=True,
+    ses_region=None,
+    daily_limit=2000,
+    batch_size=50,
+    send_delay_ms=100,
+    lanes=("bulk",),
+    daily_sent=0,
+    daily_bounces=0,
+    daily_errors=0,
+    consecutive_errors=0,
+    last_reset_at=datetime(2030, 1, 1, tzinfo=UTC),
+    warmup_stage=0,
+    warmup_current_limit=None,
+    warmup_days=0,
+    warmup_limits=(50,),
+    warmup_days_per_stage=7,
+    paused_until=None,
+    last_used_at=None,
+    created_at=datetime(2030, 1, 1, tzinfo=UTC),
+    updated_at=datetime(2030, 1, 1, tzinfo=UTC),
+    notes=None,
+)
 
 
 async def an_account(pool: Pool, email: str = "one@example.org", **columns: Any) -> SenderId:

@@ -209,8 +209,7 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
     say(
         f"{started.id} is {started.status}: {started.queued} of {started.total} queued, "
         f"{started.suppressed} suppressed, {started.duplicate} duplicates, {started.invalid} refused; "
-        f"about {started.estimate.seconds} s at "
-        f"{started.estimate.per_second:g}/s"
+        f"done about {started.estimate.finishes_at:%Y-%m-%d %H:%M} UTC, at {started.estimate.per_second:g}/s at most"
     )
 
 

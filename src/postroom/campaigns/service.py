@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -30,6 +30,9 @@ from postroom.delivery.model import Lane
 from postroom.errors import BadInput, CampaignFrozen, CampaignNotFound, CampaignWrongStatus, SecretKeyMissing
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.senders import store as sender_store
+from postroom.senders.forecast import AccountPool
+from postroom.senders.model import SenderAccount
 
 EXPECTED_RATE = 1000.0
 """Mails a second that a start assumes when nothing better is known: what two cores do to a relay nearby, with room."""
@@ -102,8 +105,10 @@ async def start_campaign(
         await store.wake_feeders(connection)
         await _audit(connection, actor, "start", campaign_id, after={"recipients": campaign.total})
         campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        accounts = [sealed.account for sealed in await sender_store.list_senders(connection)]
     queued = campaign.total - campaign.suppressed
-    return Started(campaign=campaign, queued=queued, estimate=estimate(queued, moment, last_due, rate=rate))
+    expected = estimate(queued, moment, last_due, rate=rate or EXPECTED_RATE, accounts=accounts)
+    return Started(campaign=campaign, queued=queued, estimate=expected)
 
 
 async def pause_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
@@ -121,12 +126,15 @@ async def cancel_campaign(pool: Pool, campaign_id: int, *, actor: str, now: date
     return await _step(pool, campaign_id, "cancel", actor=actor, now=now)
 
 
-def estimate(queued: int, moment: datetime, last_due: datetime, *, rate: float | None) -> Estimate:
-    """How long so many mails take, the last of which may leave at `last_due`."""
-    per_second = rate or EXPECTED_RATE
-    seconds = max(queued / per_second, (last_due - moment).total_seconds())
-    finishes_at = moment.fromtimestamp(moment.timestamp() + seconds, moment.tzinfo)
-    return Estimate(seconds=round(seconds), per_second=per_second, finishes_at=finishes_at)
+def estimate(
+    queued: int, moment: datetime, last_due: datetime, *, rate: float, accounts: Sequence[SenderAccount] = ()
+) -> Estimate:
+    """How long so many mails take, by the accounts' pace and quota if there are any; the last leaves at `last_due`."""
+    together = AccountPool.of(accounts, lane=Lane.BULK, rate=rate)
+    sending = timedelta(seconds=queued / rate) if together is None else together.time_for(queued, now=moment)
+    needed = max(sending, last_due - moment)
+    per_second = rate if together is None else together.per_second
+    return Estimate(seconds=round(needed.total_seconds()), per_second=per_second, finishes_at=moment + needed)
 
 
 # ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ FILES      model      an account, and when its results say that it must rest
            pace       start to start, by the monotonic clock of the process that holds the account
            desk       accounts, ways out and turns for a worker
            record     results → counters, health, rests, suspensions
+           forecast   how long so many mails take through them
            identity   who a mail is from when an account carries it
            seal, kms  secrets at rest, under our key or one of AWS KMS
            factory    account and credentials → transport

@@ -61,7 +61,11 @@ async def list_sealed(connection: Connection) -> list[SenderId]:
 
 
 async def list_senders(
-    connection: Connection, *, ids: Sequence[int] | None, after_id: int | None, page_limit: int
+    connection: Connection,
+    *,
+    ids: Sequence[int] | None = None,
+    after_id: int | None = None,
+    page_limit: int | None = None,
 ) -> list[SealedAccount]:
     rows = await QUERIES["list_senders"].many(connection, ids=ids, after_id=after_id, page_limit=page_limit)
     return [_sealed(row) for row in rows]
