@@ -53,7 +53,7 @@ async def test_a_campaign_s_life_at_the_command_line(tmp_path: Path) -> None:
     campaign = await created(tmp_path, "--from", "News <news@example.org>", "--start-at", "+1h")
     people = tmp_path / "people.csv"
     people.write_bytes(csv_of(3))
-    assert "3 lines: 3 added, 0 there already" in (await ask("upload", campaign, str(people))).stdout
+    assert "read 3: 3 added, 0 there already" in (await ask("upload", campaign, str(people))).stdout
     assert "Subject: Hi Name0" in (await ask("preview", campaign)).stdout
     assert "<html>" in (await ask("preview", campaign, "--html", "--var", "first_name=Eve")).stdout
     assert "[no_text]" in (await ask("lint", campaign)).stdout

@@ -2,6 +2,7 @@
 
 import asyncio
 import mailbox
+import socket
 import sys
 from pathlib import Path
 
@@ -70,7 +71,7 @@ async def test_lists_in_and_out(pool: Pool, database_url: str, tmp_path: Path) -
     file = tmp_path / "list.csv"
     file.write_text("email,reason\nada@example.org,unsubscribe\nnonsense,\nben@example.org,\n")
     code, output, errors = await run(database_url, "suppressions", "import", str(file))
-    assert (code, output) == (1, "2 suppressed, 1 lines refused\n")
+    assert (code, output) == (1, "2 suppressed, 1 refused\n")
     assert errors.startswith("line 3: email:")
     code, output, _ = await run(database_url, "suppressions", "export")
     assert code == 0
@@ -104,7 +105,7 @@ async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path)
         counts.append((told["messages"], told["recorded"]))
     _, output, _ = await run(database_url, "feedback", "ingest", "-", "--domain", DOMAIN, stdin=one)
     assert counts == [(1, 1), (2, 1), (1, 0)]
-    assert output == "1 messages: 1 bounce; 0 reports are new, 0 nobody could verify\n"
+    assert output == "read 1: 1 bounce; 0 new, 0 not verified\n"
     assert await suppressed(pool) == [("complaint", "all", None)]
     _, output, _ = await run(database_url, "feedback", "list", "--kind", "complaint", "--json")
     assert [item["delivery_id"] for item in msgspec.json.decode(output)["items"]] == [delivery_id]
@@ -117,7 +118,18 @@ async def test_a_mailbox_is_polled(pool: Pool, database_url: str) -> None:
     box.put(report("postfix-unknown-user", delivery_id=delivery_id))
     async with serving(box) as url:
         code, output, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url.encode())
-    assert (code, output) == (0, "1 messages: 1 bounce; 1 reports are new, 0 nobody could verify\n"), errors
+    assert (code, output) == (0, "read 1: 1 bounce; 1 new, 0 not verified\n"), errors
+
+
+async def test_a_mailbox_that_does_not_answer(database_url: str) -> None:
+    """One sentence that names the mailbox, not the database, and never the password."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"imap://user:not-a-real-one@127.0.0.1:{port}/INBOX"
+    code, _, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url.encode())
+    assert code == 1
+    assert f"The mailbox at 127.0.0.1:{port} could not be read" in errors
+    assert "not-a-real-one" not in errors
 
 
 async def test_a_file_that_is_not_there(database_url: str) -> None:

@@ -128,7 +128,7 @@ def upload(
         print_json(done)
     else:
         say(
-            f"{done.total} lines: {done.added} added, {done.duplicate} there already, {done.suppressed} suppressed, "
+            f"read {done.total}: {done.added} added, {done.duplicate} there already, {done.suppressed} suppressed, "
             f"{done.invalid} refused"
         )
     if done.invalid:

@@ -153,7 +153,7 @@ def import_(
     else:
         for number, problem in result.problems:
             sys.stderr.write(f"line {number}: {problem}\n")
-        say(f"{result.written} suppressed, {result.refused} lines refused")
+        say(f"{result.written} suppressed, {result.refused} refused")
     raise typer.Exit(1 if result.refused else 0)
 
 
@@ -224,6 +224,9 @@ def poll(
     as_json: AsJson = False,
 ) -> None:
     """Read a mailbox once: everything that has not been seen."""
+    import imaplib
+
+    from postroom.errors import PostroomError
     from postroom.feedback.imap import ImapOptions, ImapPoller
 
     try:
@@ -232,7 +235,10 @@ def poll(
         raise typer.BadParameter(str(error)) from error
 
     async def done(room: "Room") -> "Ingested":
-        return await ImapPoller(room.pool, options, paths=_paths(room, domain)).run_once()
+        try:
+            return await ImapPoller(room.pool, options, paths=_paths(room, domain)).run_once()
+        except (OSError, imaplib.IMAP4.error) as error:
+            raise PostroomError(f"The mailbox at {options.host}:{options.port} could not be read: {error}") from error
 
     _print_ingested(in_room(done), as_json=as_json)
 
@@ -326,4 +332,4 @@ def _print_ingested(done: "Ingested", *, as_json: bool) -> None:
         print_json(asdict(done))
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(done.kinds.items())) or "nothing"
-    say(f"{done.messages} messages: {kinds}; {done.recorded} reports are new, {done.unverified} nobody could verify")
+    say(f"read {done.messages}: {kinds}; {done.recorded} new, {done.unverified} not verified")

@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, formataddr
 
-from postroom.senders.model import SenderAccount
+from postroom.senders.model import AuthType, SenderAccount
 from postroom.transports import Envelope, Reply, Stage, Transport
 
 _SUCCESS = 300
@@ -55,12 +55,12 @@ async def run_trial(account: SenderAccount, transport: Transport) -> Trial:
         reply = await transport.send(envelope, _Letter(_letter(account, message_id)))
     finally:
         await transport.close()
-    return Trial(_is_taken(reply), tell(reply))
+    return Trial(_is_taken(reply), tell(reply, is_plain=account.auth_type is AuthType.SMTP and reply.tls is None))
 
 
-def tell(reply: Reply) -> tuple[Step, ...]:
-    """Every step up to the one that decided; the steps before it went well."""
-    stages = list(_STEPS)
+def tell(reply: Reply, *, is_plain: bool = False) -> tuple[Step, ...]:
+    """Every step up to the one that decided; the steps before it went well. A plain line was never made secure."""
+    stages = [stage for stage in _STEPS if not (is_plain and stage is Stage.TLS and reply.stage is not stage)]
     passed = tuple(Step(_STEPS[stage], ok=True) for stage in stages[: stages.index(reply.stage)])
     said = " ".join(str(part) for part in (reply.code, reply.enhanced, reply.text) if part)
     return (*passed, Step(_STEPS[reply.stage], ok=_is_taken(reply), detail=said or None))
