@@ -70,7 +70,7 @@ async def test_an_old_snapshot_is_not_trusted(opened: Opener, store: EventStore,
 
 @pytest.mark.parametrize("form", ["general", "the seed's"])
 async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, form: str) -> None:
-    """Of two clients that bring the same decision at the same moment, exactly one succeeds: 100 rounds."""
+    """Of two clients that bring the same decision at the same moment, exactly one succeeds: 300 rounds."""
     clients = [await opened(), await opened()]
 
     async def bring(client: asyncpg.Connection, number: int) -> bool:
@@ -82,7 +82,7 @@ async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, for
         tags = [f"seat={number}"]
         return bool((await append_if(client, tags=tags, condition_tags=tags, after=0))["success"])
 
-    for number in range(100):
+    for number in range(300):
         assert sorted(await asyncio.gather(*(bring(client, number) for client in clients))) == [False, True]
 
 

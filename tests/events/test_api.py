@@ -22,11 +22,13 @@ async def browser(room: Room) -> Browser:
     )
 
 
-async def test_events_are_appended_and_read(browser: Browser) -> None:
+async def test_events_are_appended_and_read(browser: Browser, room: Room) -> None:
     """201 with the last position; what was appended is read as it was."""
     events = [OPENED, {"type": "Deposited", "tags": ["wallet=1"], "correlation_id": "c"}]
     answer = await browser.post("/v1/events", json={"events": events, "occurred_at": "2030-01-31T09:00:00+01:00"})
-    assert (answer.status, answer.json) == (201, {"position": 2, "events_count": 2, "cursor": None})
+    transaction_id = await room.pool.fetchval("SELECT max(transaction_id) FROM events")
+    assert answer.json == {"position": 2, "transaction_id": transaction_id, "events_count": 2, "cursor": None}
+    assert answer.status == 201
     first, second = (await browser.get("/v1/events")).json["items"]
     assert first == {
         **OPENED,
@@ -38,7 +40,7 @@ async def test_events_are_appended_and_read(browser: Browser) -> None:
     assert (second["data"], second["correlation_id"]) == ({}, "c")
 
 
-async def test_the_same_key_appends_once(browser: Browser) -> None:
+async def test_the_same_key_appends_once(browser: Browser, room: Room) -> None:
     """A repetition gets the first answer, the same key with other events is a conflict, a refusal keeps no key."""
     headers = {"Idempotency-Key": "order-77"}
     first = await browser.post("/v1/events", json={"events": [OPENED]}, headers=headers)
@@ -47,8 +49,11 @@ async def test_the_same_key_appends_once(browser: Browser) -> None:
     assert first.json == again.json
     assert (await browser.post("/v1/events", json={"events": [{"type": "Other"}]}, headers=headers)).status == 409
     assert len((await browser.get("/v1/events")).json["items"]) == 1
+    tried = await room.pool.fetchval("SELECT last_value FROM commands_id_seq")
     refused = {"events": [OPENED], "condition": {"query": [{"tags": ["wallet=1"]}]}}
     assert (await browser.post("/v1/events", json=refused, headers={"Idempotency-Key": "k"})).status == 409
+    # Each try would have drawn an id; the condition is the caller's, so there is no second one.
+    assert await room.pool.fetchval("SELECT last_value FROM commands_id_seq") == tried + 1
     allowed = {"events": [{"type": "Other"}]}
     assert (await browser.post("/v1/events", json=allowed, headers={"Idempotency-Key": "k"})).status == 201
 
@@ -127,6 +132,9 @@ async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> Non
         ({"events": [{"type": "A", "data": "\0"}]}, "events[0].data"),
         ({"events": [{"type": "A"}], "condition": {"query": []}}, "condition.query"),
         ({"events": [{"type": "A"}], "condition": {"query": [{}], "after": "x"}}, "condition.after"),
+        ({"events": [{"type": "A"}], "condition": {"query": [{}], "after": "9:5:///"}}, "condition.after"),
+        ({"events": [{"type": "A"}], "occurred_at": "9999-12-31T23:59:59-01:00"}, "occurred_at"),
+        ({"events": [{"type": "A", "causation_id": "\0"}]}, "events[0].causation_id"),
         ({"events": [{"type": "A"}], "extra": 1}, "extra"),
     ],
 )
@@ -143,3 +151,20 @@ async def test_bad_input_is_400_and_named(browser: Browser, body: object, field:
 async def test_a_bad_query_is_400(browser: Browser, target: str) -> None:
     """A cursor that is none, a query that is none, both kinds of query at once."""
     assert (await browser.get(f"/v1/events?{target}")).status == 400
+
+
+async def test_commands_are_listed_newest_first(browser: Browser) -> None:
+    """With what was asked for and what came of it, page by page, or those of one transaction."""
+    for number in range(3):
+        body, key = {"events": [{"type": "A", "tags": [f"n={number}"]}]}, {"Idempotency-Key": f"k{number}"}
+        appended = (await browser.post("/v1/events", json=body, headers=key)).json
+    page = (await browser.get("/v1/commands?limit=2")).json
+    assert [item["command_id"].rpartition(":")[2] for item in page["items"]] == ["k2", "k1"]
+    newest = page["items"][0]
+    assert (newest["type"], newest["result"], newest["metadata"]) == ("http.append_events", appended, None)
+    assert newest["data"]["events"][0]["tags"] == ["n=2"]
+    rest = (await browser.get(f"/v1/commands?limit=2&cursor={page['next_cursor']}")).json
+    assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == ([1], None)
+    found = (await browser.get(f"/v1/commands?transaction_id={appended['transaction_id']}")).json["items"]
+    assert found == [newest]
+    assert (await browser.get("/v1/commands?cursor=x")).status == 400

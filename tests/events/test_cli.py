@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from postroom.db.pool import open_pool
 from postroom.errors import AppendConditionFailed, DuplicateAppend
-from postroom.events import Event, EventStore
+from postroom.events import Command, Event, EventSession, EventStore
 from postroom.events.cli import events
 
 Run = Callable[..., Result]
@@ -46,6 +46,43 @@ def test_append_and_read(run: Run) -> None:
     assert "Closed" in run("read", "--after", page.rpartition("--after ")[2].strip()).output
 
 
+def test_backwards_goes_on_with_what_is_older(run: Run) -> None:
+    """To the last page, which has no `before`; the other direction has none at all."""
+    for number in range(5):
+        run("append", "Moved", "--data", str(number))
+    seen: list[object] = []
+    more: list[str] = []
+    while True:
+        page = run("read", "--backwards", "--limit", "2", "--json", *more)
+        seen += [item["position"] for item in items(page)]
+        if (before := json.loads(page.output)["before"]) is None:
+            break
+        more = ["--before", before]
+    assert seen == [5, 4, 3, 2, 1]
+    assert "--before " in run("read", "--backwards", "--limit", "2").output
+    assert "before" not in json.loads(run("read", "--json").output)
+
+
+def test_commands_are_listed(run: Run, database_url: str) -> None:
+    """What was asked for, by which id, and what came of it."""
+
+    async def fill() -> None:
+        async with await open_pool(database_url, "postroom", size=1) as pool:
+            for number in range(3):
+                await EventStore(pool).execute(Command("Deposit", f"deposit-{number}", {"n": number}), handle)
+
+    async def handle(session: EventSession) -> int:
+        return (await session.append(Event.of("Deposited", wallet=1))).transaction_id
+
+    asyncio.run(fill())
+    newest, older = items(run("commands", "--limit", "2", "--json"))
+    assert (newest["command_id"], newest["data"], older["command_id"]) == ("deposit-2", {"n": 2}, "deposit-1")
+    assert items(run("commands", "--transaction", str(newest["result"]), "--json")) == [newest]
+    page = run("commands", "--limit", "2").output
+    assert "deposit-2" in page
+    assert "deposit-0" in run("commands", "--cursor", page.rpartition("--cursor ")[2].strip()).output
+
+
 def test_conditions(run: Run) -> None:
     """Only after what was read; only once."""
     cursor = json.loads(run("read", "--tag", "wallet=1", "--json").output)["cursor"]
@@ -62,6 +99,7 @@ def test_conditions(run: Run) -> None:
         ("append", "A", "--tag", "x"),
         ("append", "A", "--after", "1:1:///"),
         ("read", "--tag", "x"),
+        ("read", "--before", "x"),
     ],
 )
 def test_wrong_usage_ends_with_2(run: Run, arguments: tuple[str, ...]) -> None:

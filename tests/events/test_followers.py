@@ -3,9 +3,13 @@
 import asyncio
 import os
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 from tests.conftest import postgres_major
 from tests.events.conftest import Opener
@@ -13,6 +17,7 @@ from tests.support.events import REFUSED, WALLET, WON, append_if, outcome, until
 
 from postroom.db.binaries import find_binaries
 from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
 from postroom.events import store as statements
@@ -61,7 +66,7 @@ async def test_a_follower_with_a_place_waits_for_an_older_transaction(opened: Op
 
 
 async def test_only_sleepers_are_notified(opened: Opener, store: EventStore, pool: Pool) -> None:
-    """An append notifies while a follower sleeps, once per transaction, and not while all are awake."""
+    """An append notifies while a follower sleeps, once per transaction; not while all are awake, or dead for a week."""
     listener, heard = await opened(), asyncio.Event()
     notifications: list[object] = []
 
@@ -80,8 +85,24 @@ async def test_only_sleepers_are_notified(opened: Opener, store: EventStore, poo
         await heard.wait()
     await statements.forget_follower(pool, id=follower)
     await store.append(Event.of("X"))
+    await statements.register_follower(pool, name="dead")
+    await pool.execute("UPDATE event_followers SET is_asleep = true, seen_at = now() - interval '8 days'")
+    await store.append(Event.of("X"))
     await listener.fetchval("SELECT 1")  # whatever was sent has arrived before this answer
     assert len(notifications) == 1
+
+
+async def test_whoever_died_in_its_sleep_is_forgotten(pool: Pool) -> None:
+    """Who falls asleep forgets sleepers that were not seen for a day; one that lives after all registers again."""
+    ours, dead, quiet = [await statements.register_follower(pool, name="test") for _ in range(3)]
+    await pool.execute(
+        "UPDATE event_followers SET is_asleep = true, seen_at = now() - interval '2 days' WHERE id = $1", dead
+    )
+    await statements.set_follower_asleep(pool, id=quiet, is_asleep=False)
+    assert await pool.fetchval("SELECT count(*) FROM event_followers") == 3
+    assert await statements.set_follower_asleep(pool, id=ours, is_asleep=True) == 1
+    assert await pool.fetchval("SELECT array_agg(id ORDER BY id) FROM event_followers") == [ours, quiet]
+    assert await statements.set_follower_asleep(pool, id=dead, is_asleep=True) == 0
 
 
 def run(program: str, *arguments: str, feed: bytes = b"") -> bytes:
@@ -100,6 +121,32 @@ async def grow_old(connection: asyncpg.Connection) -> None:
     await connection.execute("DROP PROCEDURE spend()")
 
 
+async def unlearn_cluster(connection: asyncpg.Connection) -> None:
+    """Make the room one of a version that did not know its cluster."""
+    await connection.execute("ALTER TABLE event_clock DROP COLUMN system_identifier")
+    await connection.execute("ALTER TABLE events DROP CONSTRAINT events_occurred_at_range")
+    await connection.execute("DELETE FROM migrations WHERE name = '0022_events_clock.sql'")
+
+
+@asynccontextmanager
+async def restored_elsewhere(database_url: str, directory: Path) -> AsyncIterator[Pool]:
+    """The room, dumped and restored by hand into a cluster that has just been made, and migrated there."""
+    dump = run("pg_dump", "--no-owner", "--no-privileges", database_url)
+    async with EmbeddedServer(directory / "younger", ServerOptions(fsync=False, major=postgres_major())) as younger:
+        run("psql", "--quiet", "--set=ON_ERROR_STOP=1", younger.url, feed=dump)
+        await migrate(younger.url, "postroom")
+        async with await open_pool(younger.url, "postroom") as pool:
+            yield pool
+
+
+async def append_if_after(pool: Pool, cursor: str) -> dict[str, Any]:
+    """Append if nothing of the wallet was appended that this cursor has not seen; without the store's own caution."""
+    condition = msgspec.json.encode({"query": WALLET.items, "after": cursor}).decode()
+    append = "SELECT append_events('{X}', '{\"{wallet=1}\"}', ARRAY['{}'::jsonb], $1::text::jsonb)::text"
+    answer: dict[str, Any] = msgspec.json.decode(await pool.fetchval(append, condition))
+    return answer
+
+
 async def test_a_room_restored_into_a_younger_cluster_goes_on(
     database_url: str, opened: Opener, store: EventStore, tmp_path: Path
 ) -> None:
@@ -112,27 +159,58 @@ async def test_a_room_restored_into_a_younger_cluster_goes_on(
         await store.append(Event.of("X", {"n": number}, wallet=1))
     [*_, progress], followed = await store.follow(WALLET, limit=4)
     decided = (await store.read(WALLET)).cursor
-    dump = run("pg_dump", "--no-owner", "--no-privileges", database_url)
 
-    async with EmbeddedServer(tmp_path / "younger", ServerOptions(fsync=False, major=postgres_major())) as younger:
-        run("psql", "--quiet", "--set=ON_ERROR_STOP=1", younger.url, feed=dump)
-        pool = await open_pool(younger.url, "postroom")
-        try:
-            restored = EventStore(pool)
-            assert not (await append_if(pool, condition_tags=["wallet=1"], after=5))["success"]
-            assert (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
-            assert not (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
-            assert [event.position for event in (await restored.read(WALLET)).events] == [1, 2, 3, 4, 5, 6, 7]
-            assert [event.position for event in (await restored.follow(WALLET, after=followed)).events] == [5, 6]
-            rest = await list_settled_events(pool, after=progress.place)
-            assert [event.position for event in rest] == [5, 6, 7]
-            assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, decided))) == REFUSED
-            [new], cursor = await restored.read(WALLET, after=decided)
-            assert new.position == 7
-            assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, cursor))) == WON
-            assert not await adopt_restored_events(pool)
-        finally:
-            await pool.close()
+    async with restored_elsewhere(database_url, tmp_path) as pool:
+        restored = EventStore(pool)
+        assert not (await append_if(pool, condition_tags=["wallet=1"], after=5))["success"]
+        assert (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
+        assert not (await append_if(pool, condition_tags=["wallet=1"], after=6))["success"]
+        assert [event.position for event in (await restored.read(WALLET)).events] == [1, 2, 3, 4, 5, 6, 7]
+        assert [event.position for event in (await restored.follow(WALLET, after=followed)).events] == [5, 6]
+        rest = await list_settled_events(pool, after=progress.place)
+        assert [event.position for event in rest] == [5, 6, 7]
+        assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, decided))) == REFUSED
+        [new], cursor = await restored.read(WALLET, after=decided)
+        assert new.position == 7
+        assert await outcome(restored.append(Event.of("X", wallet=1), AppendCondition(WALLET, cursor))) == WON
+        assert not await adopt_restored_events(pool)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_restored_room_goes_on_though_its_last_event_is_old(
+    database_url: str, opened: Opener, store: EventStore, tmp_path: Path, *, is_known: bool
+) -> None:
+    """Progress and cursors had come further than any event: what comes in the younger cluster is new to them all.
+
+    A room that was dumped before it knew its cluster is told apart by its publishers, when it is migrated.
+    """
+    connection = await opened()
+    await store.append(Event.of("X", wallet=1))
+    await connection.execute("UPDATE events SET transaction_id = '500'")
+    await connection.execute("UPDATE event_tags SET transaction_id = '500'")
+    await grow_old(connection)
+    await connection.execute("INSERT INTO outbox_topics (name) VALUES ('all')")
+    end = await connection.fetchval(
+        "INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id)"
+        " VALUES ('all', 'log', event_horizon()) RETURNING last_transaction_id"
+    )
+    decided = (await store.read(WALLET)).cursor
+    if not is_known:
+        await unlearn_cluster(connection)
+
+    async with restored_elsewhere(database_url, tmp_path) as pool:
+        assert (await append_if(pool))["success"]
+        assert [event.position for event in await list_settled_events(pool, after=Place(end, 0))] == [2]
+        refused = await append_if_after(pool, str(decided))
+        assert (refused["success"], refused["matched"]["position"]) == (False, 2)
+
+
+async def test_where_the_cluster_does_not_say_who_it_is_events_tell(pool: Pool, store: EventStore) -> None:
+    """A role that may not ask for the identifier: an event beyond all transactions came with a dump."""
+    await pool.execute("UPDATE event_clock SET system_identifier = NULL")
+    assert (await store.append(Event.of("X", wallet=1))).transaction_id >> 48 == 0
+    await pool.execute("UPDATE events SET transaction_id = '1000000000'")
+    assert (await append_if(pool))["transaction_id"] >> 48 == 1
 
 
 async def test_a_new_epoch_can_be_begun_by_hand(store: EventStore, pool: Pool, opened: Opener) -> None:

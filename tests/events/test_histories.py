@@ -6,8 +6,9 @@ other, and one of them was lost.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
+from typing import TypeAlias
 
 import asyncpg
 import pytest
@@ -29,6 +30,8 @@ from postroom.events import (
     Query,
     QueryItem,
 )
+
+Refusal: TypeAlias = AppendConditionFailed | DuplicateAppend
 
 TYPES = st.sampled_from(["A", "B"])
 TAGS = st.sampled_from(["t=1", "t=2", "u=1"])
@@ -53,6 +56,10 @@ class Step:
     reads_inside: bool
     dawdle: int
 
+    @property
+    def idempotency(self) -> Query | None:
+        return self.query if self.is_idempotent and not self.is_conditional else None
+
 
 @dataclass
 class History:
@@ -60,8 +67,12 @@ class History:
 
     writes: dict[int, list[tuple[int, Event]]] = field(default_factory=dict)
     seen: dict[int, tuple[Query, set[int]]] = field(default_factory=dict)
-    refused: list[tuple[Query, set[int], int]] = field(default_factory=list)
+    refused: list[tuple[Query, set[int], Refusal]] = field(default_factory=list)
     number: int = 0
+
+    def lost(self, step: Step, seen: set[int], refusal: Refusal) -> None:
+        """A condition is judged by what was not seen; a duplicate, by everything."""
+        self.refused.append((step.query, seen if isinstance(refusal, AppendConditionFailed) else set(), refusal))
 
     def won(self, step: Step, seen: set[int], last_position: int) -> None:
         self.number += 1
@@ -83,9 +94,12 @@ class History:
                     order.add(decision, writer) if matching <= seen else order.add(writer, decision)
         order.prepare()
         stored = {position: event for events in self.writes.values() for position, event in events}
-        for query, seen, position in self.refused:
-            assert position not in seen
-            assert query.matches(stored[position].type, stored[position].tags)
+        for query, seen, refusal in self.refused:
+            assert refusal.position not in seen
+            assert refusal.position in stored, "nobody has appended what stood in the way"
+            event = stored[refusal.position]
+            assert (refusal.type, refusal.tags) == (event.type, event.tags)
+            assert query.matches(event.type, event.tags)
 
 
 STEPS = st.builds(
@@ -100,7 +114,7 @@ async def read(session: EventSession | EventStore, query: Query) -> tuple[set[in
     return {event.position for event in events}, cursor
 
 
-async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int], Appended | AppendConditionFailed]:
+async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int], Appended | Refusal]:
     """What the step had seen, and what came of its append."""
     session = EventSession(connection)
     seen, cursor = await read(session, step.query)
@@ -110,10 +124,9 @@ async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int]
         for _ in range(step.dawdle):
             await connection.execute("SELECT 1")
         condition = AppendCondition(step.query, cursor) if step.is_conditional else None
-        idempotency = step.query if step.is_idempotent and not step.is_conditional else None
         try:
-            appended = await session.append(step.events, condition, idempotency=idempotency)
-        except AppendConditionFailed as refusal:
+            appended = await session.append(step.events, condition, idempotency=step.idempotency)
+        except (AppendConditionFailed, DuplicateAppend) as refusal:
             return seen, refusal
         for _ in range(step.dawdle):
             await connection.execute("SELECT 1")
@@ -124,12 +137,12 @@ async def take(connection: asyncpg.Connection, step: Step, history: History) -> 
     """One step; a failed serialization is as if it had never been tried."""
     try:
         seen, result = await transact(connection, step)
-    except (DuplicateAppend, asyncpg.SerializationError):
+    except asyncpg.SerializationError:
         return
-    if isinstance(result, AppendConditionFailed):
-        history.refused.append((step.query, seen, result.position))
-    else:
+    if isinstance(result, Appended):
         history.won(step, seen, result.position)
+    else:
+        history.lost(step, seen, result)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -160,34 +173,52 @@ async def test_combined_appends_are_judged_one_by_one(pool: Pool, store: EventSt
         for step in plan:
             seen, cursor = await read(store, step.query)
             try:
-                appended = await writer.append(
-                    step.events, AppendCondition(step.query, cursor) if step.is_conditional else None
-                )
-            except AppendConditionFailed as refusal:
-                history.refused.append((step.query, seen, refusal.position))
+                condition = AppendCondition(step.query, cursor) if step.is_conditional else None
+                appended = await writer.append(step.events, condition, idempotency=step.idempotency)
+            except (AppendConditionFailed, DuplicateAppend) as refusal:
+                history.lost(step, seen, refusal)
             else:
                 history.won(step, seen, appended.position)
 
-    without_duplicates = [[step for step in plan if not step.is_idempotent] for plan in plans]
-    await asyncio.gather(*(work(writers[n % 2], plan) for n, plan in enumerate(without_duplicates)))
+    await asyncio.gather(*(work(writers[n % 2], plan) for n, plan in enumerate(plans)))
     history.check()
+
+
+STEP = Step(
+    query=Query.of(tags=["t=1"]),
+    events=[Event("A", {}, ("t=1",))],
+    level="read_committed",
+    is_conditional=True,
+    is_idempotent=False,
+    reads_inside=False,
+    dawdle=0,
+)
 
 
 def test_a_lost_decision_is_noticed() -> None:
     """The rule has teeth: two decisions that did not see each other make a circle."""
     history = History()
-    step = Step(
-        query=Query.of(tags=["t=1"]),
-        events=[Event("A", {}, ("t=1",))],
-        level="read_committed",
-        is_conditional=True,
-        is_idempotent=False,
-        reads_inside=False,
-        dawdle=0,
-    )
-    history.won(step, set(), 1)
-    history.won(step, set(), 2)
+    history.won(STEP, set(), 1)
+    history.won(STEP, set(), 2)
     with pytest.raises(ValueError, match="cycle"):
+        history.check()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        DuplicateAppend(2, "A", ("t=1",)),
+        DuplicateAppend(1, "A", ("t=2",)),
+        DuplicateAppend(1, "A", ()),
+        AppendConditionFailed(1, "A", ()),
+    ],
+)
+def test_a_refusal_without_reason_is_noticed(refusal: Refusal) -> None:
+    """An event that nobody appended, another than is told, one that does not match: none stands in the way."""
+    history, untagged = History(), replace(STEP, events=[Event("A", {}, ())])
+    history.won(untagged, set(), 1)
+    history.lost(STEP, set(), refusal)
+    with pytest.raises(AssertionError):
         history.check()
 
 

@@ -1,4 +1,4 @@
-"""Events over HTTP: append, query, and where the store ends."""
+"""Events over HTTP: append, query, where the store ends, and the commands that led to them."""
 
 from datetime import datetime
 from functools import partial
@@ -20,9 +20,11 @@ from postroom.events import (
     QueryItem,
     SequencedEvent,
 )
-from postroom.events.model import TAG_BYTES, TYPE_LENGTH
+from postroom.events.commands import list_commands
+from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH
 from postroom.runtime.cursor import decode_cursor, encode_cursor
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Moment, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import Cursor as PageCursor
 
 READ = "events:read"
 WRITE = "events:write"
@@ -77,11 +79,43 @@ class NewEvents(Shape, frozen=True, kw_only=True):
 
 
 class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an append ended. `cursor`, after a condition: what to append after next, by the same query."""
+    """Where an append ended: whoever has come to this transaction and position has seen all of it.
+
+    `cursor`, after a condition: what to append after next, by the same query.
+    """
 
     position: int
+    transaction_id: int
     events_count: int
     cursor: str | None
+
+
+class CommandsQuery(Shape, frozen=True, kw_only=True):
+    """Which commands: those of one transaction, or all."""
+
+    transaction_id: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+    cursor: PageCursor | None = None
+    limit: Limit = 50
+
+
+class CommandShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, and what came of it; its facts carry the same transaction id."""
+
+    id: int
+    transaction_id: int
+    occurred_at: datetime
+    type: str
+    command_id: str
+    data: Any
+    metadata: Any
+    result: Any
+
+
+class CommandPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Commands, newest first."""
+
+    items: list[CommandShape]
+    next_cursor: str | None
 
 
 class EventsQuery(Shape, frozen=True, kw_only=True):
@@ -152,7 +186,8 @@ async def append_events(store: EventStore, call: Call) -> Answer:
         if key is None:
             return Answer(_appended(await _append(store, body)), 201)
         command = Command("http.append_events", f"{call.source}:{key}", msgspec.to_builtins(body))
-        result = await store.execute(command, lambda session: _append_once(session, body))
+        # Once: the condition is the caller's, and does not come true by itself.
+        result = await store.execute(command, lambda session: _append_once(session, body), attempts=1)
     except (AppendConditionFailed, DuplicateAppend) as refusal:
         return _refused(refusal)
     return Answer(result.value, 200 if result.replayed else 201)
@@ -176,12 +211,26 @@ async def _append(store: EventStore | EventSession, body: NewEvents) -> Appended
 
 def _appended(appended: Appended) -> AppendedShape:
     cursor = None if appended.cursor is None else str(appended.cursor)
-    return AppendedShape(position=appended.position, events_count=appended.events_count, cursor=cursor)
+    return AppendedShape(
+        position=appended.position,
+        transaction_id=appended.transaction_id,
+        events_count=appended.events_count,
+        cursor=cursor,
+    )
 
 
 async def get_head(store: EventStore, _call: Call) -> Answer:
     head = await store.head()
     return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
+
+
+async def list_kept_commands(call: Call) -> Answer:
+    asked: CommandsQuery = call.query
+    found, more = await list_commands(
+        call.room.pool, transaction_id=asked.transaction_id, cursor=asked.cursor, limit=asked.limit
+    )
+    items = [CommandShape(**{name: getattr(one, name) for name in CommandShape.__struct_fields__}) for one in found]
+    return Answer(CommandPage(items=items, next_cursor=more))
 
 
 async def list_events(store: EventStore, call: Call) -> Answer:
@@ -264,9 +313,22 @@ def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
     return Answer(problem, 409, PROBLEM)
 
 
+COMMANDS = Endpoint(
+    method="GET",
+    path="/v1/commands",
+    handler=list_kept_commands,
+    summary="Commands that were executed, newest first, with what came of them.",
+    scope=READ,
+    tag="events",
+    query=CommandsQuery,
+    answers={200: CommandPage},
+)
+
+
 def endpoints(store: EventStore) -> list[Endpoint]:
     """One store for all calls: appends of one moment share a commit."""
     return [
+        COMMANDS,
         Endpoint(
             method="GET",
             path="/v1/events",

@@ -1,11 +1,23 @@
-"""Events at the command line: append, read, and watch them come."""
+"""Events at the command line: append, read, watch them come, and see which commands led to them."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.runtime.terminal import AsJson, Limit, in_room, parse_pair, print_json, print_table, say, shown
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Limit,
+    in_room,
+    parse_pair,
+    print_json,
+    print_page,
+    print_table,
+    say,
+    shown,
+)
+from postroom.runtime.terminal import Cursor as PageCursor
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -14,6 +26,7 @@ if TYPE_CHECKING:
 events = typer.Typer()
 
 _LISTED = ("position", "occurred_at", "type", "tags", "data")
+_COMMANDS = ("id", "occurred_at", "type", "command_id", "data", "result")
 _TAIL_BATCH = 200
 _POLL_S = 0.5
 
@@ -48,23 +61,51 @@ def append(
 
 
 @events.command()
-def read(
+def commands(
+    *,
+    transaction: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_ID, help="Only those of the transaction with this id.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: PageCursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List commands that were executed, newest first, with what came of them."""
+    from postroom.events.commands import list_commands
+
+    found, more = in_room(lambda room: list_commands(room.pool, transaction_id=transaction, cursor=cursor, limit=limit))
+    print_page(found, more, columns=_COMMANDS, as_json=as_json)
+
+
+@events.command()
+def read(  # noqa: PLR0913 - a command line has as many options as people need
     *,
     type_: Types = None,
     tag: Tags = None,
     after: Annotated[str | None, typer.Option(help="Continue after an earlier reading, with its cursor.")] = None,
     limit: Limit = 50,
     backwards: Annotated[bool, typer.Option("--backwards", help="Newest first.")] = False,
+    before: Annotated[
+        str | None, typer.Option(help="Backwards: go on with what is older, with the `before` of an earlier page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read events in order."""
+    if before is not None and not backwards:
+        raise typer.BadParameter("--before needs --backwards")
     query = _query(type_, tag)
-    found = in_room(lambda room: _read(room, query, after=after, limit=limit, backwards=backwards))
+    if backwards:
+        found, older = in_room(lambda room: _read_backwards(room, query, after=after, limit=limit, before=before))
+    else:
+        found, older = in_room(lambda room: _read(room, query, after=after, limit=limit)), None
     if as_json:
-        print_json({"items": [_as_json(event) for event in found.events], "cursor": str(found.cursor)})
+        items = [_as_json(event) for event in found.events]
+        print_json({"items": items, "cursor": str(found.cursor), **({"before": older} if backwards else {})})
         return
     print_table(_LISTED, ([getattr(event, column) for column in _LISTED] for event in found.events))
-    if found.cursor.page is not None:
+    if older is not None:
+        say(f"more: --before {older}")
+    elif found.cursor.page is not None:
         say(f"more: --after {found.cursor}")
 
 
@@ -90,11 +131,24 @@ async def _append(
     return await EventStore(room.pool).append(event, condition, idempotency=unless)
 
 
-async def _read(room: "Room", query: "Query", *, after: str | None, limit: int, backwards: bool) -> "Reading":
+async def _read(room: "Room", query: "Query", *, after: str | None, limit: int) -> "Reading":
     from postroom.events import Cursor, EventStore
 
+    return await EventStore(room.pool).read(query, after=Cursor.parse(after) if after else None, limit=limit)
+
+
+async def _read_backwards(
+    room: "Room", query: "Query", *, after: str | None, limit: int, before: str | None
+) -> "tuple[Reading, str | None]":
+    """The page, and where the next one goes on if there is more."""
+    from postroom.events import Cursor, EventStore, Place, Reading
+    from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+    place = Place(*decode_cursor(before, tuple[int, int])) if before else None
     cursor = Cursor.parse(after) if after else None
-    return await EventStore(room.pool).read(query, after=cursor, limit=limit, backwards=backwards)
+    found, seen = await EventStore(room.pool).read(query, after=cursor, limit=limit + 1, backwards=True, before=place)
+    page = found[:limit]
+    return Reading(page, seen), encode_cursor(*page[-1].place) if len(found) > limit else None
 
 
 async def _tail(room: "Room", query: "Query", *, count: int | None, from_start: bool, as_json: bool) -> None:

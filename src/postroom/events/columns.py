@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
-from postroom.events.model import Append, Appended, Cursor, Event, check_events
+from postroom.events.model import Append, Appended, Cursor, Event, check_events, check_time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -21,6 +21,7 @@ def array_literal(tags: Iterable[str]) -> str:
 
 def append_columns(append: Append) -> dict[str, Any]:
     check_events(append.events)
+    check_time(append.occurred_at)
     return {
         "types": [event.type for event in append.events],
         "tags": [array_literal(event.tags) for event in append.events],

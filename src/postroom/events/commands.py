@@ -11,7 +11,10 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import IdempotencyConflict
 from postroom.events import store
+from postroom.events.model import Place
 from postroom.events.session import EventSession
+from postroom.events.store import KeptCommand
+from postroom.runtime.cursor import decode_cursor, encode_cursor
 
 CommandHandler = Callable[[EventSession], Awaitable[Any]]
 
@@ -29,10 +32,15 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came of a command; `replayed` if it had been executed before."""
+    """What came of a command; `replayed` if it had been executed before.
+
+    `place` is where its last fact stands, None if it appended none: whoever has come that far has seen all of them.
+    """
 
     value: Any
     replayed: bool
+    transaction_id: int
+    place: Place | None
 
 
 async def execute_once(pool: Pool, command: Command, handler: CommandHandler) -> CommandResult:
@@ -50,16 +58,34 @@ async def execute_once(pool: Pool, command: Command, handler: CommandHandler) ->
         if row is None:
             return await _first_result(connection, command, data)
         text = _encode(await handler(EventSession(connection)))
-        await store.finish_command(connection, id=row, result=text)
+        end = await store.finish_command(connection, id=row, result=text)
     # Decoded again, so that the first answer and every later one are the same value.
-    return CommandResult(msgspec.json.decode(text), replayed=False)
+    return _result(msgspec.json.decode(text), *end, replayed=False)
 
 
 async def _first_result(connection: Connection, command: Command, data: str) -> CommandResult:
     known = await store.find_command(connection, command_id=command.id, type=command.type, data=data)
     if known is None or not known.is_same:
         raise IdempotencyConflict
-    return CommandResult(known.result, replayed=True)
+    return _result(known.result, known.transaction_id, known.position, replayed=True)
+
+
+def _result(value: Any, transaction_id: int, position: int | None, *, replayed: bool) -> CommandResult:
+    place = None if position is None else Place(transaction_id, position)
+    return CommandResult(value, replayed, transaction_id, place)
+
+
+async def list_commands(
+    pool: Pool, *, transaction_id: int | None = None, cursor: str | None = None, limit: int = 50
+) -> tuple[list[KeptCommand], str | None]:
+    """A page of commands, newest first, of one transaction or of all, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_commands(
+            connection, transaction_id=transaction_id, before_id=before_id, page_limit=limit + 1
+        )
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None
 
 
 def _encode(value: Any) -> str:

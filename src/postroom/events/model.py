@@ -9,7 +9,7 @@ hand it back.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -18,7 +18,10 @@ from postroom.errors import BadInput, FieldError
 
 TYPE_LENGTH = 64
 TAG_BYTES = 1024
-_CURSOR = re.compile(r"(\d+:\d+:[\d,]*)/(?:(\d+:\d+:[\d,]*)/(\d+)\.(\d+)|/)/(?:(\d+)\.(\d+))?", re.ASCII)
+UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
+LARGEST = 2**63 - 1
+_SNAPSHOT = r"(\d+:\d+:(?:\d+(?:,\d+)*)?)"
+_CURSOR = re.compile(rf"{_SNAPSHOT}/(?:{_SNAPSHOT}/(\d+)\.(\d+)|/)/(?:(\d+)\.(\d+))?", re.ASCII)
 
 
 def tag(key: str, value: object) -> str:
@@ -74,6 +77,12 @@ class Cursor:
             raise BadInput.of("after", "is not a cursor of events")
         base, page, *places = matched.groups()
         numbers = [int(number) if number else None for number in places]
+        if not (
+            _is_snapshot(base)
+            and (page is None or _is_snapshot(page))
+            and max(filter(None, numbers), default=0) < LARGEST
+        ):
+            raise BadInput.of("after", "is not a cursor of events")
         return cls(base, page, _place(*numbers[:2]), _place(*numbers[2:]))
 
     @classmethod
@@ -110,6 +119,14 @@ def _is_visible(transaction_id: int, snapshot: str) -> bool:
     return transaction_id < int(end) and str(transaction_id) not in running.split(",")
 
 
+def _is_snapshot(text: str) -> bool:
+    """Whether PostgreSQL would read it: a batch must not fail because of one who made up a cursor."""
+    lowest, end, running = text.split(":")
+    open_ids = list(map(int, running.split(","))) if running else []
+    bounds = [1, int(lowest), *open_ids, int(end), LARGEST]
+    return bounds == sorted(bounds) and int(end) not in open_ids
+
+
 def _place(transaction_id: int | None, position: int | None) -> Place | None:
     return None if transaction_id is None or position is None else Place(transaction_id, position)
 
@@ -131,6 +148,15 @@ class Query:
     def __post_init__(self) -> None:
         if not self.items:
             raise BadInput.of("query", "must have an item; Query.all() matches everything")
+        errors = [
+            FieldError(f"query[{index}].{name}[{place}]", UNSTORABLE)
+            for index, item in enumerate(self.items)
+            for name, texts in (("types", item.types), ("tags", item.tags))
+            for place, text in enumerate(texts)
+            if not _is_storable(text)
+        ]
+        if errors:
+            raise BadInput(errors)
 
     @classmethod
     def all(cls) -> Self:
@@ -167,6 +193,10 @@ class AppendCondition:
 
     query: Query
     after: Cursor | int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.after, int) and not 0 <= self.after < 10**18:
+            raise BadInput.of("after", "is not a position of events")
 
     @property
     def json(self) -> str:
@@ -277,7 +307,11 @@ _PLAIN_TAG = re.compile(r"[ -<>-~]{1,128}=[ -~]{0,512}")
 
 def _is_plain(event: Event) -> bool:
     """True for what almost every event is, found out at a quarter of the price."""
-    return _PLAIN_TYPE.fullmatch(event.type) is not None and all(map(_PLAIN_TAG.fullmatch, event.tags))
+    return (
+        _PLAIN_TYPE.fullmatch(event.type) is not None
+        and all(map(_PLAIN_TAG.fullmatch, event.tags))
+        and event.correlation_id is event.causation_id is None
+    )
 
 
 def _problems(event: Event) -> Iterable[tuple[str, str]]:
@@ -288,6 +322,18 @@ def _problems(event: Event) -> Iterable[tuple[str, str]]:
             yield f"tags[{index}]", "must be key=value"
         elif len(text.encode()) > TAG_BYTES:
             yield f"tags[{index}]", f"must have at most {TAG_BYTES} bytes"
+    for name in ("correlation_id", "causation_id"):
+        if not _is_storable(getattr(event, name) or ""):
+            yield name, UNSTORABLE
+
+
+def check_time(occurred_at: datetime | None) -> None:
+    """Raise `BadInput` if this time lies outside of the years 1 to 9999 in UTC, as an offset can make it."""
+    try:
+        if occurred_at is not None:
+            occurred_at.astimezone(UTC)
+    except OverflowError as error:
+        raise BadInput.of("occurred_at", "must be a time in the years 1 to 9999") from error
 
 
 def _is_storable(text: str) -> bool:

@@ -34,8 +34,9 @@ ON CONFLICT (command_id) DO NOTHING
 RETURNING id;
 
 -- name: find_command :maybe
--- What became of a command, and whether it asked for the same.
+-- What became of a command, where its facts end, and whether it asked for the same.
 SELECT type, result::text, transaction_id::text::bigint AS transaction_id, occurred_at,
+    (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position,
     type = :type AND data = :data::text::jsonb AS is_same
 FROM @room.commands
 WHERE command_id = :command_id;
@@ -44,9 +45,12 @@ WHERE command_id = :command_id;
 -- The cursor of whoever has seen everything, and the largest position that is visible.
 SELECT @room.event_cursor_now() AS cursor, (SELECT max(position) FROM @room.events) AS position;
 
--- name: finish_command :exec
--- Keep what came of a command.
-UPDATE @room.commands SET result = :result::text::jsonb WHERE id = :id;
+-- name: finish_command :one
+-- Keep what came of a command, and say where its facts end.
+UPDATE @room.commands SET result = :result::text::jsonb
+WHERE id = :id
+RETURNING transaction_id::text::bigint AS transaction_id,
+    (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position;
 
 -- name: forget_follower :exec
 -- A follower leaves, and with it those that have not been seen for a day.
@@ -57,6 +61,15 @@ DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day'
 SELECT id, at, actor, action, subject, before::text, after::text
 FROM audit_log
 WHERE (:subject::text IS NULL OR subject = :subject)
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_commands :many
+-- What was asked for and what came of it, newest first, of one transaction or of all.
+SELECT id, transaction_id::text::bigint AS transaction_id, occurred_at, type, command_id, data::text, metadata::text, result::text
+FROM commands
+WHERE (:transaction_id::bigint IS NULL OR transaction_id = :transaction_id::bigint::text::xid8)
+    AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
 
@@ -108,7 +121,11 @@ VALUES (:actor, :action, :subject, :before::text::jsonb, :after::text::jsonb);
 INSERT INTO event_followers (name) VALUES (:name) RETURNING id;
 
 -- name: set_follower_asleep :exec
--- Say whether a follower waits for a NOTIFY; after falling asleep it looks once more before it waits.
+-- Say whether a follower waits for a NOTIFY; after falling asleep it looks once more before it waits. Whoever falls asleep
+-- forgets those that have not been seen for a day: if one of them lives, it registers again.
+WITH forgotten AS (
+    DELETE FROM event_followers WHERE :is_asleep::boolean AND id <> :id AND seen_at < now() - interval '1 day'
+)
 UPDATE event_followers SET is_asleep = :is_asleep, seen_at = now() WHERE id = :id;
 
 -- name: take_turn :exec

@@ -41,7 +41,22 @@ class CommandRow:
     result: Any
     transaction_id: int
     occurred_at: datetime
+    position: int | None
     is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCommand:
+    """What was asked for, when, and what came of it."""
+
+    id: int
+    transaction_id: int
+    occurred_at: datetime
+    type: str
+    command_id: str
+    data: Any
+    metadata: Any
+    result: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +115,15 @@ async def find_head(connection: Connection, *, room: str | None = None) -> Head:
     return Head(Cursor.parse(row["cursor"]), row["position"] or 0)
 
 
-async def finish_command(connection: Connection, *, id: int, result: str) -> int:  # noqa: A002 - the column's name
-    return await QUERIES["finish_command"].exec(connection, id=id, result=result)
+async def finish_command(
+    connection: Connection,
+    *,
+    id: int,  # noqa: A002 - the column's name
+    result: str,
+) -> tuple[int, int | None]:
+    """The transaction, and the last position it has written."""
+    row = await QUERIES["finish_command"].one(connection, id=id, result=result)
+    return row["transaction_id"], row["position"]
 
 
 async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A002 - the column's name
@@ -111,6 +133,17 @@ async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A
 async def list_audit(connection: Connection, *, subject: str | None, page_limit: int) -> list[AuditEntry]:
     rows = await QUERIES["list_audit"].many(connection, subject=subject, page_limit=page_limit)
     return [AuditEntry(**{**row, "before": _json(row["before"]), "after": _json(row["after"])}) for row in rows]
+
+
+async def list_commands(
+    connection: Connection, *, transaction_id: int | None, before_id: int | None, page_limit: int
+) -> list[KeptCommand]:
+    rows = await QUERIES["list_commands"].many(
+        connection, transaction_id=transaction_id, before_id=before_id, page_limit=page_limit
+    )
+    return [
+        KeptCommand(**{**row, **{name: _json(row[name]) for name in ("data", "metadata", "result")}}) for row in rows
+    ]
 
 
 async def list_settled_events(

@@ -58,7 +58,9 @@ BEGIN
         v_exclusive := v_exclusive || event_query_keys(p_idempotency);
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
-    PERFORM refuse_stale_snapshot();
+    IF p_condition IS NOT NULL OR p_idempotency IS NOT NULL THEN
+        PERFORM refuse_stale_snapshot();
+    END IF;
     v_answer := append_locked_events(
         p_types, p_tags, p_data, p_condition, p_idempotency, p_occurred_at, p_correlation_ids, p_causation_ids);
     IF (v_answer -> 'success')::boolean THEN

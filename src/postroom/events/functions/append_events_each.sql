@@ -51,7 +51,9 @@ BEGIN
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
-    PERFORM refuse_stale_snapshot();
+    IF v_exclusive <> '{}' THEN -- something is asked
+        PERFORM refuse_stale_snapshot();
+    END IF;
     -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();

@@ -21,6 +21,7 @@ DECLARE
     v_horizon        xid8;
     v_matched        jsonb;
     v_cursor         text;
+    v_occurred_at    timestamptz;
     v_written        record;
 BEGIN
     IF p_idempotency IS NOT NULL THEN
@@ -41,10 +42,11 @@ BEGIN
 
     v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
     v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
+    v_occurred_at := coalesce(event_time(p_occurred_at), now());
     IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
-            coalesce(p_occurred_at, now()), p_correlation_ids[1], p_causation_ids[1])
+            v_occurred_at, p_correlation_ids[1], p_causation_ids[1])
         RETURNING 1::bigint AS events_count, position AS last_position INTO v_written;
         INSERT INTO event_tags (tag, transaction_id, position, type)
         SELECT DISTINCT carried.tag, v_transaction_id, v_written.last_position, p_types[1]
@@ -53,7 +55,7 @@ BEGIN
         WITH appended AS (
             INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
             SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
-                coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
+                v_occurred_at, given.correlation_id, given.causation_id
             FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
                 AS given(type, tags, data, correlation_id, causation_id, place)
             ORDER BY given.place

@@ -28,7 +28,7 @@ BEGIN
         INSERT INTO events (
             position, type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id
         )
-        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(occurred_at, now()), correlation_id,
+        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(event_time(occurred_at), now()), correlation_id,
             causation_id
         FROM free
     ),

@@ -1,5 +1,6 @@
--- At REPEATABLE READ and SERIALIZABLE every statement sees what the first one saw: older than the locks just taken. If
--- anything was committed since then the check could miss a rival: raise what such callers retry anyway (40001).
+-- For appends that check something. At REPEATABLE READ and SERIALIZABLE every statement sees what the first one saw: older
+-- than the locks just taken. If anything was committed since then the check could miss a rival: raise what such callers
+-- retry anyway (40001).
 -- There is no asking PostgreSQL for a newer snapshot here, but the fate of each transaction that the old one
 -- does not show can be asked for: those that were open, and those that came later, up to the first that has not begun.
 CREATE OR REPLACE FUNCTION refuse_stale_snapshot() RETURNS void

@@ -1,0 +1,12 @@
+-- A time as events can carry it, or PR001: infinity, and years before 1 or after 9999, cannot be read back everywhere. NULL,
+-- which means now, is not looked at.
+CREATE OR REPLACE FUNCTION event_time(p_occurred_at timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE STRICT
+AS $$
+BEGIN
+    IF p_occurred_at >= '0001-01-01 00:00:00+00' AND p_occurred_at < '10000-01-01 00:00:00+00' THEN
+        RETURN p_occurred_at;
+    END IF;
+    RAISE EXCEPTION 'must be a time in the years 1 to 9999' USING ERRCODE = 'PR001', COLUMN = 'occurred_at';
+END
+$$;

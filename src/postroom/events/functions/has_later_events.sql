@@ -1,0 +1,13 @@
+-- Whether an event is visible that no transaction of this cluster can have written yet: it came with a dump.
+CREATE OR REPLACE FUNCTION has_later_events() RETURNS boolean
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT max(transaction_id)::text::bigint - (SELECT epoch::bigint << 48 FROM event_clock) >= greatest(
+            pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+            pg_current_xact_id_if_assigned()::text::bigint + 1)
+        FROM events
+    ), false);
+END
+$$;

@@ -1,0 +1,85 @@
+"""Commands: where their facts end, so that whoever follows can be waited for."""
+
+import asyncio
+from collections.abc import Sequence
+
+from tests.support.http import open_browser
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.db.room import Room
+from postroom.events import Command, Event, EventSession, EventStore, Place, Query, SequencedEvent
+from postroom.events.api import endpoints
+from postroom.events.commands import list_commands
+from postroom.http import HttpApplication
+from postroom.http.auth import Authenticator
+from postroom.outbox import Outbox, Publishers, View, Views
+
+
+async def deposit_twice(session: EventSession) -> str:
+    """One append after the other: the command's facts end with the second."""
+    await session.append(Event.of("Deposited", wallet=1))
+    await session.append([Event.of("Deposited", wallet=1), Event.of("Deposited", wallet=2)])
+    return "done"
+
+
+async def test_a_command_says_where_its_facts_end(store: EventStore) -> None:
+    """The first time and every other time, though others have appended since."""
+    first = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
+    await store.append(Event.of("Deposited", wallet=1))
+    again = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
+    last = (await store.read(Query.all())).events[2]
+    assert (first.place, first.transaction_id, first.replayed) == (last.place, last.transaction_id, False)
+    assert (again.place, again.transaction_id, again.replayed) == (first.place, first.transaction_id, True)
+
+
+async def test_a_command_without_facts_has_no_place(store: EventStore) -> None:
+    """There is nothing to wait for."""
+
+    async def look(session: EventSession) -> int:
+        return len((await session.read(Query.all())).events)
+
+    result = await store.execute(Command("Look", "look-1"), look)
+    assert (result.value, result.place) == (0, None)
+    assert result.transaction_id > 0
+
+
+async def test_commands_of_one_transaction_are_found(store: EventStore, pool: Pool) -> None:
+    """By the id that their facts carry."""
+    results = [await store.execute(Command("Deposit", f"deposit-{n}"), deposit_twice) for n in range(3)]
+    found, more = await list_commands(pool, transaction_id=results[1].transaction_id)
+    assert ([command.command_id for command in found], more) == (["deposit-1"], None)
+    everything, more = await list_commands(pool, limit=2)
+    assert [command.command_id for command in everything] == ["deposit-2", "deposit-1"]
+    rest, more = await list_commands(pool, cursor=more, limit=2)
+    assert ([command.command_id for command in rest], more) == (["deposit-0"], None)
+
+
+async def count(connection: Connection, events: Sequence[SequencedEvent]) -> None:
+    await connection.execute("UPDATE totals SET deposited = deposited + $1", len(events))
+
+
+async def forget(connection: Connection) -> None:
+    await connection.execute("UPDATE totals SET deposited = 0")
+
+
+async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: EventStore) -> None:
+    """When it has come to the command's place it holds all of its facts; over HTTP the place has two halves."""
+    pool, stop = room.pool, asyncio.Event()
+    await pool.execute("CREATE TABLE totals AS SELECT 0 AS deposited")
+    view = View("deposited", count, forget, types=("Deposited",))
+    await Views(pool).install(view)
+    app = HttpApplication(room, endpoints(store), auth=Authenticator(pool))
+    running = asyncio.create_task(Outbox(room, Publishers.of([view])).run(stop))
+    try:
+        result = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
+        assert result.place is not None
+        await Views(pool).wait_for(view, result.place)
+        assert await pool.fetchval("SELECT deposited FROM totals") == 3
+        browser = await open_browser(room, app=app)
+        answer = (await browser.post("/v1/events", json={"events": [{"type": "Deposited"}] * 2})).json
+        await Views(pool).wait_for(view, Place(answer["transaction_id"], answer["position"]))
+        assert await pool.fetchval("SELECT deposited FROM totals") == 5
+    finally:
+        stop.set()
+        await running
