@@ -175,6 +175,7 @@ async def test_occasions_are_added_listed_and_removed(browser: Browser) -> None:
         ({"kind": "WEDDING", "rule": {}}, "kind"),
         ({"kind": "REMINDER", "rule": {}}, "rule"),
         ({"kind": "REMINDER", "rule": {"at": "2027-01-31T09:00:00Z"}}, "rule"),
+        ({"kind": "REMINDER", "rule": {"at": "9999-12-31T23:59:00"}}, "rule"),
         ({"kind": "RECURRING", "rule": {"every": "year", "start": "2026-01-01"}}, "rule"),
         ({"kind": "ANNIVERSARY", "rule": {"date": "2020-06-01"}, "message": "x" * 2001}, "message"),
     ],

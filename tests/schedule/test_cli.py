@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
+from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.schedule.cli import users
 from postroom.schedule.people_csv import read_people
@@ -36,7 +39,7 @@ def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     logging.getLogger().handlers[:] = handlers
 
 
-async def ask(*arguments: str, stdin: str | None = None) -> Result:
+async def ask(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Run a command as the shell would: in a thread, because it brings its own loop."""
     return await asyncio.to_thread(CliRunner().invoke, users, arguments, stdin)
 
@@ -89,6 +92,56 @@ async def test_importing_from_standard_input() -> None:
     """`-` reads what is piped in; without refusals the exit code is 0."""
     result = await ask("import", "-", stdin="\n".join(CSV.splitlines()[:3]))
     assert (result.exit_code, result.stdout) == (0, "2 added, 0 refused\n")
+
+
+GOOD = CSV.splitlines()[:2]
+LATIN_1 = "\n".join([*GOOD, "José,Nowhere,1990-01-01,UTC,,", "Ann,Who,1990-01-01,UTC,é@example.org,"]).encode("latin-1")
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("source", ["file", "stdin"])
+async def test_a_byte_that_is_no_utf_8_costs_its_line_only(tmp_path: Path, source: str) -> None:
+    """From a file and from standard input, behind a byte order mark: the others are added, the line is named."""
+    data = b"\xef\xbb\xbf" + LATIN_1 + b"\nGrace,Hopper,1906-12-09,America/New_York,,\n"
+    file = tmp_path / "people.csv"
+    file.write_bytes(data)
+    result = await ask("import", "-", stdin=data) if source == "stdin" else await ask("import", str(file))
+    assert (result.exit_code, result.stdout) == (1, "2 added, 2 refused\n")
+    assert [line.partition(" must")[0] for line in result.stderr.splitlines()] == [
+        "line 3: first_name:",
+        "line 4: email: is not an e-mail address",
+    ]
+
+
+@pytest.mark.usefixtures("environment")
+async def test_an_import_that_breaks_off_says_how_far_it_came(tmp_path: Path, pool: Pool) -> None:
+    """Whole batches stay; the line to go on from is told, for a second run would add the first ones twice."""
+    await pool.execute("ALTER TABLE users ADD CONSTRAINT no_quux CHECK (last_name <> 'Quux')")
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join([GOOD[0], *[GOOD[1]] * 500, "Ada,Quux,1990-01-01,UTC,,", ""]))
+    result = await ask("import", str(file))
+    assert result.exit_code == 1
+    assert result.stderr == "stopped before line 502: 500 added\n"
+    assert await pool.fetchval("SELECT count(*) FROM users") == 500
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_terminal_sees_an_import_s_progress(tmp_path: Path) -> None:
+    """Run under a terminal, the import shows how far it is; the result is on standard output as always."""
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(GOOD))
+    shown, written = os.openpty()
+    command = [sys.executable, "-m", "postroom.cli", "users", "import", str(file)]
+    try:
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=written)
+        said, _ = await process.communicate()
+        seen = os.read(shown, 65536)
+    finally:
+        os.close(shown)
+        os.close(written)
+    assert (process.returncode, said) == (0, b"1 added, 0 refused\n")
+    assert b"importing" in seen
+    assert b"100%" in seen
 
 
 @pytest.mark.usefixtures("environment")

@@ -62,21 +62,37 @@ async def test_a_greeting_s_way(pool: Pool, status: int, requests: int, event: s
     assert {(attempt.transport, attempt.enhanced_code) for attempt in attempts} == {("webhook", f"HTTP {status}")}
 
 
-async def test_the_waits_are_one_two_and_four_seconds(pool: Pool) -> None:
-    """Within a quarter, and never earlier than the receiver asked."""
+@pytest.mark.parametrize(
+    "hint, waits", [(None, (1, 2, 4)), (60, (60,) * 3), (7200, (7200,) * 3), (86400, (86400,) * 3)]
+)
+async def test_the_waits_are_one_two_and_four_seconds(pool: Pool, hint: int | None, waits: tuple[int, ...]) -> None:
+    """Within a quarter, and never earlier than the receiver asked, however long that is: always three retries."""
     clock = Moving()
-    for hint, longest in (({}, [1, 2, 4]), ({"Retry-After": "60"}, [60, 60, 60])):
-        async with receiving(Receiver(status=503, headers=hint)) as receiver:
-            policy = Policy(webhook_url=receiver.url)
-            await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
-            await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
-            await drain(pool, clock)
-        [latest, *_], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
-        attempts = await deliveries.list_attempts(pool, latest.id)
-        waits = [a.next_attempt_at - a.finished_at for a in attempts if a.next_attempt_at is not None]
-        for wait, seconds in zip(waits, longest, strict=True):
-            assert timedelta(seconds=seconds * 0.75) <= wait <= timedelta(seconds=seconds * 1.25)
-            assert not hint or wait >= timedelta(seconds=seconds)
+    async with receiving(Receiver(status=503, headers={"Retry-After": str(hint)} if hint else {})) as receiver:
+        policy = Policy(webhook_url=receiver.url)
+        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
+        await drain(pool, clock, step=timedelta(seconds=max(waits) * 1.25))
+    [delivery], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
+    attempts = await deliveries.list_attempts(pool, delivery.id)
+    found = [a.next_attempt_at - a.finished_at for a in attempts if a.next_attempt_at is not None]
+    for wait, seconds in zip(found, waits, strict=True):
+        assert timedelta(seconds=seconds * (1 if hint else 0.75)) <= wait <= timedelta(seconds=seconds * 1.25)
+    assert delivery.reason == "attempts_exhausted"
+
+
+async def test_the_ledger_keeps_two_kilobytes_of_an_answer(pool: Pool) -> None:
+    """The attempt has the status and the first 2048 bytes as they came; the reason people see is one short line."""
+    clock, answer = Moving(), b"no such person\n" * 1000
+    async with receiving(Receiver(status=404, body=answer)) as receiver:
+        policy = Policy(webhook_url=receiver.url)
+        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
+        await drain(pool, clock)
+    row = await pool.fetchrow("SELECT reply_text, detail FROM attempts JOIN deliveries ON delivery_id = id")
+    assert row["reply_text"] == "HTTP 404 Not Found: " + answer[:2048].decode()
+    assert row["detail"].startswith("HTTP 404 Not Found: no such person no such person ")
+    assert len(row["detail"]) == 500
 
 
 async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
@@ -89,7 +105,9 @@ async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
     assert b"it's your birthday" in await pool.fetchval("SELECT raw FROM inbox_messages")
 
 
-async def drain(pool: Pool, clock: Moving, *, inbox: Transport | None = None) -> None:
+async def drain(
+    pool: Pool, clock: Moving, *, inbox: Transport | None = None, step: timedelta = timedelta(minutes=2)
+) -> None:
     """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
     composer = WebhookComposer()
     transport = WebhookTransport(allow_private=True, inbox=inbox)
@@ -103,5 +121,5 @@ async def drain(pool: Pool, clock: Moving, *, inbox: Transport | None = None) ->
     for _ in range(6):
         options = WorkerOptions(until_empty=True)
         await Worker(pool, compose=compose, route=route, options=options, clock=clock).run()
-        clock.now += timedelta(minutes=2)
+        clock.now += step
     await transport.close()

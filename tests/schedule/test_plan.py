@@ -251,6 +251,12 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
         ),
         (
             "RECURRING",
+            {"every": "month", "start": "0001-01-01", "until": "9999-12-31"},  # as people write "always"
+            "2026-11-15T00:00",
+            ["2026-12-01T09:00", "2027-01-01T09:00"],
+        ),
+        (
+            "RECURRING",
             {"every": "day", "start": "2026-11-20", "until": "2026-11-21"},
             "2026-11-15T00:00",
             ["2026-11-20T09:00", "2026-11-21T09:00"],
@@ -265,7 +271,7 @@ def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: lis
     while planned is not None and len(found) < len(targets) + 1:
         found.append(planned.target_utc)
         planned = following(subject, DEFAULT, after=planned.target_local, key=planned.idempotency_key)
-    ends = kind == "REMINDER" or "until" in rule
+    ends = kind == "REMINDER" or rule.get("until") == "2026-11-21"
     assert found[: len(targets)] == [utc(target) for target in targets]
     assert (len(found) == len(targets)) is ends
 
@@ -292,6 +298,7 @@ def test_a_reminder_in_the_past_is_not_planned() -> None:
         ("ANNIVERSARY", {}, "rule"),
         ("ANNIVERSARY", {"date": "2015-06-01", "days_before": -1}, "rule"),
         ("REMINDER", {"at": "2026-12-24T18:00:00Z"}, "rule"),  # a wall clock has no zone
+        ("REMINDER", {"at": "9999-12-31T23:59:00"}, "rule"),  # later still in some zone than calendars go
         ("RECURRING", {"every": "hour", "start": "2026-01-01"}, "rule"),
         ("RECURRING", {"every": "month", "start": "2026-01-01", "day": 32}, "rule"),
         ("BIRTHDAY", {"date": "2015-06-01"}, "rule"),

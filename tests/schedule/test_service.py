@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from tests.support.schedule import POSTING, born, person, statuses, utc
+from tests.support.schedule import POSTING, born, person, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, OccasionNotFound, UserNotFound, VersionConflict
@@ -78,6 +78,19 @@ async def test_plain_sql_is_held_to_the_same_rules(pool: Pool) -> None:
         with pytest.raises(asyncpg.PostgresError) as caught:
             await pool.execute(insert, *(good | {column: value}).values())
         assert caught.value.sqlstate == ("PR030" if column == "timezone" else "23514"), (column, value)
+
+
+async def test_nobody_is_born_before_the_calendar(pool: Pool) -> None:
+    """A day that no client can read is refused by the table, and so never stops a sweep; the first day is one."""
+    insert = "INSERT INTO users (first_name, last_name, date_of_birth, timezone) VALUES ('J', 'C', '{}', 'Europe/Rome')"
+    for day in ("0044-03-15 BC", "0001-12-31 BC"):
+        with pytest.raises(asyncpg.CheckViolationError, match="users_date_of_birth_readable"):
+            await pool.execute(insert.format(day))
+    for day in ("-infinity", "0001-01-02"):
+        await pool.execute(insert.format(day))
+    await service.create_user(pool, person(date_of_birth=date.min), policy=POSTING)
+    assert await scheduler(pool).sweep() == 2
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE status = 'PENDING'") == 3
 
 
 async def test_many_at_once_and_the_wrong_ones_by_their_place(pool: Pool) -> None:
@@ -223,8 +236,9 @@ async def test_occasions_are_planned_and_forgotten(pool: Pool) -> None:
         pool, user.id, "ANNIVERSARY", rule={"date": "2020-06-01"}, message="Seven years!", policy=POSTING
     )
     assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY", "ANNIVERSARY"}
-    with pytest.raises(BadInput):
-        await service.add_occasion(pool, user.id, "ANNIVERSARY", rule={}, policy=POSTING)
+    for kind, rule in (("ANNIVERSARY", {}), ("REMINDER", {"at": "9999-12-31T23:59:00"})):
+        with pytest.raises(BadInput):
+            await service.add_occasion(pool, user.id, kind, rule=rule, policy=POSTING)
     await service.remove_occasion(pool, user.id, occasion.id)
     assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY"}
     with pytest.raises(OccasionNotFound):

@@ -1,18 +1,18 @@
 """The scheduler: due events handed over exactly once, by however many, after whatever outage."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due, person, scheduler, statuses, utc
+from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due, scheduler, statuses, utc
 
 from postroom.db.pool import Pool, open_pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeliveryFilter
-from postroom.schedule import service
+from postroom.schedule import engine, service, store
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
 from postroom.schedule.model import Policy, Status
 from postroom.schedule.worker import Scheduler, SchedulerOptions
@@ -27,7 +27,7 @@ async def test_nothing_is_due_a_second_before(pool: Pool) -> None:
 
 
 async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
-    """The delivery has the body, the header, the key and the ladder of a greeting, and the event follows it."""
+    """The delivery has the body, the key and the ladder of a greeting, and the event follows it."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     [summary], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
@@ -36,7 +36,7 @@ async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
     assert (delivery.channel, delivery.ladder, delivery.source) == (Channel.WEBHOOK, "greeting", "schedule")
     assert [recipient.address for recipient in delivery.recipients] == [HOOK]
     assert delivery.text == '{"message":"Hey, Ada Lovelace it\'s your birthday"}'
-    assert (delivery.headers, delivery.idempotency_key) == ({"X-Idempotency-Key": key}, key)
+    assert delivery.idempotency_key == key
     events, _ = await service.list_events(pool, user.id)
     assert [(event.status, event.delivery_id) for event in events] == [
         (Status.PENDING, None),
@@ -155,6 +155,40 @@ async def test_other_deliveries_are_left_alone(pool: Pool) -> None:
         await pool.execute("UPDATE scheduled_events SET status = 'PENDING' WHERE status = 'COMPLETED'")
 
 
+async def test_a_claim_takes_the_hundred_oldest_in_order(pool: Pool) -> None:
+    """Of 250 due, the first hundred are the oldest, then the next; each batch comes, and is accepted, in order."""
+    await many_due(pool, 250)
+    await pool.execute(
+        "UPDATE scheduled_events SET target_timestamp_utc = target_timestamp_utc - n * interval '1 second'"
+        " FROM (SELECT id, row_number() OVER (ORDER BY idempotency_key) AS n FROM scheduled_events) AS numbered"
+        " WHERE numbered.id = scheduled_events.id"
+    )
+    rows = await pool.fetch("SELECT idempotency_key AS key FROM scheduled_events ORDER BY target_timestamp_utc")
+    batches = [await engine.hand_over_due(pool, POSTING, now=NINE) for _ in range(4)]
+    assert [len(batch) for batch in batches] == [100, 100, 50, 0]
+    expected = [row["key"] for row in rows]
+    assert [result.event.idempotency_key for batch in batches for result in batch] == expected
+    accepted = await pool.fetch("SELECT idempotency_key AS key FROM deliveries ORDER BY id")
+    assert {row["key"] for row in accepted[:100]} == set(expected[:100])
+
+
+async def test_the_database_s_clock_decides(pool: Pool) -> None:
+    """Left alone, a claim goes by the time of its transaction, whatever the host thinks it is."""
+    past, future = await many_due(pool, 2)
+    for user_id, ahead in ((past, timedelta(seconds=-1)), (future, timedelta(minutes=1))):
+        await pool.execute(
+            "UPDATE scheduled_events SET target_timestamp_utc = now() + $2 WHERE user_id = $1", user_id, ahead
+        )
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        [claimed] = await store.claim_due(connection, claim_id=uuid4(), lease=engine.LEASE, now=None)
+        assert (claimed.user_id, claimed.claimed_at) == (past, await connection.fetchval("SELECT now()"))
+        await transaction.rollback()
+    assert await Scheduler(pool, SchedulerOptions(policy=POSTING)).run_once() == 1
+    assert await pool.fetchval("SELECT status::text FROM scheduled_events WHERE user_id = $1", future) == "PENDING"
+
+
 @pytest.mark.parametrize("schedulers, events", [(3, 100), (100, 1000)])
 async def test_many_schedulers_hand_over_every_event_once(database_url: str, schedulers: int, events: int) -> None:
     """However many look at once, each on a connection of its own: every event exactly one delivery."""
@@ -215,61 +249,42 @@ async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
 
 
-async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
-    """Inserted or changed without the API, their events follow within a sweep; nothing stale is sent meanwhile."""
-    user_id: UUID = await pool.fetchval(
-        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
-        " VALUES ('Ada', 'Lovelace', '1990-11-15', 'Europe/London') RETURNING id"
-    )
-    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 1
-    assert await statuses(pool, user_id) == [("2026", "PENDING")]
-    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 0
-    await pool.execute("UPDATE users SET timezone = 'America/New_York'")
-    assert await scheduler(pool).run_once() == 0
-    assert await scheduler(pool).sweep() == 1
-    assert await scheduler(pool, "2026-11-15T13:59").run_once() == 0
-    assert await scheduler(pool, "2026-11-15T14:00").run_once() == 1
-
-
-async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:
-    """Whoever inserts a person and an event by hand gets what they planned; what follows is planned as usual."""
-    user_id: UUID = await pool.fetchval(
-        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
-        " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
-    )
-    await pool.execute(
-        "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
-        " idempotency_key, delivery_payload)"
-        " VALUES ($1, $2, '2026-11-15 09:00', 'Europe/London', 'mine', '{\"a\": 1}')",
-        user_id, NINE,
+async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
+    """A daily message after three days: each day is as late as it is, marked, and skipped where that is too much."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
+    policy = Policy(webhook_url=HOOK, max_lateness={"RECURRING": timedelta(hours=12)})
+    await service.add_occasion(
+        pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=policy,
+        now=utc("2026-11-10T00:00"),
     )  # fmt: skip
-    await scheduler(pool).sweep()
-    assert await scheduler(pool).run_once() == 1
-    assert await pool.fetchval("SELECT text_body FROM delivery_payloads") == '{"a":1}'
-    rows = await pool.fetch("SELECT idempotency_key AS key FROM scheduled_events ORDER BY target_timestamp_utc")
-    assert [row["key"] for row in rows] == ["mine", f"birthday:{user_id}:2026"]
+    assert await scheduler(pool, "2026-11-12T12:00", policy).run_once() == 3
+    events = [event for event in (await service.list_events(pool, user.id))[0] if event.kind == "RECURRING"]
+    assert [(event.target_utc.day, event.status, event.failure_reason, event.late_by) for event in events] == [
+        (13, Status.PENDING, None, None),
+        (12, Status.PROCESSING, None, timedelta(hours=3)),
+        (11, Status.FAILED, TOO_LATE, timedelta(hours=27)),
+        (10, Status.FAILED, TOO_LATE, timedelta(hours=51)),
+    ]
 
 
-async def test_whoever_has_no_event_gets_one(pool: Pool) -> None:
-    """However it was lost, the audit finds the person without a plan, and only them."""
-    users = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(3)]
-    await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", users[1].id)
-    assert await scheduler(pool).audit() == 1
-    assert await statuses(pool, users[1].id) == [("2026", "PENDING")]
-    assert await scheduler(pool).audit() == 0
-
-
-async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
-    """A stored instant goes stale when rules change; with the version, everything PENDING is computed again."""
-    user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
-    work = scheduler(pool)
-    await work.refresh()
-    await pool.execute("UPDATE scheduled_events SET target_timestamp_utc = target_timestamp_utc + interval '1 hour'")
-    assert await work.refresh() == 0
-    await pool.execute("UPDATE schedule_state SET basis = replace(basis, 'tzdata=', 'tzdata=older ')")
-    assert await work.refresh() == 1
-    [event], _ = await service.list_events(pool, user.id)
-    assert event.target_utc == utc("2026-11-20T09:00")
+@pytest.mark.parametrize(
+    "change, late_by",
+    [
+        ({"first_name": "Augusta"}, timedelta(hours=6)),
+        ({"timezone": "Europe/Paris"}, timedelta(hours=6)),  # nine was earlier there, but it was due since London's
+        ({"timezone": "America/New_York"}, timedelta(hours=1)),
+    ],
+)
+async def test_a_correction_during_an_outage_keeps_it_late(
+    pool: Pool, change: dict[str, Any], late_by: timedelta
+) -> None:
+    """What was due before the change is as late after it, and the limit still holds."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"))
+    policy = Policy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
+    await scheduler(pool, "2026-11-15T15:00", policy).run_once()
+    _, event = (await service.list_events(pool, user.id))[0]
+    assert (event.status, event.failure_reason, event.late_by) == (Status.FAILED, TOO_LATE, late_by)
 
 
 async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool) -> None:
@@ -280,6 +295,35 @@ async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool)
     assert await scheduler(pool).run_once() == 2
     assert (await statuses(pool, bad.id))[0] == ("2026", "FAILED")
     assert (await statuses(pool, good.id))[0] == ("2026", "PROCESSING")
+
+
+async def test_an_error_nobody_foresaw_ends_no_loop(pool: Pool) -> None:
+    """It is told, without what it says about people, and the next turn does its work."""
+    failed, turns = asyncio.Event(), 0
+
+    def clock() -> datetime:
+        nonlocal turns
+        turns += 1
+        if turns <= 3:  # the first step of each rhythm
+            raise OverflowError("Ada Lovelace, 1990-11-15")
+        return NINE
+
+    def heard(step: str) -> None:
+        if step == "handed_over":
+            failed.set()
+
+    await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    options = SchedulerOptions(policy=POSTING, poll_interval=timedelta(milliseconds=1))
+    work = Scheduler(pool, options, clock=clock, signal=heard)
+    with capture_logs() as said:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            group.create_task(work.run())
+            await failed.wait()
+            work.stop()
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
+    told = [entry for entry in said if entry["event"] == "schedule_step_failed"]
+    assert {"error": "OverflowError", "log_level": "error"}.items() <= told[0].items()
+    assert "Ada" not in str(said)
 
 
 async def test_a_suppressed_address_fails_the_event(pool: Pool) -> None:
@@ -323,21 +367,3 @@ async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:
         await handed.wait()
         work.stop()
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
-
-
-async def test_logs_carry_no_names_and_no_dates(pool: Pool) -> None:
-    """Whatever the scheduler says, it says without people's data."""
-    await service.create_user(
-        pool, person(first_name="Zerlina", last_name="Quux"), policy=POSTING, now=utc("2026-11-01T00:00")
-    )
-    work = scheduler(pool)
-    await work.refresh()
-    await pool.execute("UPDATE schedule_state SET basis = 'older'")
-    with capture_logs() as said:
-        await work.refresh()
-        await work.run_once()
-        await pool.execute("UPDATE users SET timezone = 'Europe/LONDON'")
-        await work.sweep()
-        await work.audit()
-    assert {entry["event"] for entry in said} >= {"plan_refreshed", "events_handed_over", "user_unplannable"}
-    assert not any(word in str(said) for word in ("Zerlina", "Quux", "1990"))

@@ -2,8 +2,6 @@
 
 import base64
 import contextlib
-import hashlib
-import hmac
 import ssl
 import zlib
 from collections.abc import AsyncIterator
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 from tests.support.http import Letter
-from tests.support.webhook_server import Posting, Receiver, receiving, webhook_to
+from tests.support.webhook_server import Posting, Receiver, is_genuine, receiving, webhook_to
 
 from postroom.db.pool import Pool
 from postroom.delivery.outcome import Verdict, classify
@@ -94,7 +92,7 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_a_request_is_what_the_receiver_expects() -> None:
     """POST, JSON, the idempotency key, the id; the ledger learns who answered."""
     async with receiving(Receiver(body=b"thanks")) as receiver, opened() as transport:
-        reply = await post(transport, receiver.url + "?a=%2F", OLD, headers={"X-Idempotency-Key": "birthday:1:2026"})
+        reply = await post(transport, receiver.url + "?a=%2F", OLD, idempotency_key="birthday:1:2026")
     [request] = receiver.requests
     assert (request.path, request.body) == ("/greet?a=%2F", b'{"message":"Hey"}')
     assert request.headers["Content-Type"] == "application/json"
@@ -103,15 +101,6 @@ async def test_a_request_is_what_the_receiver_expects() -> None:
     assert request.headers["webhook-timestamp"] == str(int(NOW.timestamp()))
     assert reply.text == "HTTP 200 OK: thanks"
     assert reply.remote_host == "127.0.0.1 [127.0.0.1]"
-
-
-def is_genuine(secret: str, headers: Any, body: bytes) -> bool:
-    """How a receiver checks, written from the specification: any v1 signature under the secret it knows will do."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    content = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
-    expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-    offered = [entry.split(",", 1) for entry in headers["webhook-signature"].split(" ")]
-    return any(version == "v1" and hmac.compare_digest(value, expected) for version, value in offered)
 
 
 async def test_a_receiver_can_check_the_signature() -> None:
@@ -178,6 +167,25 @@ def test_a_delivery_cannot_forge_what_is_signed() -> None:
     assert not {"Webhook-Signature", "Host", "Content-Length"} & set(content.headers)
 
 
+@pytest.mark.parametrize(
+    "key, given, told",
+    [
+        ("order-7", {}, "order-7"),
+        ("order-7", {"x-idempotency-key": "other"}, "order-7"),
+        ("Bestellung ä", {}, "Bestellung%20%C3%A4"),
+        (None, {"X-Idempotency-Key": "own"}, "own"),
+        (None, {}, None),
+    ],
+)
+def test_the_receiver_is_told_the_key(key: str | None, given: dict[str, str], told: str | None) -> None:
+    """Every webhook with an idempotency key says it, in a form that a header can carry, and says no other."""
+    posting = Posting("https://a.example/", idempotency_key=key, headers=given)
+    _, content = WebhookComposer().compose(posting, now=NOW)
+    assert isinstance(content, WebhookContent)
+    said = [value for name, value in content.headers.items() if name.lower() == "x-idempotency-key"]
+    assert said == ([] if told is None else [told])
+
+
 @pytest.mark.parametrize("fields", [{"text": None}, {"headers": {"X-Own": "ä"}}, {"headers": {"X-Own": "a\r\nb"}}])
 def test_what_cannot_be_posted_is_a_value_error(fields: dict[str, Any]) -> None:
     """The worker records it as refused for good; nothing leaves."""
@@ -221,6 +229,26 @@ async def test_silence_is_deferred() -> None:
     assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONTENT, None, Verdict.DEFERRED)
 
 
+@pytest.mark.parametrize(
+    "status, body, text, means",
+    [
+        (200, b"", "HTTP 200 OK", Verdict.DELIVERED),
+        (202, b"half an ans", "HTTP 202 Accepted: half an ans", Verdict.DELIVERED),
+        (404, b"half", "HTTP 404 Not Found: half", Verdict.REFUSED),
+        (503, b"half", "HTTP 503 Service Unavailable: half", Verdict.DEFERRED),
+    ],
+)
+async def test_a_status_is_an_answer_though_its_body_stalls(
+    status: int, body: bytes, text: str, means: Verdict
+) -> None:
+    """Once the status has come it decides, with as much of the body as came in time."""
+    receiver = Receiver(status=status, body=body, stalls=True)
+    async with webhook_to(receiver, patience=timedelta(seconds=0.3)) as transport:
+        reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
+    assert (reply.stage, reply.text, verdict(reply)) == (Stage.FINAL, text, means)
+    assert len(receiver.requests) == 1
+
+
 async def test_a_refused_connection_is_deferred() -> None:
     """Nobody listens there: later perhaps."""
     async with opened() as transport:
@@ -237,12 +265,13 @@ async def test_an_unknown_host_is_deferred() -> None:
 
 
 async def test_only_the_beginning_of_an_answer_is_read() -> None:
-    """An endless answer costs two kilobytes; the words kept of it are fewer still."""
-    receiver = Receiver(status=404, body=b"a" * 5_000_000)
+    """An endless answer costs two kilobytes, and those are kept as they came."""
+    receiver = Receiver(status=404, body=b"a\n  b\t" * 1_000_000)
     async with webhook_to(receiver) as transport:
         reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
         again = await transport.send(Envelope(2, "m", "", ("x",)), Letter())
-    assert reply.text == "HTTP 404 Not Found: " + "a" * 300
+    said = reply.text.removeprefix("HTTP 404 Not Found: ")
+    assert (said, len(said)) == (("a\n  b\t" * 342)[:2048], 2048)
     assert again.code == 550
 
 

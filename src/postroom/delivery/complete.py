@@ -72,7 +72,7 @@ def decide(
         return Result(outgoing=outgoing, outcome="failed", state="sent", **facts)
     if verdict in _ENDS:
         written, state, reason = _ENDS[verdict]
-        detail = reply.text[:500] if reason == "refused" else None
+        detail = _excerpt(reply.text) if reason == "refused" else None
         return Result(outgoing=outgoing, outcome=written, state=state, reason=reason, detail=detail, **facts)
     written = "ambiguous" if verdict is Verdict.UNKNOWN else "deferred"
     step = next_step(
@@ -83,7 +83,7 @@ def decide(
         jitter=policy.jitter,
         hold_unknown=outgoing.lane in policy.held_lanes,
     )
-    detail = reply.text[:500] or f"no answer at {reply.stage}"
+    detail = _excerpt(reply.text) or f"no answer at {reply.stage}"
     if isinstance(step, GiveUp):
         return Result(
             outgoing=outgoing,
@@ -198,6 +198,11 @@ def is_plain(result: Result) -> bool:
     )
 
 
+def _excerpt(reply: str) -> str:
+    """The beginning of what the other side said, on one line; the attempt keeps all of it."""
+    return " ".join(reply.split())[:500]
+
+
 def _storable(text: str | None) -> str | None:
     """What the other side said, without the characters that PostgreSQL's text cannot hold."""
     return None if text is None else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
@@ -210,7 +215,7 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
     for recipient in recipients:
         verdict = by_address.get(recipient.address) if is_open(recipient) else None
         if verdict is not None:
-            detail = verdict.text[:500] if verdict.verdict is not Verdict.DELIVERED else None
+            detail = _excerpt(verdict.text) if verdict.verdict is not Verdict.DELIVERED else None
             told.append(
                 Recipient(
                     recipient.kind,

@@ -41,7 +41,8 @@ LADDERS: dict[str, Ladder] = {
         _seconds(5, 5 * _MINUTE, 30 * _MINUTE, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 14 * _HOUR, 20 * _HOUR, _DAY),
         max_age=timedelta(days=5),
     ),
-    "greeting": Ladder(_seconds(1, 2, 4), max_age=timedelta(hours=1)),
+    # old enough for three hints, each as long as is followed: here the number of retries ends patience, not the age
+    "greeting": Ladder(_seconds(1, 2, 4), max_age=timedelta(days=4)),
 }
 
 JITTER = 0.25

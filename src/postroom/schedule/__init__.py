@@ -19,7 +19,10 @@ so no move, correction or second scheduler makes a second greeting; the delivery
 event is planned in the transaction that hands it over, so no failure ends the chain.
 
 Where planning happens. In Python only, because only one place may turn local time into instants. The API plans in the
-transaction that stores the person. Plain SQL on `users` leaves `planned_version` behind `version`, and the sweep plans
-within seconds; until then nothing of a changed person is claimed. New people who come with a PENDING event of their own
-keep it.
+transaction that stores the person. Plain SQL on `users` or `user_occasions` leaves `planned_version` behind `version`,
+and the sweep plans within seconds; until then nothing of a changed person is claimed. New people who come with a
+PENDING event of their own keep it. Now and then an audit looks for whoever lost an event, and plans it again.
+
+Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
+Planning during an outage, or correcting a name in it, makes nothing less late.
 """

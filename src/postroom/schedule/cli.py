@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import UUID
 
 import typer
@@ -103,15 +105,14 @@ def import_(
 ) -> None:
     """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
 
-    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url.
+    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url. Nobody is recognised:
+    a line that is imported twice is two people, so give it only the refused lines, mended, the second time.
     """
-    if str(file) == "-":
-        added, refused = in_room(lambda room: _import(room, sys.stdin, size=0))
-    elif not file.is_file():
+    if str(file) != "-" and not file.is_file():
         raise typer.BadParameter(f"{file} is not a file")
-    else:
-        with file.open(encoding="utf-8-sig", newline="") as text:
-            added, refused = in_room(lambda room: _import(room, text, size=file.stat().st_size))
+    with _opened(file) as text:
+        size = 0 if str(file) == "-" else file.stat().st_size
+        added, refused = in_room(lambda room: _import(room, text, size=size))
     for number, problem in sorted(refused):
         sys.stderr.write(f"line {number}: {problem}\n")
     say(f"{added} added, {len(refused)} refused")
@@ -176,6 +177,20 @@ def update(  # noqa: PLR0913 - one parameter per option
     say(f"{user.id} is version {user.version}; {moved.moved} events moved, {moved.skipped} left alone")
 
 
+@contextmanager
+def _opened(file: Path) -> Iterator[TextIO]:
+    """The file, or standard input, read alike. A byte that is no UTF-8 costs its line only: no name may contain it."""
+    if str(file) != "-":
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            yield text
+        return
+    piped = TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    try:
+        yield piped
+    finally:
+        piped.detach()  # or standard input would be closed with it
+
+
 async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int, list[tuple[int, str]]]:
     """Add people batch by batch, each batch in one transaction."""
     from postroom.schedule import service
@@ -187,9 +202,13 @@ async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int,
     while batch := list(islice(lines, BATCH)):
         refused += [(line.number, line.problem) for line in batch if line.problem is not None]
         good: list[Line] = [line for line in batch if line.person is not None]
-        created, wrong = await service.create_users(
-            room.pool, [line.person for line in good if line.person is not None], policy=policy
-        )
+        try:
+            created, wrong = await service.create_users(
+                room.pool, [line.person for line in good if line.person is not None], policy=policy
+            )
+        except BaseException:  # what was added stays: say where to go on
+            sys.stderr.write(f"stopped before line {batch[0].number}: {added} added\n")
+            raise
         added += len(created)
         for index, errors in wrong.items():
             refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
@@ -207,7 +226,7 @@ def _progressing(text: Iterable[str], size: int) -> Iterator[str]:
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("importing", total=size)
         for line in text:
-            progress.advance(task, len(line.encode()))
+            progress.advance(task, len(line.encode(errors="surrogateescape")))
             yield line
 
 

@@ -11,13 +11,12 @@ from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import problems
 from postroom.delivery.model import DeliveryRequest
-from postroom.errors import BadInput, ClaimLost
+from postroom.errors import ClaimLost
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
-from postroom.schedule.civil import UnknownZone
 from postroom.schedule.handover import Result, refusal, request_for, result_of
 from postroom.schedule.model import Claimed, Planned, Policy, Status
-from postroom.schedule.plan import Subject, following
+from postroom.schedule.plan import UNPLANNABLE, Subject, following
 from postroom.schedule.planner import planned_columns
 
 LEASE = timedelta(minutes=5)
@@ -91,6 +90,6 @@ def _following(event: Claimed, policy: Policy) -> Planned | None:
         return None
     try:
         return following(subject, policy, after=event.target_local, key=event.idempotency_key)
-    except (UnknownZone, BadInput) as error:
+    except UNPLANNABLE as error:
         _log.warning("user_unplannable", user_id=str(event.user_id), kind=event.kind, error=type(error).__name__)
         return None

@@ -58,7 +58,6 @@ def request_for(event: Claimed, policy: Policy) -> DeliveryRequest:
     return DeliveryRequest(
         to=(Address(url),),
         text=_encode(event.payload).decode(),
-        headers={"X-Idempotency-Key": event.idempotency_key},
         channel=Channel.WEBHOOK,
         ladder=GREETING,
         source=SOURCE,

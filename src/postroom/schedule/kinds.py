@@ -19,6 +19,7 @@ from postroom.schedule.model import BIRTHDAY, Person, Policy
 _DAY = timedelta(days=1)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LAST_DAY = date(MAXYEAR - 1, 1, 1)  # beyond it neither calendars nor PostgreSQL's clients are of use
+_LAST_REMINDER = datetime(MAXYEAR, 12, 30)  # noqa: DTZ001 - a wall clock; later than this, some zones have no UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ class ReminderRule(Rule, frozen=True, kw_only=True):
     """Once, when the person's clock shows this."""
 
     at: Annotated[datetime, msgspec.Meta(tz=False)]
+
+    def __post_init__(self) -> None:
+        if self.at >= _LAST_REMINDER:
+            raise ValueError("`at` is beyond the calendar")
 
 
 class RecurringRule(Rule, frozen=True, kw_only=True):

@@ -136,16 +136,17 @@ class Claimed:
 
     @property
     def lateness(self) -> timedelta:
-        """How long after its time it was claimed; what was planned after its own time is not late for that."""
+        """How long after its time it was claimed; what a move brought past its own time is late since the move."""
         return max(self.claimed_at - max(self.target_utc, self.planned_at), timedelta())
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a change of a person did to the events: planned ones recomputed, begun ones left alone."""
+    """What planning did to a person's events: planned ones recomputed, begun ones left alone, missing ones added."""
 
     moved: int
     skipped: int
+    added: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

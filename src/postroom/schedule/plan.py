@@ -15,11 +15,14 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
-from postroom.schedule.civil import instant_of, local_at
+from postroom.errors import BadInput
+from postroom.schedule.civil import UnknownZone, instant_of, local_at
 from postroom.schedule.kinds import KINDS, Occurrence, Terms, read_rule
 from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Planned, Policy
 
 _DAY = timedelta(days=1)
+UNPLANNABLE = (UnknownZone, BadInput, OverflowError)
+"""What planning may raise for something that plain SQL wrote; one such row must not stop its neighbours."""
 _PATIENCE = 10_000
 """More occurrences than anybody has used: a rule that yields nothing new after these is over."""
 

@@ -3,6 +3,7 @@
 The caller holds the people's rows, so that nobody claims or plans for them meanwhile.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,11 +14,9 @@ import msgspec
 import structlog
 
 from postroom.db.queries import Connection
-from postroom.errors import BadInput
 from postroom.schedule import store
-from postroom.schedule.civil import UnknownZone
 from postroom.schedule.model import KnownEvent, Moved, Planned, Policy, Status, User
-from postroom.schedule.plan import Subject, upcoming
+from postroom.schedule.plan import UNPLANNABLE, Subject, upcoming
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger()
@@ -30,12 +29,20 @@ class Changes:
     planned: list[Planned] = field(default_factory=list)
     moves: list[tuple[KnownEvent, Planned]] = field(default_factory=list)
     over: list[KnownEvent] = field(default_factory=list)
+    ended: list[UUID] = field(default_factory=list)
+
+    def end(self, subject: Subject, pending: KnownEvent | None) -> None:
+        """Nothing of it is still to come."""
+        if pending is not None:
+            self.over.append(pending)
+        elif subject.occasion is not None:
+            self.ended.append(subject.occasion.id)
 
 
 async def plan_for(
     connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: bool = False
 ) -> dict[UUID, Moved]:
-    """Make the events of these people what they should be; says for each how many moved and how many were left alone.
+    """Make the events of these people what they should be; says for each what was done.
 
     With `keep`, what is planned already stays: only what is missing is added.
     """
@@ -51,9 +58,9 @@ async def plan_for(
     if keep:
         changes.moves.clear()
         changes.over.clear()
-    moved = await _write(connection, changes, now=now)
+    added, moved = await _write(connection, changes, now=now)
     await store.mark_planned(connection, user_ids=ids)
-    return {user.id: _count(known.get(user.id, []), moved) for user in users}
+    return {user.id: _count(known.get(user.id, []), moved, added[user.id]) for user in users}
 
 
 def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
@@ -75,15 +82,15 @@ def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: 
     used = {event.idempotency_key for event in own if event.status is not Status.PENDING}
     try:
         planned = upcoming(subject, policy, now=now, used=used, pending=pending)
-    except (UnknownZone, BadInput) as error:  # written by plain SQL: one such row must not stop its neighbours
+    except UNPLANNABLE as error:
         _log.warning(
             "user_unplannable", user_id=str(subject.user_id), kind=subject.kind_name, error=type(error).__name__
         )
         return
-    if pending is None:
-        changes.planned += [planned] if planned else []
-    elif planned is None:
-        changes.over.append(pending)
+    if planned is None:
+        changes.end(subject, pending)
+    elif pending is None:
+        changes.planned.append(planned)
     elif _differs(pending, planned):
         changes.moves.append((pending, planned))
 
@@ -98,20 +105,25 @@ def _differs(event: KnownEvent, planned: Planned) -> bool:
     )
 
 
-async def _write(connection: Connection, changes: Changes, *, now: datetime | None) -> set[UUID]:
+async def _write(connection: Connection, changes: Changes, *, now: datetime | None) -> tuple[Counter[UUID], set[UUID]]:
+    """Whose events were added, and which were moved."""
+    added: Counter[UUID] = Counter()
     if changes.planned:
-        await store.insert_events(connection, now=now, **planned_columns(changes.planned))
+        added.update(await store.insert_events(connection, now=now, **planned_columns(changes.planned)))
     if changes.over:
         await store.delete_events(connection, event_ids=[event.id for event in changes.over])
+    if changes.ended:
+        await store.end_occasions(connection, occasion_ids=changes.ended)
     if not changes.moves:
-        return set()
-    return await store.move_events(
+        return added, set()
+    moved = await store.move_events(
         connection,
         now=now,
         event_id=[event.id for event, _ in changes.moves],
         version=[event.version for event, _ in changes.moves],
         **_target_columns([planned for _, planned in changes.moves]),
     )
+    return added, moved
 
 
 def _target_columns(planned: Sequence[Planned]) -> dict[str, list[Any]]:
@@ -124,8 +136,9 @@ def _target_columns(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     }
 
 
-def _count(known: Sequence[KnownEvent], moved: set[UUID]) -> Moved:
+def _count(known: Sequence[KnownEvent], moved: set[UUID], added: int) -> Moved:
     return Moved(
+        added=added,
         moved=sum(event.id in moved for event in known),
         skipped=sum(event.status is not Status.PENDING for event in known),
     )

@@ -33,7 +33,8 @@ SELECT claimed.id, claimed.user_id, claimed.event_type, claimed.occasion_id, tar
     target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, first_name, last_name, date_of_birth,
     timezone, email, webhook_url, o.message, o.rule::text, coalesce(:now::timestamptz, now()) AS claimed_at
 FROM claimed
-LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id;
+LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
+ORDER BY target_timestamp_utc;
 
 -- name: delete_events :exec
 -- Forget planned events that nothing is planned for any more.
@@ -64,6 +65,12 @@ WHERE id IN (
 DELETE FROM users
 WHERE id = :user_id
 RETURNING id;
+
+-- name: end_occasions :exec
+-- Remember of which occasions nothing is still to come.
+UPDATE user_occasions
+SET is_over = true
+WHERE id = ANY(:occasion_ids::uuid[]) AND NOT is_over;
 
 -- name: find_basis :maybe
 -- What the planned targets were computed with.
@@ -105,17 +112,18 @@ followed AS (
         user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
         idempotency_key, delivery_payload, planned_at, created_at
     )
-    SELECT i.*, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+    -- What fell due during an outage is as late as its time is past, however lately it was planned.
+    SELECT i.*, least(i.target_utc, coalesce(:now::timestamptz, now())), coalesce(:now::timestamptz, now())
     FROM unnest(
         :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
         :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
-    ) AS i
+    ) AS i(user_id, kind, occasion_id, target_utc, target_local, timezone, idempotency_key, payload)
     ON CONFLICT DO NOTHING
 )
 SELECT id FROM handed;
 
 -- name: insert_events :many
--- Plan events. One that exists already, by its key or as the planned one of its occasion, stays as it is.
+-- Plan events. One that exists already, by its key or as the planned one of its occasion, stays as it is. Returns whose.
 INSERT INTO scheduled_events (
     user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
     idempotency_key, delivery_payload, planned_at, created_at
@@ -126,7 +134,7 @@ FROM unnest(
     :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
 ) AS i
 ON CONFLICT DO NOTHING
-RETURNING id;
+RETURNING user_id;
 
 -- name: insert_occasion :one
 -- Remember an occasion of a person.
@@ -197,26 +205,45 @@ LIMIT :batch_limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock_unscheduled_users :many
--- Look through people in order of id and hold those for whom no birthday is planned; `last_id` is how far it looked.
-WITH looked AS (
-    SELECT id
+-- Look through people in order of id, a thousand at a time, and hold those who have a birthday or an occasion for which
+-- nothing is planned; `last_id` is how far it looked. The limit is written out, and the questions are asked person by
+-- person, or the planner would rather read all events there are.
+WITH looked AS MATERIALIZED (
+    SELECT id, planned_version = version AS is_planned
     FROM users
-    WHERE :after_id::uuid IS NULL OR id > :after_id
+    WHERE id > coalesce(:after_id::uuid, '00000000-0000-0000-0000-000000000000')
     ORDER BY id
-    LIMIT :batch_limit
+    LIMIT 1000
+),
+lacking AS (
+    SELECT looked.id
+    FROM looked
+    LEFT JOIN LATERAL (
+        SELECT e.id
+        FROM scheduled_events AS e
+        WHERE e.user_id = looked.id AND e.event_type = 'BIRTHDAY' AND e.occasion_id IS NULL AND e.status = 'PENDING'
+        LIMIT 1
+    ) AS birthday ON true
+    LEFT JOIN LATERAL (
+        SELECT o.id
+        FROM user_occasions AS o
+        LEFT JOIN LATERAL (
+            SELECT e.id
+            FROM scheduled_events AS e
+            WHERE e.user_id = o.user_id AND e.event_type = o.event_type AND e.occasion_id = o.id
+                AND e.status = 'PENDING'
+            LIMIT 1
+        ) AS planned ON true
+        WHERE o.user_id = looked.id AND NOT o.is_over AND planned.id IS NULL
+        LIMIT 1
+    ) AS forgotten ON true
+    WHERE looked.is_planned AND (birthday.id IS NULL OR forgotten.id IS NOT NULL)
 ),
 held AS (
-    SELECT u.id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
-    FROM users AS u
-    JOIN looked USING (id)
-    WHERE planned_version = version
-        AND NOT EXISTS (
-            SELECT FROM scheduled_events AS e
-            WHERE e.user_id = u.id AND e.event_type = 'BIRTHDAY' AND e.occasion_id IS NULL AND e.status = 'PENDING')
-        AND NOT EXISTS (
-            SELECT FROM scheduled_events AS e
-            WHERE e.user_id = u.id AND e.event_type = 'BIRTHDAY' AND e.status = 'PROCESSING' AND e.delivery_id IS NULL)
-    FOR NO KEY UPDATE OF u SKIP LOCKED
+    SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+    FROM users
+    WHERE id = ANY(ARRAY(SELECT id FROM lacking)) AND planned_version = version
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT held.*, looked_to.last_id
 FROM (SELECT id AS last_id FROM looked ORDER BY id DESC LIMIT 1) AS looked_to
@@ -246,9 +273,11 @@ WHERE id = ANY(:user_ids::uuid[]) AND planned_version <> version;
 
 -- name: move_events :many
 -- Give planned events a new target; one that changed since it was read, or has begun, is left alone and not returned.
+-- One that was due already keeps the time since when it was: a correction during an outage makes nothing less late.
 UPDATE scheduled_events AS e
 SET target_timestamp_utc = i.target_utc, target_timestamp_local = i.target_local, target_timezone = i.timezone,
-    idempotency_key = i.idempotency_key, delivery_payload = i.payload, planned_at = coalesce(:now::timestamptz, now()),
+    idempotency_key = i.idempotency_key, delivery_payload = i.payload,
+    planned_at = least(greatest(e.target_timestamp_utc, e.planned_at), coalesce(:now::timestamptz, now())),
     version = e.version + 1
 FROM unnest(
     :event_id::uuid[], :version::integer[], :target_utc::timestamptz[], :target_local::timestamp[], :timezone::text[],

@@ -39,6 +39,10 @@ async def delete_user(connection: Connection, *, user_id: UUID) -> bool:
     return await QUERIES["delete_user"].maybe(connection, user_id=user_id) is not None
 
 
+async def end_occasions(connection: Connection, *, occasion_ids: Sequence[UUID]) -> int:
+    return await QUERIES["end_occasions"].exec(connection, occasion_ids=occasion_ids)
+
+
 async def find_basis(connection: Connection) -> str | None:
     row = await QUERIES["find_basis"].maybe(connection)
     return row["basis"] if row else None
@@ -65,7 +69,8 @@ async def hand_over(
 
 
 async def insert_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> list[UUID]:
-    return [row["id"] for row in await QUERIES["insert_events"].many(connection, now=now, **columns)]
+    """Returns whose events were planned, one id for each."""
+    return [row["user_id"] for row in await QUERIES["insert_events"].many(connection, now=now, **columns)]
 
 
 async def insert_occasion(connection: Connection, *, user_id: UUID, kind: str, message: str, rule: str) -> Occasion:
@@ -115,11 +120,9 @@ async def lock_unplanned_users(connection: Connection, *, batch_limit: int) -> t
     return [_user(row) for row in rows if row["is_new"]], [_user(row) for row in rows if not row["is_new"]]
 
 
-async def lock_unscheduled_users(
-    connection: Connection, *, after_id: UUID | None, batch_limit: int
-) -> tuple[list[User], UUID | None]:
-    """People without a planned birthday, and how far it looked; None at the end."""
-    rows = await QUERIES["lock_unscheduled_users"].many(connection, after_id=after_id, batch_limit=batch_limit)
+async def lock_unscheduled_users(connection: Connection, *, after_id: UUID | None) -> tuple[list[User], UUID | None]:
+    """People who have something for which nothing is planned, and how far it looked; None at the end."""
+    rows = await QUERIES["lock_unscheduled_users"].many(connection, after_id=after_id)
     return [_user(row) for row in rows if row["id"] is not None], rows[0]["last_id"] if rows else None
 
 

@@ -7,9 +7,12 @@ whom plain SQL changed, people without a plan, and plans made with an older time
 """
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -30,6 +33,7 @@ PASSING = (*FLICKER, asyncpg.IntegrityConstraintViolationError)
 """What the next turn may find mended: the database was away, or two of us planned the same thing at once."""
 
 _log = structlog.get_logger()
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +109,18 @@ class Scheduler:
         return total
 
     async def audit(self) -> int:
-        """Look through everybody and plan for whoever has no birthday planned."""
+        """Look through everybody and plan what somebody has lost: the birthday, or an occasion that goes on."""
         total, after = 0, None
         while not self._stopping.is_set():
             async with self._pool.acquire() as connection, connection.transaction():
-                found, after = await store.lock_unscheduled_users(connection, after_id=after, batch_limit=STEP)
+                found, after = await store.lock_unscheduled_users(connection, after_id=after)
                 if found:
-                    await plan_for(connection, found, self._options.policy, now=self._clock(), keep=True)
-                    _log.warning("users_without_plan", users=len(found))
-            total += len(found)
+                    done = await plan_for(connection, found, self._options.policy, now=self._clock(), keep=True)
+                    total += sum(each.added > 0 for each in done.values())
             if after is None:
                 break
+        if total:
+            _log.warning("users_without_plan", users=total)
         return total
 
     async def forget(self) -> int:
@@ -158,11 +163,8 @@ class Scheduler:
 
     async def _time_to_next(self) -> timedelta:
         """How long to rest: until the next event is due, within bounds."""
-        try:
-            async with self._pool.acquire() as connection:
-                wait = await store.find_next_due(connection, now=self._clock())
-        except FLICKER:
-            wait = None
+        async with self._pool.acquire() as connection:
+            wait = await store.find_next_due(connection, now=self._clock())
         longest = self._options.poll_interval
         return longest if wait is None else min(max(wait, SHORTEST_REST), longest)
 
@@ -171,15 +173,31 @@ class Scheduler:
     ) -> None:
         while not self._stopping.is_set():
             for step in steps:
-                try:
-                    await step()
-                except PASSING as error:
-                    _log.warning("schedule_postponed", step=step.__name__, error=type(error).__name__)
+                await _survived(step)
+            rest = await _survived(interval) or self._options.poll_interval
             try:
-                async with asyncio.timeout((await interval()).total_seconds()):
+                async with asyncio.timeout(rest.total_seconds()):
                     await self._stopping.wait()
             except TimeoutError:
                 continue
+
+
+async def _survived(step: Callable[[], Awaitable[_T]]) -> _T | None:
+    """One step. Its failure is told and ends nothing: the other steps, and every other loop, have work to do."""
+    try:
+        return await step()
+    except PASSING as error:
+        _log.warning("schedule_postponed", step=step.__name__, error=type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop the others at each start
+        # Neither the message nor the frames' values: they may name people.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        _log.error(
+            "schedule_step_failed",
+            step=step.__name__,
+            error=type(error).__name__,
+            place=f"{Path(place.filename).name}:{place.lineno}",
+        )
+    return None
 
 
 def _always(interval: timedelta) -> Callable[[], Awaitable[timedelta]]:

@@ -8,9 +8,9 @@ FILES      compose     a claimed delivery → headers, signature, body
            inbox       the address that stands for the capture inbox
            transport   the seam
 A DELIVERY   of channel `webhook` has its URL as the only recipient (kind `to`), its body in the text, and headers of
-           its own beside those set here (`X-Idempotency-Key`)
+           its own beside those set here; its idempotency key, if it has one, is told as `X-Idempotency-Key`
 PROMISES   `send` returns a `Reply` whatever the receiver or the network does. Redirects are not followed, proxies of
-           the environment not used, at most 2 KB of an answer read. The same `webhook-id` over all attempts.
+           the environment not used, at most 2 KB of an answer read, and kept. The same `webhook-id` over all attempts.
 SECURITY   A receiver on a private, loopback, link-local or otherwise inner address is refused unless allowed; the
            connection goes to exactly the address that was judged; TLS is verified against the URL's host name.
 """

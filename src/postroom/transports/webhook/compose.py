@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+from urllib.parse import quote
 
 from postroom.transports.base import Content, Envelope
 from postroom.transports.webhook.signing import read_secret, sign
@@ -40,6 +41,8 @@ class Posting(Protocol):
     def text(self) -> str | None: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
+    @property
+    def idempotency_key(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class WebhookComposer:
             "webhook-id": message_id,
             "webhook-timestamp": str(timestamp),
         }
+        if posting.idempotency_key is not None:
+            own["X-Idempotency-Key"] = _header_value(posting.idempotency_key)
         if self._keys:
             own["webhook-signature"] = sign(self._keys, message_id=message_id, timestamp=timestamp, body=body)
         taken = _SET_HERE | {name.lower() for name in own}
@@ -88,6 +93,11 @@ class WebhookComposer:
         if not all(f"{name}{value}".isascii() and f"{name}{value}".isprintable() for name, value in given.items()):
             raise ValueError("headers of a webhook must be printable ASCII")
         return {**given, **own}
+
+
+def _header_value(key: str) -> str:
+    """The key as it is, or percent-encoded where a header could not carry it."""
+    return key if key.isascii() and key.isprintable() else quote(key)
 
 
 def webhook_id(posting: Posting) -> str:

@@ -1,6 +1,7 @@
 """The seam: one signed request in, one reply out."""
 
 import asyncio
+import contextlib
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -53,7 +54,7 @@ class WebhookTransport:
         if self._closed:
             return Reply(Stage.CONNECT, text="the transport is closed")
         try:
-            return await self._post_in_time(url, content)
+            return await self._post(url, content)
         except TimeoutError:
             # Receivers know a repetition by its webhook-id, so silence is no reason to ask a person.
             return Reply(Stage.CONTENT, text=f"no answer within {self._timeout_s:g} s", remote_host=_host(url))
@@ -71,18 +72,18 @@ class WebhookTransport:
         if self._inbox is not None:
             await self._inbox.close()
 
-    async def _post_in_time(self, url: str, content: Content) -> Reply:
+    async def _post(self, to: str, content: Content) -> Reply:
         if not isinstance(content, WebhookContent):
             content = WebhookContent({}, content.encode(eight_bit=True))
-        async with asyncio.timeout(self._timeout_s):
-            return await self._post(URL(url, encoded=True), content)
-
-    async def _post(self, url: URL, content: WebhookContent) -> Reply:
+        url = URL(to, encoded=True)
         self._resolver.check_host(url.raw_host or "")
-        async with self._opened().post(
-            url, data=content.body, headers=dict(content.headers), allow_redirects=False
-        ) as response:
-            body = await _read(response)
+        ends_at = asyncio.get_running_loop().time() + self._timeout_s
+        async with asyncio.timeout_at(ends_at):
+            response = await self._opened().post(
+                url, data=content.body, headers=dict(content.headers), allow_redirects=False
+            )
+        async with response:
+            body = await _read(response, ends_at)
             assert isinstance(response, KnownResponse)
             return replace(
                 reply_to(response.status, response.headers, body, now=datetime.now(UTC)),
@@ -111,15 +112,15 @@ class WebhookTransport:
         return self._session
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, ends_at: float) -> bytes:
     """As much of the body as is kept. A status that came is an answer, whatever becomes of the body."""
-    try:
-        body = await response.content.readexactly(BODY_LIMIT)
-    except asyncio.IncompleteReadError as ended:
-        return ended.partial
-    except (aiohttp.ClientError, OSError):
-        return b""
-    response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
+    body = b""
+    with contextlib.suppress(aiohttp.ClientError, OSError):  # a time-out is one of the latter
+        async with asyncio.timeout_at(ends_at):
+            while len(body) < BODY_LIMIT and (more := await response.content.read(BODY_LIMIT - len(body))):
+                body += more
+    if not response.content.at_eof():
+        response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
     return body
 
 

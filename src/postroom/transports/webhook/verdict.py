@@ -8,8 +8,8 @@
 | 410                        | 550  | refused, and the endpoint asks to be left alone for good             |
 | any other, redirects too   | 550  | refused; a redirect is never followed                                |
 
-The ledger keeps the status itself: `enhanced_code` is `HTTP 410`, `reply_text` begins with it, and so does the detail
-of a delivery that was refused.
+The ledger keeps the status itself and what was read of the answer: `enhanced_code` is `HTTP 410`, `reply_text` begins
+with it and goes on with the body. The detail of a delivery that was refused is the beginning of that, on one line.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ from postroom.transports.base import Reply, Stage
 DELIVERED, DEFERRED, REFUSED = 250, 450, 550
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _SUCCESS, _REDIRECT, _SERVER = 200, 300, 500
-_EXCERPT = 300
 _LONGEST_WAIT_S = 7 * 86_400.0
 
 
@@ -67,5 +66,5 @@ def _text(status: int, body: bytes) -> str:
         said = f"HTTP {status} {HTTPStatus(status).phrase}"
     except ValueError:
         said = f"HTTP {status}"
-    excerpt = " ".join(body.decode("utf-8", "replace").split())[:_EXCERPT]
-    return f"{said}: {excerpt}" if excerpt else said
+    words = body.decode("utf-8", "replace")
+    return f"{said}: {words}" if words.strip() else said

@@ -1,0 +1,173 @@
+"""The plan kept whole: plain SQL, lost events, new rules of time, and rows that nobody can plan with."""
+
+from uuid import UUID
+
+import asyncpg
+import pytest
+from tests.support.schedule import NINE, POSTING, born, scheduler, statuses, utc
+
+from postroom.db.pool import Pool
+from postroom.schedule import service, store
+
+
+async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
+    """Inserted or changed without the API, their events follow within a sweep; nothing stale is sent meanwhile."""
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', '1990-11-15', 'Europe/London') RETURNING id"
+    )
+    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 1
+    assert await statuses(pool, user_id) == [("2026", "PENDING")]
+    assert await scheduler(pool, "2026-11-01T00:00").sweep() == 0
+    await pool.execute("UPDATE users SET timezone = 'America/New_York'")
+    assert await scheduler(pool).run_once() == 0
+    assert await scheduler(pool).sweep() == 1
+    assert await scheduler(pool, "2026-11-15T13:59").run_once() == 0
+    assert await scheduler(pool, "2026-11-15T14:00").run_once() == 1
+
+
+async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:
+    """Whoever inserts a person and an event by hand gets what they planned; what follows is planned as usual."""
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
+    )
+    await pool.execute(
+        "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
+        " idempotency_key, delivery_payload)"
+        " VALUES ($1, $2, '2026-11-15 09:00', 'Europe/London', 'mine', '{\"a\": 1}')",
+        user_id, NINE,
+    )  # fmt: skip
+    await scheduler(pool).sweep()
+    assert await scheduler(pool).run_once() == 1
+    assert await pool.fetchval("SELECT text_body FROM delivery_payloads") == '{"a":1}'
+    rows = await pool.fetch("SELECT idempotency_key AS key FROM scheduled_events ORDER BY target_timestamp_utc")
+    assert [row["key"] for row in rows] == ["mine", f"birthday:{user_id}:2026"]
+
+
+async def test_whoever_has_no_event_gets_one(pool: Pool) -> None:
+    """However it was lost, the audit finds the person without a plan, and only them."""
+    users = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(3)]
+    await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", users[1].id)
+    assert await scheduler(pool).audit() == 1
+    assert await statuses(pool, users[1].id) == [("2026", "PENDING")]
+    assert await scheduler(pool).audit() == 0
+
+
+async def test_an_audit_holds_only_whom_it_plans_for(pool: Pool) -> None:
+    """Everybody else can be claimed and changed while it looks."""
+    lost, fine = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(2)]
+    await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", lost.id)
+    async with pool.acquire() as connection, connection.transaction():
+        found, _ = await store.lock_unscheduled_users(connection, after_id=None)
+        free = await pool.fetch("SELECT id FROM users FOR UPDATE SKIP LOCKED")
+    assert ([user.id for user in found], [row["id"] for row in free]) == ([lost.id], [fine.id])
+
+
+async def test_an_occasion_that_lost_its_event_gets_one(pool: Pool) -> None:
+    """The audit finds it while the birthday is planned; what is over is found over, once and for all."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
+    for rule in (
+        {"every": "day", "start": "2026-11-01"},
+        {"every": "day", "start": "2026-11-01", "until": "2026-11-14"},
+    ):
+        await service.add_occasion(pool, user.id, "RECURRING", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
+    await pool.execute("DELETE FROM scheduled_events WHERE event_type = 'RECURRING'")
+    assert await scheduler(pool).audit() == 1
+    rows = await pool.fetch("SELECT event_type, target_timestamp_utc AS target FROM scheduled_events ORDER BY 2")
+    assert [(row["event_type"], row["target"]) for row in rows] == [
+        ("RECURRING", utc("2026-11-16T09:00")),
+        ("BIRTHDAY", utc("2026-11-20T09:00")),
+    ]
+    assert await pool.fetchval("SELECT count(*) FROM user_occasions WHERE is_over") == 1
+    async with pool.acquire() as connection, connection.transaction():
+        found, _ = await store.lock_unscheduled_users(connection, after_id=None)
+    assert found == []
+
+
+async def test_occasions_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
+    """Added or changed without the API, on any connection, they are planned within a sweep; the version stays."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL search_path = pg_catalog")
+        await connection.execute(
+            "INSERT INTO postroom.user_occasions (user_id, event_type, message, rule)"
+            " VALUES ($1, 'REMINDER', 'Tea', '{\"at\": \"2026-11-20T16:00:00\"}')", user.id,
+        )  # fmt: skip
+    for at in ("2026-11-20T16:00", "2026-11-21T17:00"):
+        await pool.execute("UPDATE user_occasions SET rule = jsonb_build_object('at', $1::text)", f"{at}:00")
+        assert await scheduler(pool).sweep() == 1
+        targets = "SELECT target_timestamp_utc FROM scheduled_events WHERE event_type = 'REMINDER'"
+        assert await pool.fetchval(targets) == utc(at)
+    assert await scheduler(pool).sweep() == 0
+    assert (await service.get_user(pool, user.id)).version == 1
+
+
+async def test_new_people_with_occasions_keep_what_they_came_with(pool: Pool) -> None:
+    """An occasion of somebody whom nobody has planned for yet is planned beside the event they brought."""
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
+    )
+    await pool.execute(
+        "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
+        " idempotency_key, delivery_payload) VALUES ($1, $2, '2026-11-20 09:00', 'Europe/London', 'mine', '{}')",
+        user_id, utc("2026-11-20T09:00"),
+    )  # fmt: skip
+    await pool.execute(
+        "INSERT INTO user_occasions (user_id, event_type, message, rule)"
+        " VALUES ($1, 'REMINDER', 'Tea', '{\"at\": \"2026-11-20T16:00:00\"}')", user_id,
+    )  # fmt: skip
+    assert await scheduler(pool).sweep() == 1
+    rows = await pool.fetch("SELECT event_type, idempotency_key AS key FROM scheduled_events ORDER BY 1")
+    assert [row["event_type"] for row in rows] == ["BIRTHDAY", "REMINDER"]
+    assert rows[0]["key"] == "mine"
+
+
+async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
+    """A stored instant goes stale when rules change; with the version, everything PENDING is computed again."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
+    work = scheduler(pool)
+    await work.refresh()
+    await pool.execute("UPDATE scheduled_events SET target_timestamp_utc = target_timestamp_utc + interval '1 hour'")
+    assert await work.refresh() == 0
+    await pool.execute("UPDATE schedule_state SET basis = replace(basis, 'tzdata=', 'tzdata=older ')")
+    assert await work.refresh() == 1
+    [event], _ = await service.list_events(pool, user.id)
+    assert event.target_utc == utc("2026-11-20T09:00")
+
+
+UNREADABLE = [
+    ("REMINDER", '{"at": "9999-12-31T23:59:00"}'),
+    ("REMINDER", '{"at": "0001-01-01T00:00:00"}'),
+    ("ANNIVERSARY", '{"date": "9999-12-31"}'),
+    ("RECURRING", "[]"),
+    ("PARTY", "{}"),
+]
+
+
+async def test_an_occasion_nobody_can_plan_does_not_stop_its_neighbours(pool: Pool) -> None:
+    """A rule of plain SQL that leads out of the calendar, or says nothing, costs itself only."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00", timezone="America/New_York")
+    good = [*UNREADABLE, ("REMINDER", '{"at": "2026-11-18T09:00:00"}')]
+    await pool.executemany(
+        "INSERT INTO user_occasions (user_id, event_type, message, rule) VALUES ($1, $2, '', $3)",
+        [(user.id, kind, rule) for kind, rule in good],
+    )
+    assert await scheduler(pool).sweep() == 1
+    assert await scheduler(pool).audit() == 0
+    rows = await pool.fetch("SELECT event_type FROM scheduled_events ORDER BY 1")
+    assert [row["event_type"] for row in rows] == ["BIRTHDAY", "REMINDER"]
+
+
+async def test_a_planned_time_stays_within_the_calendar(pool: Pool) -> None:
+    """An instant that no client can read is refused by the table."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
+    for column, value in (
+        ("target_timestamp_utc", "infinity"),
+        ("target_timestamp_utc", "10000-01-01 00:00+00"),
+        ("target_timestamp_local", "0044-03-15 09:00 BC"),
+        ("target_timestamp_local", "-infinity"),
+    ):
+        with pytest.raises(asyncpg.CheckViolationError, match="scheduled_events_target_readable"):
+            await pool.execute(f"UPDATE scheduled_events SET {column} = '{value}' WHERE user_id = $1", user.id)
