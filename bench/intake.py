@@ -1,7 +1,8 @@
 """How fast commands and submissions come in. Prints one line per measurement: `python -m bench.intake`.
 
 Everything runs on this host: an embedded PostgreSQL, a Valkey and a NATS server if they are installed, and SMTP clients
-in a process of their own. Numbers are for comparing one version with the next on the same machine.
+in a process of their own. Submissions stand beside aiosmtpd alone, the library ours is built on: the same clients, the
+same place, and a handler that keeps nothing. Numbers are for comparing one version with the next on the same machine.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import contextlib
 import importlib
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from aiosmtpd.smtp import SMTP, AuthResult
 
 from postroom.db.room import Room, open_room
 from postroom.delivery.combiner import AcceptCombiner
@@ -36,6 +39,7 @@ COMMANDS = 20_000
 BATCH = 200
 CONNECTIONS = 20
 SUBMISSIONS = 4_000
+TURNS = 3
 LARGE_MB = 20
 MAIL = b"From: shop@example.com\r\nTo: ada@example.org\r\nSubject: Receipt %d\r\n\r\n" + b"Thank you, Ada.\r\n" * 60
 
@@ -57,10 +61,11 @@ class Stopwatch:
     def __init__(self) -> None:
         self._wall, self._own = time.perf_counter(), time.process_time()
 
-    def tell(self, what: str, count: int, *, idle_s: float = 0.0) -> None:
-        """Print the rate; `idle_s` is time that was spent waiting for nothing."""
+    def tell(self, what: str, count: int, *, idle_s: float = 0.0) -> float:
+        """Print the rate and return it; `idle_s` is time that was spent waiting for nothing."""
         wall, own = time.perf_counter() - self._wall - idle_s, time.process_time() - self._own
         print(f"{what:<46} {count / wall:>8,.0f} /s  {own / count * 1e6:>6,.0f} µs of our CPU each", flush=True)
+        return count / wall
 
 
 async def measure_accept(room: Room) -> None:
@@ -205,17 +210,52 @@ async def clients(port: int, key: str, pipelined: bool) -> None:  # noqa: FBT001
     await asyncio.gather(*(submit_many(port, key, letters, pipelined=pipelined) for _client in range(CONNECTIONS)))
 
 
+class Nothing:
+    """A handler that keeps nothing: what aiosmtpd costs before anybody does anything with a mail."""
+
+    async def handle_DATA(self, _server: Any, _session: Any, _envelope: Any) -> str:  # noqa: N802 - the library's name
+        return "250 2.0.0 OK"
+
+
+@contextlib.asynccontextmanager
+async def aiosmtpd_alone() -> AsyncIterator[int]:
+    """The library by itself, in this loop as our server is; whoever logs in is believed."""
+
+    def believe(*_words: Any) -> AuthResult:
+        return AuthResult(success=True)
+
+    def session() -> SMTP:
+        loop = asyncio.get_running_loop()
+        return SMTP(Nothing(), auth_require_tls=False, authenticator=believe, loop=loop)
+
+    server = await asyncio.get_running_loop().create_server(session, "127.0.0.1", 0)
+    async with server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+async def submit_from_aside(port: int, key: str, *, pipelined: bool, to: str) -> float:
+    """Mails per second that clients in a process of their own hand over."""
+    watch = Stopwatch()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.intake", "clients", str(port), "1" if pipelined else "0",
+        env={**os.environ, "BENCH_KEY": key},
+    )  # fmt: skip
+    assert await child.wait() == 0
+    how = "pipelined" if pipelined else "step by step"
+    return watch.tell(f"submissions {to}, {CONNECTIONS} connections, {how}", SUBMISSIONS)
+
+
 async def measure_smtp(room: Room) -> None:
-    async with submission(room) as (port, key):
+    """Committed submissions beside those of a server that forgets what it is given, turn by turn."""
+    async with submission(room) as (port, key), aiosmtpd_alone() as bare_port:
         for pipelined in (False, True):
-            watch = Stopwatch()
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bench.intake", "clients", str(port), "1" if pipelined else "0",
-                env={**os.environ, "BENCH_KEY": key},
-            )  # fmt: skip
-            assert await child.wait() == 0
+            ours, bare = [], []
+            for _turn in range(TURNS):
+                ours.append(await submit_from_aside(port, key, pipelined=pipelined, to="to Postroom"))
+                bare.append(await submit_from_aside(bare_port, key, pipelined=pipelined, to="to aiosmtpd"))
+            ratio = statistics.median(ours) / statistics.median(bare)
             how = "pipelined" if pipelined else "step by step"
-            watch.tell(f"submissions, {CONNECTIONS} connections, {how}", SUBMISSIONS)
+            print(f"{f'Postroom ÷ aiosmtpd alone, {how}':<46} {ratio:>8.2f} ×", flush=True)
         await measure_large(port, key)
 
 

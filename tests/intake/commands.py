@@ -1,7 +1,11 @@
-"""Commands as producers write them."""
+"""Commands as producers write them, and a way to notice that one was accepted."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from postroom.db.pool import Pool
@@ -46,3 +50,22 @@ async def malformed_rows(pool: Pool) -> list[Any]:
     async with pool.acquire() as connection:
         found: list[Any] = await connection.fetch("SELECT * FROM malformed_commands ORDER BY id")
     return found
+
+
+@asynccontextmanager
+async def accepting(database_url: str) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when a delivery was committed."""
+    listening = await asyncpg.connect(database_url, server_settings={"search_path": "postroom"})
+    accepted = asyncio.Event()
+    await listening.execute(
+        """
+        CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN PERFORM pg_notify('told', ''); RETURN NULL; END $$;
+        CREATE TRIGGER tell AFTER INSERT ON deliveries FOR EACH STATEMENT EXECUTE FUNCTION tell();
+        """
+    )
+    await listening.add_listener("told", lambda *_told: accepted.set())
+    try:
+        yield accepted
+    finally:
+        await listening.close()

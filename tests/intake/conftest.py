@@ -1,16 +1,20 @@
 """What the tests of intake share: a submission server with a real key."""
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import trustme
 
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp import SubmissionOptions, SubmissionServer
+from postroom.intake.smtp.server import load_tls
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 
@@ -48,3 +52,26 @@ def serve(room: Room) -> Serve:
         await accepting.drain()
 
     return open_server
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A chain and its key, as an operator would keep them."""
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    directory = tmp_path_factory.mktemp("tls")
+    chain, key = directory / "chain.pem", directory / "key.pem"
+    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(str(key))
+    return chain, key
+
+
+@pytest.fixture(scope="module")
+def server_tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = load_tls(*certificate)
+    assert context is not None
+    return context

@@ -27,6 +27,17 @@ async def test_malformed_commands_are_listed_without_their_bytes(room: Room) -> 
     assert (rest["items"][0]["size"], "raw" in rest["items"][0]) == (4, False)
     chosen = (await browser.get("/v1/malformed-commands?source=shop&reason=bad_field&resubmitted=false")).json
     assert len(chosen["items"]) == 1
+    assert [answer["waiting"] for answer in (page, rest, chosen)] == [2, 2, 2]  # all of them, whatever is chosen
+
+
+async def test_what_waits_is_measured(room: Room) -> None:
+    """Prometheus sees how many malformed commands wait for a person."""
+    await service.accept_commands(room.pool, entries(b"junk", raw(payload_mode="x"), raw()))
+    browser = await browse(room)
+    assert b"postroom_malformed_commands_waiting 2.0" in (await browser.get("/metrics")).body
+    mended = {"fields": {"payload_mode": "rendered", "idempotency_key": "mended"}}
+    assert (await browser.post("/v1/malformed-commands/2/resubmit", json=mended)).status == 202
+    assert b"postroom_malformed_commands_waiting 1.0" in (await browser.get("/metrics")).body
 
 
 async def test_the_bytes_are_for_operators(room: Room) -> None:

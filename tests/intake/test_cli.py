@@ -44,6 +44,8 @@ def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_
     asyncio.run(_in_pool(database_url, raw({**PAYLOAD, "to": "ada"})))
     listed = json.loads(run("list", "--json").output)["items"]
     assert [item["reason"] for item in listed] == ["bad_payload"]
+    assert json.loads(run("list", "--json").output)["waiting"] == 1
+    assert "1 waiting" in run("list").output
     assert "payload_json.to" in run("show", "1").output
     shown = json.loads(run("show", "1", "--json").output)
     assert (shown["id"], base64.b64decode(shown["raw"])) == (1, raw({**PAYLOAD, "to": "ada"}))
@@ -52,7 +54,8 @@ def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_
     assert (mended.exit_code, mended.output.strip()) == (0, "1")
     assert asyncio.run(_in_pool(database_url)) == ["k9"]
     assert json.loads(run("list", "--json").output)["items"] == []
-    assert len(json.loads(run("list", "--all", "--json").output)["items"]) == 1
+    everything = json.loads(run("list", "--all", "--json").output)
+    assert (len(everything["items"]), everything["waiting"]) == (1, 0)
 
 
 def test_what_is_still_wrong_ends_the_command(run: Run, database_url: str) -> None:

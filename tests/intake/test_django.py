@@ -3,12 +3,15 @@
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.support.http import served
 
 from postroom.db.pool import Pool
@@ -62,7 +65,9 @@ def database_settings(url: str) -> dict[str, Any]:
     }
 
 
-def in_site(program: str, *, databases: dict[str, Any], postroom: dict[str, Any]) -> Any:
+def in_site(
+    program: str, *, databases: dict[str, Any], postroom: dict[str, Any], environment: dict[str, str] | None = None
+) -> Any:
     """What a program of the site leaves in `result`, or the error that ended it."""
     configuration = json.dumps({"program": program, "databases": databases, "postroom": postroom})
     done = subprocess.run(
@@ -72,6 +77,7 @@ def in_site(program: str, *, databases: dict[str, Any], postroom: dict[str, Any]
         text=True,
         timeout=60,
         check=False,
+        env={**os.environ, **(environment or {})},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -359,6 +365,82 @@ send("One"), send("One"), send("Two")
 """
     assert (await over_http(room, program)).startswith("IdempotencyConflict: ")
     assert len(await found(room.pool)) == 1
+
+
+async def test_the_ttl_of_keys_is_that_of_the_environment(room: Room, database_url: str) -> None:
+    """In the site's own database keys live as long as in Postroom's processes."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: mail in Django's own transaction is NOT tested")
+    program = "result = EmailMessage('x', 'x', None, ['a@example.org'], headers={'Idempotency-Key': 'k'}).send()"
+    done = await asyncio.to_thread(
+        in_site,
+        program,
+        databases=database_settings(database_url),
+        postroom={},
+        environment={"POSTROOM_IDEMPOTENCY_TTL": "3h"},
+    )
+    assert done == 1
+    async with room.pool.acquire() as connection:
+        lives = await connection.fetchval("SELECT idempotency_expires_at - created_at FROM deliveries")
+    assert lives == timedelta(hours=3)
+
+
+async def test_a_message_id_makes_a_mail_happen_once(room: Room) -> None:
+    """As by SMTP: one that the site wrote is a key, together with those who receive it."""
+    program = """
+def send(*to):
+    return EmailMessage("x", "x", None, to, headers={"Message-ID": "<7@example.org>"}).send()
+result = [send("Ada <ada@example.org>"), send("Ada <ada@example.org>"), send("bob@example.org")]
+"""
+    assert await over_http(room, program) == [1, 1, 1]
+    assert len(await found(room.pool)) == 2
+
+
+def deaf_at_first(app: ASGIApp) -> ASGIApp:
+    """The application behind a network that loses its first answer: committed, and nobody hears of it."""
+    asked_again = asyncio.Event()
+    count = 0
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal count
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        count += 1
+        if count > 1:
+            asked_again.set()
+            await app(scope, receive, send)
+            return
+
+        async def lost(_message: Message) -> None:
+            """Nobody hears."""
+
+        await app(scope, receive, lost)
+        await asked_again.wait()
+
+    return answer
+
+
+@pytest.mark.parametrize("recipients", ["to=['ada@example.org']", "bcc=['ada@example.org', 'bob@example.org']"])
+async def test_an_answer_that_never_came_does_not_send_twice(room: Room, recipients: str) -> None:
+    """The site's second try is given the first delivery; sending on purpose once more is another mail."""
+    program = f"""
+message = EmailMessage("x", "x", None, {recipients})
+try:
+    message.send()
+except OSError as error:
+    result = [isinstance(error, TimeoutError), message.send()]
+before = result
+message.subject = "y"
+result = [*before, message.send(), message.send()]
+"""
+    key, _row = await keys.create_key(room.pool, "shop", scopes=("deliveries:write",), actor="tests")
+    async with served(deaf_at_first(build_app(room))) as url:
+        chosen = {"URL": url, "KEY": key, "TIMEOUT": 3}
+        result = await asyncio.to_thread(in_site, program, databases={}, postroom=chosen)
+    assert result == [True, 1, 1, 1]
+    subjects = [each.subject for each in await found(room.pool)]
+    people = 2 if "bob" in recipients else 1
+    assert subjects == ["x"] * people + ["y"] * people * 2
 
 
 MISCONFIGURED = {

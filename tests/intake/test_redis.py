@@ -185,6 +185,32 @@ async def test_another_group_still_finds_what_we_handled(
     await source.close()
 
 
+async def test_a_group_that_came_meanwhile_loses_nothing(
+    client: Any, broker: StreamServer, stream: str, pool: Pool
+) -> None:
+    """Made between our reading and our acknowledging, it still finds every entry."""
+    await publish(client, stream, "a", "b")
+    source = open_source(broker, stream, claim_after=timedelta(minutes=1))
+    held = await source.fetch()
+    await client.xgroup_create(stream, "audit", id="0")
+    await source.acknowledge(held)
+    assert await client.xlen(stream) == 2
+    assert (await client.xpending(stream, "postroom"))["pending"] == 0
+    await source.close()
+
+
+async def test_a_stream_that_vanished_is_acknowledged_all_the_same(
+    client: Any, broker: StreamServer, stream: str, pool: Pool
+) -> None:
+    """What is committed is done, whether or not the server still knows of it."""
+    await publish(client, stream, "a")
+    source = open_source(broker, stream)
+    held = await source.fetch()
+    await client.delete(stream)
+    await source.acknowledge(held)
+    await source.close()
+
+
 async def test_an_entry_deleted_by_hand_is_let_go(client: Any, broker: StreamServer, stream: str, pool: Pool) -> None:
     """Somebody deletes an entry that a dead consumer held: it does not stay pending for ever."""
     await publish(client, stream, "a", "b")

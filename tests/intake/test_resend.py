@@ -196,6 +196,101 @@ async def test_a_waiting_mail_can_be_cancelled_once(shop: Shop) -> None:
         await shop.call(resend.Emails.cancel, sent["id"])
 
 
+async def test_a_waiting_mail_is_rescheduled(shop: Shop) -> None:
+    """The library's `update` moves it, an operator can see who did, and the past means now."""
+    later, latest = (datetime.now(UTC) + timedelta(days=days) for days in (1, 2))
+    sent = await shop.send(scheduled_at=later.isoformat())
+    answer = await shop.call(resend.Emails.update, {"id": sent["id"], "scheduled_at": latest.isoformat()})
+    assert (answer["object"], answer["id"]) == ("email", sent["id"])
+    delivery = await deliveries.get_delivery(shop.room.pool, int(sent["id"]))
+    assert delivery.next_attempt_at == latest
+    async with shop.room.pool.acquire() as connection:
+        audit = await connection.fetchrow("SELECT actor, action FROM audit_log ORDER BY id DESC LIMIT 1")
+    assert tuple(audit) == ("key:shop", "delivery.reschedule")
+    await shop.call(resend.Emails.update, {"id": sent["id"], "scheduled_at": "2001-01-01T00:00:00Z"})
+    assert (await shop.call(resend.Emails.get, sent["id"]))["last_event"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "change", ["state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'x'", "attempt_count = 1"]
+)
+async def test_a_mail_that_ended_or_was_tried_is_not_rescheduled(shop: Shop, change: str) -> None:
+    """What may have reached somebody keeps its schedule."""
+    sent = await shop.send()
+    async with shop.room.pool.acquire() as connection:
+        await connection.execute(f"UPDATE deliveries SET {change}")
+    with pytest.raises(ValidationError, match="rescheduled"):
+        await shop.call(resend.Emails.update, {"id": sent["id"], "scheduled_at": "2030-01-01T00:00:00Z"})
+
+
+@pytest.mark.parametrize("moment", ["soon", "9999-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00"])
+async def test_a_moment_that_is_none_is_refused_by_name(shop: Shop, moment: str) -> None:
+    """Neither sending nor rescheduling takes it."""
+    sent = await shop.send()
+    with pytest.raises(ValidationError, match="scheduled_at"):
+        await shop.call(resend.Emails.update, {"id": sent["id"], "scheduled_at": moment})
+    with pytest.raises(ValidationError, match="scheduled_at"):
+        await shop.send(scheduled_at=moment)
+
+
+async def test_mails_are_listed_page_by_page(shop: Shop) -> None:
+    """Newest first, forwards by the last id and backwards by the first, with a word about what follows."""
+    ids = [(await shop.send(subject=f"Number {number}"))["id"] for number in range(5)][::-1]
+
+    async def page(**params: Any) -> tuple[list[str], bool]:
+        answer = await shop.call(resend.Emails.list, params)
+        assert answer["object"] == "list"
+        return [each["id"] for each in answer["data"]], answer["has_more"]
+
+    assert await page() == (ids, False)
+    assert await page(limit=2) == (ids[:2], True)
+    assert await page(limit=2, after=ids[1]) == (ids[2:4], True)
+    assert await page(limit=2, after=ids[3]) == (ids[4:], False)
+    assert await page(limit=2, before=ids[4]) == (ids[2:4], True)
+    assert await page(limit=2, before=ids[2]) == (ids[:2], False)
+    assert await page(before=ids[0]) == ([], False)
+
+
+async def test_a_line_of_the_listing_says_what_a_mail_is(shop: Shop) -> None:
+    """Who, to whom, when and where it stands; bodies are not in it, and neither are webhooks."""
+    later = datetime.now(UTC) + timedelta(days=1)
+    sent = await shop.send(cc=["bob@example.org"], reply_to="help@example.org", scheduled_at=later.isoformat())
+    async with shop.room.pool.acquire() as connection:
+        await connection.execute(
+            "INSERT INTO deliveries (lane, channel, next_attempt_at, ladder, source)"
+            " VALUES ('transactional', 'webhook', now(), 'webhook', 'test')"
+        )
+    (line,) = (await shop.call(resend.Emails.list))["data"]
+    assert (line["id"], line["subject"], line["last_event"]) == (sent["id"], "Hello", "scheduled")
+    assert (line["from"], line["to"], line["cc"], line["bcc"], line["reply_to"]) == (
+        "Shop <shop@example.org>", ["ada@example.org"], ["bob@example.org"], [], ["help@example.org"],
+    )  # fmt: skip
+    assert datetime.fromisoformat(line["scheduled_at"]) == later
+    assert not {"text", "html"} & line.keys()
+
+
+@pytest.mark.parametrize(
+    "params", [{"limit": 0}, {"limit": 101}, {"after": "x"}, {"before": "-1"}, {"after": "1", "before": "2"}]
+)
+async def test_a_page_that_cannot_be_is_refused(shop: Shop, params: dict[str, Any]) -> None:
+    """422 in Resend's form names the parameter."""
+    with pytest.raises(ValidationError, match=r"limit|after|before"):
+        await shop.call(resend.Emails.list, params)
+
+
+async def test_looking_at_the_list_needs_its_scope(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that only sends neither lists nor reschedules."""
+    async with opened(room, monkeypatch, "deliveries:write") as shop:
+        sent = await shop.send()
+        for function, arguments in (
+            (resend.Emails.list, ()),
+            (resend.Emails.update, ({"id": sent["id"], "scheduled_at": "2030-01-01T00:00:00Z"},)),
+        ):
+            with pytest.raises(ResendError) as refused:
+                await shop.call(function, *arguments)
+            assert refused.value.error_type == "restricted_api_key"
+
+
 async def test_a_batch_is_taken_together(shop: Shop) -> None:
     """Every mail of a batch gets an id, in order, and the batch's key makes it happen once."""
     mails = [{**MAIL, "subject": f"Number {n}"} for n in range(3)]

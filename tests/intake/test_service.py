@@ -1,6 +1,7 @@
 """Batches of commands: the good are accepted, the bad are kept, and none waits for the other."""
 
 import asyncio
+import secrets
 
 import asyncpg
 import pytest
@@ -80,6 +81,31 @@ async def test_what_only_the_database_refuses_is_found_and_kept_apart(pool: Pool
     outcomes = await service.accept_commands(pool, batch)
     assert [type(outcome) for outcome in outcomes] == [Accepted, Malformed, Accepted]
     assert await keys_of(pool) == ["a", "b"]
+    assert [row["reason"] for row in await malformed_rows(pool)] == ["unstorable"]
+
+
+async def test_a_heavy_batch_is_cut_into_pieces(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement carries more than the bound, unless one command alone does; all arrive, in their order."""
+    batch = [*entries(*(raw(idempotency_key=key) for key in "abcd")), Entry("test x", BROKEN)]
+    heavy = Entry("test heavy", raw({**PAYLOAD, "text": "x" * 5000}, idempotency_key="e"))
+    monkeypatch.setattr(service, "HEAVIEST", 2 * len(batch[0].raw) + 1)
+    outcomes = await service.accept_commands(pool, [*batch, heavy])
+    assert [type(outcome) for outcome in outcomes] == [*[Accepted] * 4, Malformed, Accepted]
+    assert await keys_of(pool) == list("abcde")
+    async with pool.acquire() as connection:
+        sizes = await connection.fetch("SELECT count(*) FROM deliveries GROUP BY xmin ORDER BY min(id)")
+    assert [row["count"] for row in sizes] == [2, 2, 1]
+
+
+async def test_a_value_beyond_a_limit_of_the_database_is_its_commands_fault(pool: Pool) -> None:
+    """What no repetition can cure is recorded, or the stream would wait for ever."""
+    async with pool.acquire() as connection:
+        await connection.execute("CREATE INDEX ON delivery_payloads (text_body)")
+    long = secrets.token_urlsafe(20_000)  # compresses badly
+    outcomes = await service.accept_commands(
+        pool, entries(raw(idempotency_key="a"), raw({**PAYLOAD, "text": long}, idempotency_key="b"))
+    )
+    assert [type(outcome) for outcome in outcomes] == [Accepted, Malformed]
     assert [row["reason"] for row in await malformed_rows(pool)] == ["unstorable"]
 
 

@@ -158,6 +158,38 @@ async def test_a_raw_mail_is_read(shop: Shop) -> None:
     assert [file.filename for file in delivery.attachments] == ["bill.pdf"]
 
 
+async def test_reply_addresses_rule_over_a_raw_mail(shop: Shop) -> None:
+    """What the call names is who is answered; without it, what the message says."""
+    raw = {"Raw": {"Data": message(To="ada@example.org", **{"Reply-To": "old@example.org"}).as_bytes()}}
+    chosen = await shop.sent(Content=raw, ReplyToAddresses=["Help <help@example.org>", "b@example.org"])
+    assert addresses(chosen, RecipientKind.REPLY_TO) == ["help@example.org", "b@example.org"]
+    assert addresses(await shop.sent(Content=raw), RecipientKind.REPLY_TO) == ["old@example.org"]
+    with pytest.raises(ClientError, match="ReplyToAddresses"):
+        await shop.send(Content=raw, ReplyToAddresses=["nonsense"])
+
+
+async def test_a_client_of_version_1_is_told_which_to_use(shop: Shop) -> None:
+    """Its own error, with a sentence that names the newer client, instead of a status it cannot explain."""
+    pair = derive_credentials(shop.row.id, SECRET_KEY)
+    client = boto3.client(
+        "ses",
+        region_name="eu-central-1",
+        endpoint_url=shop.url,
+        aws_access_key_id=pair.access_key_id,
+        aws_secret_access_key=pair.secret_access_key,
+    )
+    with pytest.raises(ClientError, match="sesv2") as error:
+        await asyncio.to_thread(
+            client.send_email,
+            Source="shop@example.org",
+            Destination=TO,
+            Message={"Subject": {"Data": "Hello"}, "Body": {"Text": {"Data": "Hello"}}},
+        )
+    client.close()
+    assert refused(error) == (400, "InvalidAction")
+    assert (await Browser(app_of(shop.room)).get("/")).status == 404  # nobody else's front page is taken
+
+
 async def test_the_destination_rules_over_a_raw_mail(shop: Shop) -> None:
     """Only those of the destination receive it; who is not named in the message is a blind copy."""
     raw = message(To="ada@example.org, bob@example.org")

@@ -109,6 +109,22 @@ async def test_the_halves_of_a_split_message_are_both_accepted(serve: Serve, poo
     assert len(await deliveries(pool)) == 2
 
 
+async def test_blind_copies_are_taken_together_or_not_at_all(serve: Serve, pool: Pool) -> None:
+    """554 because of one of them means that nothing was committed for the others."""
+    blind = MAIL.replace(b"To: ada@example.org\r\n", b"")
+    async with serve() as served:
+        answers = await with_client(
+            served,
+            lambda client: [
+                submit(client, blind % b"Idempotency-Key: k\r\n", "bob@example.org", "dan@example.org"),
+                submit(client, blind % b"Idempotency-Key: k\r\nX-Other: 1\r\n", "bob@example.org", "cyd@example.org"),
+            ],
+        )
+    assert [code for code, _text in answers] == [250, 554]
+    received = [each.address for one in await deliveries(pool) for each in one.recipients]
+    assert sorted(received) == ["bob@example.org", "dan@example.org"]
+
+
 async def test_a_key_used_with_another_message_is_a_conflict(serve: Serve, pool: Pool) -> None:
     """554 for the second; the first stands."""
     async with serve() as served:

@@ -15,7 +15,6 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http import service as keys
 from postroom.intake.smtp import session as session_module
-from postroom.intake.smtp.server import load_tls
 from postroom.intake.smtp.session import _is_local
 
 
@@ -33,11 +32,13 @@ async def test_no_mail_without_authentication(serve: Serve, pool: Pool) -> None:
 
 @pytest.mark.parametrize("password", ["wrong", "pr_" + "x" * 43, "", "\N{SNOWMAN}", "a" * 300])
 async def test_a_wrong_key_is_refused(serve: Serve, password: str) -> None:
-    """535, whatever was presented."""
+    """535, whatever was presented, in SMTP's words: the key is the password."""
     blob = base64.b64encode(f"\0user\0{password}".encode()).decode()
     async with serve() as served:
-        code, _text = await with_client(served, lambda client: client.docmd("AUTH PLAIN", blob), login=False)
+        code, text = await with_client(served, lambda client: client.docmd("AUTH PLAIN", blob), login=False)
     assert code == 535
+    assert b"password must be a valid API key" in text
+    assert b"Bearer" not in text
 
 
 async def test_a_key_without_the_scope_is_refused(serve: Serve) -> None:
@@ -127,24 +128,6 @@ async def test_authentication_without_a_database_is_454(serve: Serve, room: Room
     assert caught.value.smtp_code == 454
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def server_tls(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """A certificate as an operator would configure it."""
-    issued = authority.issue_cert("localhost")
-    directory = tmp_path_factory.mktemp("tls")
-    chain, key = directory / "chain.pem", directory / "key.pem"
-    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    issued.private_key_pem.write_to_path(str(key))
-    context = load_tls(chain, key)
-    assert context is not None
-    return context
-
-
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context()
     authority.configure_trust(context)
@@ -186,6 +169,25 @@ async def test_from_afar_a_key_is_only_taken_under_tls(
 
     async with serve(tls=server_tls) as served:
         assert await with_client(served, lambda client: tries(client, served.key), login=False) == (False, 538, 235)
+
+
+async def test_a_mail_under_tls_from_the_first_byte(
+    serve: Serve, pool: Pool, authority: trustme.CA, server_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC 8314: AUTH is offered to clients from afar at once, and there is no STARTTLS inside TLS."""
+    monkeypatch.setattr(session_module, "_is_local", lambda peer: False)
+
+    def send(port: int, key: str) -> tuple[set[str], int, int]:
+        with smtplib.SMTP_SSL("127.0.0.1", port, context=trusting(authority), timeout=20) as client:
+            client.ehlo("client.example")
+            offered = set(client.esmtp_features) & {"auth", "starttls"}
+            refused, _text = client.docmd("STARTTLS")
+            client.login("anyone", key)
+            return offered, refused, submit(client, MAIL % b"")[0]
+
+    async with serve(tls=server_tls, implicit=True) as served:
+        assert await asyncio.to_thread(send, served.port, served.key) == ({"auth"}, 454, 250)
+    assert len(await deliveries(pool)) == 1
 
 
 async def test_words_sent_before_tls_are_forgotten(

@@ -3,11 +3,14 @@
 import asyncio
 import base64
 import smtplib
+import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 from tests.intake.conftest import Serve
 from tests.intake.submitting import MAIL, deliveries, submit, with_client
+from tests.support.command_line import running
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -99,8 +102,36 @@ def test_options_come_from_the_settings(tmp_path: Path) -> None:
     assert options is not None
     assert SubmissionOptions.of(read_settings({"POSTROOM_SMTP_ADDR": "off"})) is None
     assert (options.host, options.port, options.size_limit) == ("::1", 2587, 2 * 1024 * 1024)
+    with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_TLS_CERT"):
+        SubmissionOptions.of(read_settings({"POSTROOM_SMTPS_ADDR": "127.0.0.1:465"}), implicit=True)
+    assert SubmissionOptions.of(read_settings({}), implicit=True) is None
     broken = tmp_path / "broken.pem"
     broken.write_text("nonsense")
     for environment in ({"POSTROOM_SMTP_TLS_CERT": str(broken)}, {"POSTROOM_SMTP_TLS_KEY": str(broken)}):
         with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_TLS_CERT"):
             SubmissionOptions.of(read_settings(environment))
+
+
+async def test_a_served_room_takes_mail_under_tls(
+    database_url: str, authority: trustme.CA, certificate: tuple[Path, Path]
+) -> None:
+    """`postroom serve` listens at POSTROOM_SMTPS_ADDR with the certificate of the settings."""
+    chain, key = certificate
+    listener = uvicorn_server.bind(("127.0.0.1", 0), variable="POSTROOM_SMTPS_ADDR")
+    port = listener.getsockname()[1]
+    listener.close()
+    settings = {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_SMTPS_ADDR": f"127.0.0.1:{port}",
+        "POSTROOM_SMTP_TLS_CERT": str(chain),
+        "POSTROOM_SMTP_TLS_KEY": str(key),
+    }
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with running("serve", settings=settings) as server:
+        await asyncio.to_thread(server.line, lambda line: "Postroom answers at" in line)
+        with await asyncio.to_thread(smtplib.SMTP_SSL, "127.0.0.1", port, context=trusting, timeout=20) as client:
+            assert client.ehlo("client.example")[0] == 250
+            assert client.has_extn("auth")
+        assert await asyncio.to_thread(server.stop) == 0

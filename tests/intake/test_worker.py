@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.intake.commands import entries, keys_of, raw
+from tests.intake.streams import nats_server
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid
@@ -54,6 +55,19 @@ def test_sources_come_from_the_settings() -> None:
     assert [type(source).__name__ for source in open_sources(read_settings(urls))] == ["RedisSource", "NatsSource"]
     with pytest.raises(SettingInvalid, match="POSTROOM_REDIS_URL"):
         read_settings({"POSTROOM_REDIS_URL": "http://127.0.0.1"})
+
+
+async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_settings() -> None:
+    """A server that is alone refuses three copies of a stream, and so shows that they were asked for."""
+    async with nats_server() as broker:
+        urls = {"POSTROOM_NATS_URL": broker.url}
+        [alone] = open_sources(read_settings(urls))
+        [copied] = open_sources(read_settings({**urls, "POSTROOM_NATS_REPLICAS": "3"}))
+        with pytest.raises(Exception, match="replicas > 1 not supported"):
+            await copied.fetch()
+        assert await alone.fetch() == []
+        await alone.close()
+        await copied.close()
 
 
 @pytest.mark.parametrize("failures,milliseconds", [(1, 100), (2, 200), (3, 400), (7, 5000), (5000, 5000)])

@@ -52,10 +52,11 @@ class MalformedDetail(MalformedShape, frozen=True, kw_only=True):
 
 
 class MalformedPage(msgspec.Struct, frozen=True):
-    """Malformed commands, newest first."""
+    """Malformed commands, newest first; `waiting` is how many were not resubmitted yet, counted up to 10,000."""
 
     items: list[MalformedShape]
     next_cursor: str | None
+    waiting: int
 
 
 class Resubmitted(msgspec.Struct, frozen=True):
@@ -80,7 +81,8 @@ async def list_malformed_commands(call: Call) -> Answer:
         cursor=query.cursor,
         limit=query.limit,
     )
-    return Answer(MalformedPage([MalformedShape(**_facts(command)) for command in found], cursor))
+    waiting_now = await service.count_malformed_commands(call.room.pool)
+    return Answer(MalformedPage([MalformedShape(**_facts(command)) for command in found], cursor, waiting_now))
 
 
 async def get_malformed_command(call: Call) -> Answer:

@@ -3,11 +3,11 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.intake.model import MalformedFilter
+from postroom.intake.model import MalformedFilter, MalformedSummary
 from postroom.runtime.terminal import (
     AsJson,
     Cursor,
@@ -21,6 +21,9 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
 
 malformed = typer.Typer()
 
@@ -44,8 +47,17 @@ def list_(
     from postroom.intake import service
 
     chosen = MalformedFilter(reason=reason, source=source, waiting=None if everything else True)
-    found, more = in_room(lambda room: service.list_malformed_commands(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+    async def look(room: "Room") -> "tuple[list[MalformedSummary], str | None, int]":
+        found, more = await service.list_malformed_commands(room.pool, chosen, cursor=cursor, limit=limit)
+        return found, more, await service.count_malformed_commands(room.pool)
+
+    found, more, waiting = in_room(look)
+    if as_json:
+        print_json({"items": found, "next_cursor": more, "waiting": waiting})
+    else:
+        print_page(found, more, columns=_LISTED, as_json=False)
+        say(f"{waiting}{' or more' if waiting == service.COUNT_LIMIT else ''} waiting")
 
 
 @malformed.command()

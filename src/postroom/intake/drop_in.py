@@ -4,16 +4,12 @@ Such an endpoint is public as far as `postroom.http` is concerned, because it ha
 words for refusing. Its body is streamed, so that whoever is not known cannot make us hold one.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from postroom.db.room import Room
-from postroom.delivery import service
-from postroom.delivery.combiner import count_accepted
-from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
-from postroom.errors import BadInput, IdempotencyConflict
+from postroom.errors import BadInput
 from postroom.runtime.endpoint import Call
 
 WRITE = "deliveries:write"
@@ -62,14 +58,3 @@ def decode(raw: bytes, kind: type[Kind]) -> Kind:
         raise BadInput.of("body", str(error)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput.of("body", "is not JSON") from None
-
-
-async def accept_together(room: Room, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
-    """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
-    async with room.pool.acquire() as connection, connection.transaction():
-        answers = await service.accept_batch(connection, requests, idempotency_ttl=room.settings.idempotency_ttl)
-        if any(answer.acceptance is Acceptance.CONFLICT for answer in answers):
-            raise IdempotencyConflict
-    for request, answer in zip(requests, answers, strict=True):
-        count_accepted(request, answer)
-    return answers

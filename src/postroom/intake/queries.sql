@@ -34,6 +34,17 @@ FROM malformed_commands
 WHERE id = :command_id
 FOR UPDATE;
 
+-- name: mark_malformed_notified :one
+-- Count the malformed commands nobody was told of, and remember that somebody is told now.
+WITH told AS (
+    UPDATE malformed_commands
+    SET notified_at = coalesce(:now::timestamptz, now())
+    WHERE notified_at IS NULL AND resubmitted_at IS NULL
+    RETURNING id
+)
+SELECT count(*) AS told
+FROM told;
+
 -- name: mark_resubmitted :exec
 -- The command was mended and is a delivery now.
 UPDATE malformed_commands

@@ -1,7 +1,7 @@
 """What can be done with commands: accept a batch, look at the malformed ones, mend and resubmit them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +24,8 @@ from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 
 COUNT_LIMIT = 10_000
+HEAVIEST = 8 * 1024 * 1024
+"""How many bytes of commands one statement carries, unless one alone is larger: PostgreSQL takes no message of 1 GB."""
 
 _log = structlog.get_logger()
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -32,17 +34,43 @@ _LONGEST_DETAIL = 2000
 
 # What one command's values can cause. Everything else (no such function, disk full, deadlock) is not the command's
 # fault and must not turn a healthy stream into malformed commands: it is raised, and the batch is tried again.
-_POISON = (BadInput, asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+_POISON = (
+    BadInput,
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    ValueError,
+    OverflowError,
+)
 
 
 async def accept_commands(
     pool: Pool, batch: Sequence[Entry], *, idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL
 ) -> list[Outcome]:
-    """Accept a batch in one statement; what cannot be accepted is recorded in the same transaction.
+    """Accept a batch, in as few statements as its weight allows; what cannot be accepted is recorded beside it.
 
     Committed on return, outcomes in the order of the batch. Raises only when the database could not do it, and then
     nothing is acknowledged: the same batch can be given again without harm.
     """
+    outcomes: list[Outcome] = []
+    for piece in _cut(batch):
+        outcomes += await _accept_piece(pool, piece, idempotency_ttl)
+    return outcomes
+
+
+def _cut(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """The batch in pieces of at most `HEAVIEST` bytes, or one command."""
+    start = weight = 0
+    for place, entry in enumerate(batch):
+        weight += len(entry.raw)
+        if weight > HEAVIEST and place > start:
+            yield batch[start:place]
+            start, weight = place, len(entry.raw)
+    if batch:
+        yield batch[start:]
+
+
+async def _accept_piece(pool: Pool, batch: Sequence[Entry], idempotency_ttl: timedelta) -> list[Outcome]:
     decoded = [decode_command(entry.raw) for entry in batch]
     try:
         outcomes = await _commit(pool, batch, decoded, idempotency_ttl)

@@ -5,11 +5,19 @@ this consumer or another. That is all the safety a stream has to give: the rest 
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from postroom.errors import SettingInvalid
 from postroom.intake.model import Entry
 from postroom.settings import Settings
+
+
+class StreamKind(StrEnum):
+    """The servers that streams live on."""
+
+    REDIS = "redis"
+    NATS = "nats"
 
 
 class StreamSource(Protocol):
@@ -29,16 +37,19 @@ class StreamSource(Protocol):
 
 
 def open_sources(settings: Settings) -> list[StreamSource]:
-    """A source for each stream that the settings name; each call is one more consumer of it."""
-    sources: list[StreamSource] = []
-    if settings.redis_url is not None:
-        sources.append(_open_redis(settings.redis_url))
-    if settings.nats_url is not None:
-        sources.append(_open_nats(settings.nats_url))
-    return sources
+    """A source for each stream that the settings name."""
+    named = ((StreamKind.REDIS, settings.redis_url), (StreamKind.NATS, settings.nats_url))
+    return [open_source(kind, settings) for kind, url in named if url is not None]
 
 
-def _open_redis(url: str) -> StreamSource:
+def open_source(kind: StreamKind, settings: Settings) -> StreamSource:
+    """One more consumer of a stream. `SettingInvalid` names the variable that is missing."""
+    return _open_redis(settings.redis_url) if kind is StreamKind.REDIS else _open_nats(settings)
+
+
+def _open_redis(url: str | None) -> StreamSource:
+    if url is None:
+        raise SettingInvalid("POSTROOM_REDIS_URL", "is required to read commands from Redis or Valkey")
     try:
         from postroom.intake.redis import RedisSource
     except ImportError:
@@ -46,9 +57,11 @@ def _open_redis(url: str) -> StreamSource:
     return RedisSource(url)
 
 
-def _open_nats(url: str) -> StreamSource:
+def _open_nats(settings: Settings) -> StreamSource:
+    if settings.nats_url is None:
+        raise SettingInvalid("POSTROOM_NATS_URL", "is required to read commands from NATS JetStream")
     try:
-        from postroom.intake.nats import NatsSource
+        from postroom.intake.nats import NatsOptions, NatsSource
     except ImportError:
         raise SettingInvalid("POSTROOM_NATS_URL", "needs the client: pip install 'postroom[nats]'") from None
-    return NatsSource(url)
+    return NatsSource(settings.nats_url, NatsOptions(replicas=settings.nats_replicas))

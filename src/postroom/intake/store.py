@@ -1,6 +1,7 @@
 """One function per statement of `queries.sql`."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import asyncpg
 
@@ -44,6 +45,11 @@ async def list_malformed_commands(
 async def lock_malformed_command(connection: Connection, *, command_id: int) -> MalformedCommand | None:
     row = await QUERIES["lock_malformed_command"].maybe(connection, command_id=command_id)
     return MalformedCommand(_summary(row), row["raw"]) if row else None
+
+
+async def mark_malformed_notified(connection: Connection, *, now: datetime | None) -> int:
+    row = await QUERIES["mark_malformed_notified"].one(connection, now=now)
+    return int(row["told"])
 
 
 async def mark_resubmitted(connection: Connection, *, command_id: int, delivery_id: int) -> bool:

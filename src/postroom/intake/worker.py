@@ -7,6 +7,7 @@ like, in as many processes as you like.
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +30,14 @@ class ConsumerOptions:
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL
     first_pause: timedelta = timedelta(milliseconds=100)
     longest_pause: timedelta = timedelta(seconds=5)
+
+
+def open_consumers(
+    pool: Pool, sources: Sequence[StreamSource], *, idempotency_ttl: timedelta = IDEMPOTENCY_TTL
+) -> "list[CommandConsumer]":
+    """A consumer for each source."""
+    options = ConsumerOptions(idempotency_ttl=idempotency_ttl)
+    return [CommandConsumer(pool, source, options=options) for source in sources]
 
 
 def pause_after(options: ConsumerOptions, failures: int) -> timedelta:

@@ -1,5 +1,7 @@
 """The seam that Django calls."""
 
+import os
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +14,10 @@ from postroom.errors import PostroomError
 from postroom.intake.django.database import DatabaseDoor
 from postroom.intake.django.message import deliveries_of
 from postroom.intake.django.web import WebDoor
+from postroom.settings import read_settings
 
+_ATTEMPT = "_postroom_attempt"  # on a message whose last sending has not succeeded
+_TTL = "POSTROOM_IDEMPOTENCY_TTL"
 _KNOWN = frozenset({"DATABASE", "KEY", "ROOM", "SOURCE", "TIMEOUT", "URL"})
 
 
@@ -28,13 +33,15 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no type
         return sum(self._send(message) for message in email_messages or ())
 
     def _send(self, message: Any) -> bool:
+        attempt = vars(message).setdefault(_ATTEMPT, secrets.token_hex(16))
         try:
             deliveries = list(deliveries_of(message))
-            self._door.accept(deliveries)
+            self._door.accept(deliveries, attempt=attempt)
         except (PostroomError, DatabaseTrouble, OSError):
             if not self.fail_silently:
                 raise
             return False
+        del vars(message)[_ATTEMPT]
         return bool(deliveries)
 
 
@@ -44,7 +51,10 @@ def _door(chosen: Mapping[str, Any]) -> DatabaseDoor | WebDoor:
         raise ImproperlyConfigured(f"POSTROOM has unknown settings: {', '.join(unknown)}.")
     if "URL" not in chosen:
         return DatabaseDoor(
-            chosen.get("DATABASE", "default"), chosen.get("ROOM", "postroom"), chosen.get("SOURCE", "django")
+            chosen.get("DATABASE", "default"),
+            chosen.get("ROOM", "postroom"),
+            chosen.get("SOURCE", "django"),
+            read_settings({_TTL: os.environ.get(_TTL, "")}).idempotency_ttl,
         )
     if "KEY" not in chosen:
         raise ImproperlyConfigured("POSTROOM['KEY'], an API key, is required with POSTROOM['URL'].")

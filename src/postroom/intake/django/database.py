@@ -7,6 +7,7 @@ around it keeps the site's transaction usable whatever happens to the mail.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -15,7 +16,6 @@ from django.db import connections, transaction
 from postroom.delivery import store
 from postroom.delivery.columns import accept_values
 from postroom.delivery.model import Acceptance
-from postroom.delivery.service import IDEMPOTENCY_TTL
 from postroom.delivery.shapes import request_from
 from postroom.errors import IdempotencyConflict
 from postroom.intake.django.message import Keyed
@@ -30,8 +30,9 @@ class DatabaseDoor:
     alias: str
     room: str
     source: str
+    idempotency_ttl: timedelta
 
-    def accept(self, deliveries: Sequence[Keyed]) -> None:
+    def accept(self, deliveries: Sequence[Keyed], *, attempt: str) -> None:  # noqa: ARG002 - a transaction knows its end
         """Accept all of them or none, when the caller's transaction commits. Raises `BadInput` and others."""
         connection = connections[self.alias]
         if connection.vendor != "postgresql":
@@ -45,7 +46,7 @@ class DatabaseDoor:
         sql = _PARAMETER.sub(lambda found: f"%({statement.parameters[int(found[1]) - 1]})s", statement.sql)
         with transaction.atomic(using=self.alias), connection.cursor() as cursor:
             for request in requests:
-                cursor.execute(sql, accept_values(request, idempotency_ttl=IDEMPOTENCY_TTL, now=None))
+                cursor.execute(sql, accept_values(request, idempotency_ttl=self.idempotency_ttl, now=None))
                 _check(cursor)
 
 

@@ -4,13 +4,13 @@ import base64
 import mimetypes
 from collections.abc import Iterator, Mapping
 from email.message import Message
-from email.utils import formataddr, getaddresses
+from email.utils import formataddr, getaddresses, parseaddr
 from typing import Any
 
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
-from postroom.intake.smtp.submission import NO_SUBJECT
+from postroom.intake.smtp.submission import NO_SUBJECT, key_of
 
 Keyed = tuple[DeliveryBody, str | None]
 """A delivery and its idempotency key."""
@@ -28,7 +28,7 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
     shared = {**_content(message, marks), **_headers(message), "lane": marks.lane, "tags": marks.tags}
     if marks.campaign:
         shared["custom_data"] = {"campaign": marks.campaign}
-    key = marks.idempotency_key
+    key = key_of(marks, _given(message, "message-id"), [_email(written) for written in (*to, *cc, *bcc)])
     if to or cc:
         # A delivery has somebody in To; who stands in Cc is as visible.
         yield DeliveryBody(to=to or cc, cc=cc if to else [], bcc=bcc, **shared), key
@@ -36,6 +36,16 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
     for index, address in enumerate(bcc):
         own = f"{key}/{index}" if key is not None and len(bcc) > 1 else key
         yield DeliveryBody(to=[address], **shared), own
+
+
+def _email(written: Any) -> str:
+    """The address alone; what is none is refused later, by name."""
+    return parseaddr(str(written))[1] or str(written)
+
+
+def _given(message: Any, wanted: str) -> str | None:
+    """A header that the site wrote itself: one that Django makes up is another each time."""
+    return next((str(value) for name, value in message.extra_headers.items() if name.lower() == wanted), None)
 
 
 def _headers(message: Any) -> dict[str, Any]:

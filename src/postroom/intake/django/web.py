@@ -1,5 +1,11 @@
-"""Acceptance over HTTP, for sites whose database is not Postroom's. Django waits, so this waits too."""
+"""Acceptance over HTTP, for sites whose database is not Postroom's. Django waits, so this waits too.
 
+An answer that never came may have been a yes. So every mail travels with a key: its own, or one made of its content and
+of the attempt it belongs to, which lasts until the mail is taken. Whoever sends the same message again after an error
+is given the first delivery; whoever sends it again after a success gets a second one.
+"""
+
+import hashlib
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +15,6 @@ from urllib.error import HTTPError
 import msgspec
 from django.core.exceptions import ImproperlyConfigured
 
-from postroom.delivery.shapes import DeliveryBody
 from postroom.errors import BadInput, FieldError, IdempotencyConflict, PostroomError, Unauthenticated
 from postroom.intake.django.message import Keyed
 
@@ -24,19 +29,22 @@ class WebDoor:
     key: str = field(repr=False)
     timeout_s: float
 
-    def accept(self, deliveries: Sequence[Keyed]) -> None:
+    def accept(self, deliveries: Sequence[Keyed], *, attempt: str) -> None:
         """Accept each of them; committed on return. Raises `BadInput` and others, and OSError for the network."""
-        for body, key in deliveries:
-            self._post(body, key)
-
-    def _post(self, body: DeliveryBody, key: str | None) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ImproperlyConfigured("POSTROOM['URL'] is not an http or https address.")
-        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        if key is not None:
-            headers["Idempotency-Key"] = key
+        for body, key in deliveries:
+            content = msgspec.json.encode(body)
+            self._post(content, key or f"django:{hashlib.sha256(attempt.encode() + content).hexdigest()}")
+
+    def _post(self, content: bytes, key: str) -> None:
+        headers = {
+            "Authorization": f"Bearer {self.key}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": key,
+        }
         url = f"{self.url.rstrip('/')}/v1/deliveries"
-        request = urllib.request.Request(url, msgspec.json.encode(body), headers)  # noqa: S310 - checked above
+        request = urllib.request.Request(url, content, headers)  # noqa: S310 - checked above
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s):  # noqa: S310 - checked above
                 return

@@ -2,8 +2,9 @@
 
 Entries are read through a consumer group. Each process is a consumer with a name of its own; what a dead one held is
 claimed by the others once it has been idle for a while. Acknowledged entries are deleted as long as no other group
-reads the stream, because nobody else would ever make room. The group is made when it is missing, from the beginning of
-the stream: a server that lost its memory is simply read from the start, and keys recognise what came before.
+reads the stream, because nobody else would ever make room; whether one does is asked in the same step. The group is
+made when it is missing, from the beginning of the stream: a server that lost its memory is simply read from the start,
+and keys recognise what came before.
 """
 
 import os
@@ -25,6 +26,15 @@ from postroom.intake.model import Entry
 
 STREAM = "mail:delivery_commands"
 GROUP = "postroom"
+
+# One step for the server: a group that is made meanwhile either stops the deletion or comes after it.
+_ACKNOWLEDGE = """
+redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 2))
+local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
+if groups.err == nil and #groups == 1 then
+    redis.call('XDEL', KEYS[1], unpack(ARGV, 2))
+end
+"""
 
 _log = structlog.get_logger()
 
@@ -58,9 +68,9 @@ class RedisSource:
         self._client: Any = redis.asyncio.Redis.from_url(
             url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=5
         )
+        self._acknowledge: Any = self._client.register_script(_ACKNOWLEDGE)
         self._monotonic = monotonic
         self._is_ready = False  # the group is known to exist
-        self._is_alone = False  # no other group reads the stream
         self._holds_some = True  # entries may have been handed to us that we did not acknowledge
         self._claim_at = 0.0
 
@@ -78,11 +88,7 @@ class RedisSource:
 
     async def acknowledge(self, entries: Sequence[Entry]) -> None:
         ids = [_id_of(entry) for entry in entries]
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.xack(self._options.stream, self._options.group, *ids)
-        if self._is_alone:
-            pipeline.xdel(self._options.stream, *ids)
-        await pipeline.execute()
+        await self._acknowledge(keys=[self._options.stream], args=[self._options.group, *ids])
 
     async def give_back(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - the server knows which they are
         """They are still ours; the next fetch begins with them."""
@@ -138,13 +144,12 @@ class RedisSource:
             _log.warning("commands_taken_over", entries=len(entries))
         else:
             self._claim_at = self._monotonic() + options.claim_after.total_seconds() / 2
-            await self._look_around()
+            await self._forget_the_gone()
         return entries
 
-    async def _look_around(self) -> None:
-        """See whether others read the stream, and strike off consumers that are long gone."""
+    async def _forget_the_gone(self) -> None:
+        """Strike off consumers that nobody has heard of for long."""
         options = self._options
-        self._is_alone = len(await self._client.xinfo_groups(options.stream)) == 1
         for consumer in await self._client.xinfo_consumers(options.stream, options.group):
             idle = timedelta(milliseconds=consumer["idle"])
             if consumer["pending"] == 0 and idle > options.forget_after:

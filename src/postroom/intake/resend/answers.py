@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.model import Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import Address, Delivery, Lane, RecipientKind, RecipientOutcome, State
 from postroom.errors import (
     BadInput,
     IdempotencyConflict,
@@ -17,6 +17,7 @@ from postroom.errors import (
     Unauthenticated,
     WrongState,
 )
+from postroom.intake.resend.model import ListedEmail
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
 
@@ -102,16 +103,55 @@ class Email(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}
     tags: list[EmailTag]
 
 
+class EmailLine(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """One mail of a listing: without its bodies."""
+
+    id: str
+    sender: str | None
+    to: list[str]
+    cc: list[str]
+    bcc: list[str]
+    reply_to: list[str]
+    subject: str | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    last_event: str
+
+
+class Emails(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of mails, newest first. The next page is asked for with the last id as `after`."""
+
+    object: str = "list"
+    has_more: bool
+    data: list[EmailLine]
+
+
+def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
+    """A line of the listing in Resend's words; the subject of a one-time code stays hidden."""
+    event = last_event(email, now=now)
+    return EmailLine(
+        id=str(email.id),
+        sender=_written(email.sender),
+        to=_addresses(email, RecipientKind.TO),
+        cc=_addresses(email, RecipientKind.CC),
+        bcc=_addresses(email, RecipientKind.BCC),
+        reply_to=_addresses(email, RecipientKind.REPLY_TO),
+        subject=None if email.lane is Lane.AUTH else email.subject,
+        created_at=email.created_at,
+        scheduled_at=email.next_attempt_at if event == "scheduled" else None,
+        last_event=event,
+    )
+
+
 def email_of(delivery: Delivery, *, now: datetime) -> Email:
     """A delivery in Resend's words. What holds a one-time code stays hidden, as everywhere."""
     is_hidden = delivery.lane is Lane.AUTH
     event = last_event(delivery, now=now)
     given = {name.lower(): value for name, value in delivery.headers.items()}
-    sender = delivery.sender
     return Email(
         id=str(delivery.id),
         message_id=given.get("message-id"),
-        sender=None if sender is None else f"{sender.name} <{sender.email}>" if sender.name else sender.email,
+        sender=_written(delivery.sender),
         to=_addresses(delivery, RecipientKind.TO),
         cc=_addresses(delivery, RecipientKind.CC),
         bcc=_addresses(delivery, RecipientKind.BCC),
@@ -126,7 +166,7 @@ def email_of(delivery: Delivery, *, now: datetime) -> Email:
     )
 
 
-def last_event(delivery: Delivery, *, now: datetime) -> str:
+def last_event(delivery: Delivery | ListedEmail, *, now: datetime) -> str:
     """Where a delivery stands, in one of Resend's words."""
     if delivery.state in (State.QUEUED, State.RENDERED):
         if delivery.attempt_count > 0:
@@ -163,6 +203,12 @@ def _bad(error: BadInput) -> tuple[int, str, str]:
     return 422, "missing_required_field" if is_missing else "validation_error", error.message
 
 
-def _addresses(delivery: Delivery, kind: RecipientKind) -> list[str]:
+def _written(address: Address | None) -> str | None:
+    if address is None:
+        return None
+    return f"{address.name} <{address.email}>" if address.name else address.email
+
+
+def _addresses(delivery: Delivery | ListedEmail, kind: RecipientKind) -> list[str]:
     chosen = sorted((each for each in delivery.recipients if each.kind is kind), key=lambda each: each.position)
     return [each.address for each in chosen]

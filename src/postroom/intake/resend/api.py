@@ -14,26 +14,46 @@ from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Delivery, DeliveryRequest
 from postroom.delivery.shapes import request_from
 from postroom.errors import BadInput, DeliveryNotFound, FieldError
-from postroom.intake.drop_in import OPERATE, READ, WRITE, Authenticate, Caller, accept_together, decode, read_body
-from postroom.intake.resend.answers import BatchError, Email, Named, Sent, SentBatch, email_of, refusal
-from postroom.intake.resend.shapes import MOST_EMAILS, ResendEmail, delivery_body
+from postroom.intake.drop_in import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
+from postroom.intake.resend.answers import (
+    BatchError,
+    Email,
+    Emails,
+    Named,
+    Sent,
+    SentBatch,
+    email_of,
+    line_of,
+    refusal,
+)
+from postroom.intake.resend.service import list_emails as list_page
+from postroom.intake.resend.shapes import (
+    MOST_EMAILS,
+    EmailsQuery,
+    ResendEmail,
+    ResendUpdate,
+    delivery_body,
+    parse_schedule,
+)
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
 
 _KEY = re.compile(r"[!-~]{1,255}")
 _LONGEST_BATCH_KEY = 250
 _ID = re.compile(r"\d{1,18}")
 
-Emails = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_EMAILS)]
+RawEmails = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_EMAILS)]
 
 
 def endpoints(accepting: AcceptCombiner, authenticate: Authenticate) -> list[Endpoint]:
     """The endpoints; acceptance goes through the combiner, keys are looked up by `authenticate`."""
     shared: dict[str, Any] = {"scope": None, "tag": "resend", "problems": (401, 403, 404, 409, 422)}
     listed = [
-        ("POST", "/emails", partial(send_email, accepting, authenticate), "Accept a mail.", Sent, True),
-        ("POST", "/emails/batch", partial(send_batch, authenticate), "Accept up to 100 mails.", SentBatch, True),
-        ("GET", "/emails/{email_id}", partial(get_email, authenticate), "Show a mail.", Email, False),
-        ("POST", "/emails/{email_id}/cancel", partial(cancel_email, authenticate), "Cancel a mail.", Named, False),
+        ("POST", "/emails", partial(send_email, accepting, authenticate), "Accept a mail.", Sent),
+        ("GET", "/emails", partial(list_emails, authenticate), "List mails.", Emails),
+        ("POST", "/emails/batch", partial(send_batch, accepting, authenticate), "Accept up to 100.", SentBatch),
+        ("GET", "/emails/{email_id}", partial(get_email, authenticate), "Show a mail.", Email),
+        ("PATCH", "/emails/{email_id}", partial(update_email, authenticate), "Reschedule a mail.", Named),
+        ("POST", "/emails/{email_id}/cancel", partial(cancel_email, authenticate), "Cancel a mail.", Named),
     ]
     return [
         Endpoint(
@@ -42,10 +62,11 @@ def endpoints(accepting: AcceptCombiner, authenticate: Authenticate) -> list[End
             handler=_in_its_words(handler.func.__name__, handler),
             summary=f"{summary} As clients of Resend do.",
             answers={200: answer},
-            stream=stream,
+            query=EmailsQuery if answer is Emails else None,
+            stream=method != "GET",
             **shared,
         )
-        for method, path, handler, summary, answer, stream in listed
+        for method, path, handler, summary, answer in listed
     ]
 
 
@@ -57,15 +78,15 @@ async def send_email(accepting: AcceptCombiner, authenticate: Authenticate, call
     return Answer(Sent(str(accepted.id)))
 
 
-async def send_batch(authenticate: Authenticate, call: Call) -> Answer:
+async def send_batch(accepting: AcceptCombiner, authenticate: Authenticate, call: Call) -> Answer:
     caller = await authenticate(call.headers.get("authorization"), WRITE)
     key = _idempotency_key(call, longest=_LONGEST_BATCH_KEY)
-    emails = decode(await read_body(call), Emails)
+    emails = decode(await read_body(call), RawEmails)
     requests, errors = _requests(emails, call, caller, key)
     is_permissive = call.headers.get("x-batch-validation", "").lower() == "permissive"
     if errors and not is_permissive:
         raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
-    accepted = await accept_together(call.room, requests)
+    accepted = await accepting.accept_together(requests)
     sent = [Sent(str(each.id)) for each in accepted]
     return Answer(SentBatch(sent, errors if is_permissive else None))
 
@@ -74,6 +95,32 @@ async def get_email(authenticate: Authenticate, call: Call) -> Answer:
     await authenticate(call.headers.get("authorization"), READ)
     delivery = await _find(call)
     return Answer(email_of(delivery, now=datetime.now(UTC)))
+
+
+async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
+    await authenticate(call.headers.get("authorization"), READ)
+    query: EmailsQuery = call.query
+    if query.after is not None and query.before is not None:
+        raise BadInput.of("before", "cannot be given together with after")
+    if not _ID.fullmatch(query.limit) or not 1 <= int(query.limit) <= MOST_EMAILS:
+        raise BadInput.of("limit", f"must be a number from 1 to {MOST_EMAILS}")
+    found, has_more = await list_page(
+        call.room.pool,
+        limit=int(query.limit),
+        after=_cursor("after", query.after),
+        before=_cursor("before", query.before),
+    )
+    now = datetime.now(UTC)
+    return Answer(Emails(has_more=has_more, data=[line_of(email, now=now) for email in found]))
+
+
+async def update_email(authenticate: Authenticate, call: Call) -> Answer:
+    caller = await authenticate(call.headers.get("authorization"), OPERATE)
+    delivery_id = _id(call)
+    update = decode(await read_body(call), ResendUpdate)
+    moment = parse_schedule(update.scheduled_at)
+    await service.reschedule(call.room.pool, delivery_id, send_at=moment, actor=f"key:{caller.name}")
+    return Answer(Named(str(delivery_id)))
 
 
 async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
@@ -124,6 +171,12 @@ def _idempotency_key(call: Call, *, longest: int = 255) -> str | None:
     if key is not None and (len(key) > longest or not _KEY.fullmatch(key)):
         raise BadInput.of("Idempotency-Key", f"must be 1 to {longest} visible ASCII characters")
     return key
+
+
+def _cursor(field: str, written: str | None) -> int | None:
+    if written is not None and not (written.isascii() and _ID.fullmatch(written)):
+        raise BadInput.of(field, "must be the id of a mail")
+    return None if written is None else int(written)
 
 
 def _id(call: Call) -> int:

@@ -12,6 +12,7 @@ from postroom.errors import BadInput
 from postroom.runtime.endpoint import Shape
 
 MOST_EMAILS = 100
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 Octets = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
@@ -66,6 +67,21 @@ class ResendEmail(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
     scheduled_at: str | None = None
 
 
+class ResendUpdate(Shape, frozen=True, kw_only=True):
+    """Another moment for a mail that has not left; the id stands in the path, and clients repeat it."""
+
+    scheduled_at: str
+    id: str | None = None
+
+
+class EmailsQuery(Shape, frozen=True, kw_only=True):
+    """Which page of the listing; read as text, so that what is wrong can be said in Resend's form."""
+
+    limit: str = "20"
+    after: str | None = None
+    before: str | None = None
+
+
 def delivery_body(email: ResendEmail) -> DeliveryBody:
     """The delivery that is meant; `BadInput` names what we cannot do."""
     chosen = email.template
@@ -93,7 +109,10 @@ def parse_schedule(written: str) -> datetime:
         moment = datetime.fromisoformat(written.strip())
     except ValueError:
         raise BadInput.of("scheduled_at", "must be a moment such as 2030-01-31T09:00:00Z") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    if not EARLIEST <= aware < LATEST:
+        raise BadInput.of("scheduled_at", "must be between the years 1970 and 9000")
+    return aware
 
 
 def _attachment(file: ResendAttachment, index: int) -> AttachmentBody:

@@ -8,6 +8,8 @@ from postroom.runtime.aws import SignatureRefused
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
 
+XML = "text/xml"
+
 _UNKNOWN = (403, "UnrecognizedClientException", "The security token included in the request is invalid.")
 _NO_DATABASE = (503, "ServiceUnavailable", "The database does not answer. The request can be tried again.")
 _NAMES: dict[type, tuple[int, str]] = {
@@ -16,6 +18,11 @@ _NAMES: dict[type, tuple[int, str]] = {
     ScopeMissing: (403, "AccessDeniedException"),
     SignatureRefused: (403, "InvalidSignatureException"),
 }
+
+
+_VERSION_1 = b"""<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>\
+<Code>InvalidAction</Code><Message>Postroom speaks version 2 of SES only: use its client, boto3.client('sesv2'), \
+which posts to /v2/email/outbound-emails.</Message></Error><RequestId>none</RequestId></ErrorResponse>"""
 
 
 class Taken(msgspec.Struct, frozen=True, rename="pascal"):
@@ -43,3 +50,8 @@ def refusal(error: Exception) -> Answer | None:
     if isinstance(error, SignatureRefused) and error.reason == "incomplete":
         name = "MissingAuthenticationTokenException"
     return Answer(Refusal(message), status, headers={"x-amzn-errortype": name})
+
+
+def version_1_refused() -> Answer:
+    """The answer to a client of SES version 1, in the XML that it reads errors from."""
+    return Answer(_VERSION_1, 400, XML)

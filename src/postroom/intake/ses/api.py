@@ -5,8 +5,8 @@ import re
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import BadInput
-from postroom.intake.drop_in import accept_together, decode, read_body
-from postroom.intake.ses.answers import Taken, refusal
+from postroom.intake.drop_in import decode, read_body
+from postroom.intake.ses.answers import XML, Taken, refusal, version_1_refused
 from postroom.intake.ses.shapes import SendEmail, requests_of
 from postroom.intake.ses.sign_in import find_signer
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -15,7 +15,7 @@ _KEY = re.compile(r"[!-~]{1,240}")
 
 
 def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
-    """The endpoint; acceptance goes through the combiner."""
+    """The endpoint, and one that refuses its elder; acceptance goes through the combiner."""
 
     async def send_ses_email(call: Call) -> Answer:
         try:
@@ -37,8 +37,22 @@ def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
             answers={200: Taken},
             problems=(403, 409),
             stream=True,
-        )
+        ),
+        Endpoint(
+            method="POST",
+            path="/",
+            handler=refuse_version_1,
+            summary="Tell clients of version 1 of Amazon SES, whose every call is a form posted here, which to use.",
+            scope=None,
+            tag="ses",
+            media_type=XML,
+            stream=True,
+        ),
     ]
+
+
+async def refuse_version_1(_call: Call) -> Answer:
+    return version_1_refused()
 
 
 async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
@@ -53,7 +67,7 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
     )
     if len(requests) == 1:
         return Answer(Taken(str((await accepting.accept(requests[0])).id)))
-    accepted = await accept_together(call.room, requests)
+    accepted = await accepting.accept_together(requests)
     return Answer(Taken(str(accepted[0].id)))
 
 

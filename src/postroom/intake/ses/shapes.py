@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from postroom.delivery.address import parse_address
-from postroom.delivery.model import DeliveryRequest
+from postroom.delivery.model import Address, DeliveryRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.errors import BadInput
 from postroom.intake.smtp.submission import Envelope, read_submission
@@ -188,11 +188,13 @@ def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparen
     found = read_submission(message, _envelope(email, message), source=source)
     many = len(found) > 1
     tags = _tags(email)
+    answered = tuple(_address("ReplyToAddresses", each) for each in email.reply_to_addresses)
     return [
         replace(
             request,
             idempotency_key=f"{key}/{index}" if key is not None and many else key,
             traceparent=traceparent,
+            reply_to=answered or request.reply_to,
             tags={**request.tags, **tags},
         )
         for index, request in enumerate(found)
@@ -210,7 +212,8 @@ def _envelope(email: SendEmail, message: bytes) -> Envelope:
         raise BadInput.of("Destination", "names nobody, and neither does the message")
     if not sender:
         raise BadInput.of("FromEmailAddress", "is required: the message has no From")
-    return Envelope(_email("FromEmailAddress", sender[0]), [_email("Destination", each) for each in given])
+    written = _address("FromEmailAddress", sender[0])
+    return Envelope(written.email, [_address("Destination", each).email for each in given])
 
 
 def _named(headers: Sequence[tuple[str, str]], *fields: str) -> list[str]:
@@ -218,8 +221,8 @@ def _named(headers: Sequence[tuple[str, str]], *fields: str) -> list[str]:
     return [address for _, address in getaddresses(values) if address]
 
 
-def _email(field: str, written: str) -> str:
+def _address(field: str, written: str) -> Address:
     try:
-        return parse_address(written).email
+        return parse_address(written)
     except ValueError as error:
         raise BadInput.of(field, f"{written[:100]!r} {error}") from None

@@ -23,8 +23,8 @@ import structlog
 from postroom.delivery.address import parse_address
 from postroom.delivery.check import MAX_RECIPIENTS
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
-from postroom.errors import AccessError, BadInput, DatabaseError, IdempotencyConflict
+from postroom.delivery.model import Accepted, DeliveryRequest
+from postroom.errors import AccessError, BadInput, DatabaseError, IdempotencyConflict, Unauthenticated
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.runtime.combiner import is_connection_lost
@@ -39,6 +39,7 @@ LONGEST_TEXT = 400
 AWAY = "451 4.3.0 The database does not answer, please try again later"
 OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
 UNKNOWN_SENDER = "530 5.7.0 Authentication required"
+WRONG_PASSWORD = "The password must be a valid API key, pr_...; the user name may be any"  # noqa: S105 - a sentence
 _TOO_LARGE = ("message", "text", "html", "attachments")
 
 _log = structlog.get_logger()
@@ -66,7 +67,7 @@ class SubmissionHandler:
         try:
             return Submitter(await self._authenticate(key), key)
         except AccessError as error:
-            return f"535 5.7.8 {error.message}"
+            return f"535 5.7.8 {WRONG_PASSWORD if isinstance(error, Unauthenticated) else error.message}"
         except Exception as error:  # noqa: BLE001 - whatever it is, the client may try again
             _log.warning("submission_unverified", error=type(error).__name__)
             return "454 4.7.0 Nobody can look at this key now, please try again later"
@@ -144,10 +145,8 @@ class SubmissionHandler:
     async def _accept(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
         if len(requests) == 1:
             return [await self._accepting.accept(requests[0])]
-        answers = await self._accepting.accept_all(requests)
-        if any(accepted.acceptance is Acceptance.CONFLICT for accepted in answers):
-            raise IdempotencyConflict
-        return answers
+        # One answer for all of them: what is refused must not have left for some.
+        return await self._accepting.accept_together(requests)
 
 
 async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:

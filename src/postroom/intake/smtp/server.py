@@ -34,27 +34,33 @@ class SubmissionOptions:
     hostname: str = "postroom.localhost"
     size_limit: int = 35 * MEGABYTE
     tls: ssl.SSLContext | None = None
+    implicit: bool = False  # TLS from the first byte (RFC 8314) instead of STARTTLS
     most_connections: int = 500
     grace: timedelta = timedelta(seconds=25)
 
     @classmethod
-    def of(cls, settings: Settings) -> "SubmissionOptions | None":
+    def of(cls, settings: Settings, *, implicit: bool = False) -> "SubmissionOptions | None":
         """The options that the settings mean, None if submission is off; a useless certificate stops the start."""
-        if settings.smtp_addr is None:
+        address = settings.smtps_addr if implicit else settings.smtp_addr
+        if address is None:
             return None
-        host, port = settings.smtp_addr
+        tls = load_tls(settings.smtp_tls_cert, settings.smtp_tls_key)
+        if implicit and tls is None:
+            raise SettingInvalid("POSTROOM_SMTP_TLS_CERT", "is required with POSTROOM_SMTPS_ADDR")
+        host, port = address
         return cls(
             host=host,
             port=port,
             hostname=settings.message_domain,
             size_limit=settings.smtp_max_mb * MEGABYTE,
-            tls=load_tls(settings.smtp_tls_cert, settings.smtp_tls_key),
+            tls=tls,
+            implicit=implicit,
             grace=settings.shutdown_grace,
         )
 
 
 def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """What STARTTLS needs; None without a certificate."""
+    """What TLS needs; None without a certificate."""
     if certificate is None:
         if key is not None:
             raise SettingInvalid("POSTROOM_SMTP_TLS_CERT", "is required with POSTROOM_SMTP_TLS_KEY")
@@ -97,7 +103,8 @@ class SubmissionServer:
         # The library's own log names every address it sees.
         logging.getLogger("mail.log").setLevel(logging.ERROR)
         self._server = await self._listen()
-        _log.info("submission_listening", host=self._options.host, port=self.port, tls=self._options.tls is not None)
+        tls = "none" if self._options.tls is None else "implicit" if self._options.implicit else "starttls"
+        _log.info("submission_listening", host=self._options.host, port=self.port, tls=tls)
         return self
 
     async def __aexit__(
@@ -119,20 +126,22 @@ class SubmissionServer:
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         host, port = self._options.host, self._options.port
+        tls = self._options.tls if self._options.implicit else None
         try:
             if self._listener is not None:
-                return await loop.create_server(self._session, sock=self._listener)
-            return await loop.create_server(self._session, host, port)
+                return await loop.create_server(self._session, sock=self._listener, ssl=tls)
+            return await loop.create_server(self._session, host, port, ssl=tls)
         except OSError as error:
+            variable = "POSTROOM_SMTPS_ADDR" if self._options.implicit else "POSTROOM_SMTP_ADDR"
             problem = f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
-            raise SettingInvalid("POSTROOM_SMTP_ADDR", problem) from error
+            raise SettingInvalid(variable, problem) from error
 
     def _session(self) -> SubmissionSession:
         return SubmissionSession(
             self._handler,
             hostname=self._options.hostname,
             size_limit=self._options.size_limit,
-            tls=self._options.tls,
+            tls=None if self._options.implicit else self._options.tls,
             opened=self._opened,
             closed=self._sessions.discard,
         )

@@ -65,7 +65,10 @@ class SubmissionSession(SMTP):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._auth_require_tls = not _is_local(transport.get_extra_info("peername"))
+        tls = transport.get_extra_info("ssl_object")
+        self._auth_require_tls = tls is None and not _is_local(transport.get_extra_info("peername"))
+        if tls is not None and self.session is not None and self.session.ssl is None:
+            self.session.ssl = {"ssl_object": tls}  # the library knows only of TLS that began with STARTTLS
 
     async def _handle_client(self) -> None:
         if not self._opened(self):

@@ -53,7 +53,7 @@ def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[Deli
         custom_data={"campaign": marks.campaign} if marks.campaign else None,
         lane=marks.lane,
         source=source,
-        idempotency_key=_key(parts.headers, marks, envelope.recipients),
+        idempotency_key=key_of(marks, _first(parts.headers, "message-id"), envelope.recipients),
     )
     requests = list(_everybody_alone(visible)) if not visible.to else [visible]
     if len(requests) * len(raw) > MOST_COPIES_BYTES:
@@ -95,11 +95,12 @@ def _everybody_alone(request: DeliveryRequest) -> Iterator[DeliveryRequest]:
         yield replace(request, to=(address,), bcc=(), idempotency_key=key)
 
 
-def _key(headers: Headers, marks: Marks, recipients: Sequence[str]) -> str | None:
+def key_of(marks: Marks, message_id: str | None, recipients: Sequence[str]) -> str | None:
+    """The idempotency key of a message: its own, or one made of its Message-ID and those who receive it."""
     if marks.idempotency_key is not None:
         return marks.idempotency_key
-    message_id = " ".join((_first(headers, "message-id") or "").split())
-    return _digest(message_id, *sorted(map(normalize, recipients))) if message_id else None
+    identity = " ".join((message_id or "").split())
+    return _digest(identity, *sorted(map(normalize, recipients))) if identity else None
 
 
 def _digest(*parts: str) -> str:

@@ -1,0 +1,55 @@
+"""`postroom intake`: only the consumers of a stream, for hosts that take commands in and deliver nothing."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.intake.source import StreamKind
+from postroom.runtime.terminal import load_settings, run
+from postroom.settings import Settings
+
+if TYPE_CHECKING:
+    from postroom.cli.lifetime import Life
+
+intake = typer.Typer()
+
+Consumers = Annotated[int, typer.Option(min=1, help="How many consumers of the group run in this process.")]
+
+
+@intake.command()
+def redis(*, consumers: Consumers = 1) -> None:
+    """Bring commands from the stream at POSTROOM_REDIS_URL into the room, until SIGTERM or Ctrl-C."""
+    _run(StreamKind.REDIS, consumers)
+
+
+@intake.command()
+def nats(*, consumers: Consumers = 1) -> None:
+    """Bring commands from JetStream at POSTROOM_NATS_URL into the room, until SIGTERM or Ctrl-C."""
+    _run(StreamKind.NATS, consumers)
+
+
+def _run(kind: StreamKind, consumers: int) -> None:
+    from postroom.cli.lifetime import live
+
+    settings = load_settings()
+
+    async def main(life: "Life") -> None:
+        await _consume_here(settings, life, kind=kind, consumers=consumers)
+
+    run(live(main))
+
+
+async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, consumers: int) -> None:
+    """Be the consumers; each finishes the batch in hand when it is told to stop."""
+    from postroom.app import run_loops
+    from postroom.db.room import open_room
+    from postroom.intake.source import open_source
+    from postroom.intake.worker import open_consumers
+    from postroom.runtime.metrics_server import metrics_served
+
+    sources = [open_source(kind, settings) for _consumer in range(consumers)]
+    async with open_room(settings) as room:
+        with metrics_served(settings.metrics_addr):
+            life.running()
+            first, *others = open_consumers(room.pool, sources, idempotency_ttl=settings.idempotency_ttl)
+            await run_loops(others, main=first, stop=life.stop)

@@ -1,0 +1,21 @@
+"""A mail in a listing, as far as clients of Resend are told."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from postroom.delivery.model import Address, Lane, Recipient, State
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEmail:
+    """One line of the listing: a delivery without its bodies."""
+
+    id: int
+    state: State
+    lane: Lane
+    attempt_count: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    sender: Address | None
+    subject: str | None
+    recipients: tuple[Recipient, ...]

@@ -1,0 +1,74 @@
+"""The notice about malformed commands."""
+
+import asyncio
+from datetime import timedelta
+
+from tests.intake.commands import accepting, entries, raw
+from tests.support.command_line import running
+
+from postroom.db.pool import Pool
+from postroom.delivery import service as delivery_service
+from postroom.delivery.model import Address, Delivery, DeliveryFilter
+from postroom.intake import service
+from postroom.intake.notice import MalformedNotice
+
+ADMIN = Address("admin@example.org")
+
+
+def notice(pool: Pool) -> MalformedNotice:
+    return MalformedNotice(pool, ADMIN, interval=timedelta(hours=1))
+
+
+async def mails(pool: Pool) -> list[Delivery]:
+    found, _cursor = await delivery_service.list_deliveries(pool, DeliveryFilter(recipient=ADMIN.email))
+    return [await delivery_service.get_delivery(pool, one.id) for one in found]
+
+
+async def test_an_administrator_is_told_once(pool: Pool) -> None:
+    """One mail about all of them says how many and where to look; nobody is told twice."""
+    await service.accept_commands(pool, entries(b"junk", raw(payload_mode="x"), raw()))
+    assert await notice(pool).run_once() == 2
+    assert await notice(pool).run_once() == 0
+    [mail] = await mails(pool)
+    assert (mail.subject, mail.source) == ("Postroom: 2 commands could not be read", "postroom")
+    assert "postroom malformed list" in (mail.text or "")
+
+
+async def test_what_was_mended_before_is_not_told(pool: Pool) -> None:
+    """There is nothing left to do about it."""
+    await service.accept_commands(pool, entries(raw(payload_mode="x")))
+    await service.resubmit(pool, 1, actor="a", changes={"payload_mode": "rendered"})
+    assert await notice(pool).run_once() == 0
+    assert await mails(pool) == []
+
+
+async def test_several_processes_tell_once(pool: Pool) -> None:
+    """Whoever comes second finds nothing to tell."""
+    await service.accept_commands(pool, entries(b"junk"))
+    assert sorted(await asyncio.gather(*(notice(pool).run_once() for _process in range(4)))) == [0, 0, 0, 1]
+    assert len(await mails(pool)) == 1
+
+
+async def test_the_loop_tells_at_once_and_ends_when_told(pool: Pool) -> None:
+    """Started with malformed commands waiting, it does not first wait for its interval."""
+    await service.accept_commands(pool, entries(b"junk"))
+    loop = notice(pool)
+    running = asyncio.create_task(loop.run())
+    async with asyncio.timeout(20), pool.acquire() as connection:
+        while not await connection.fetchval("SELECT notified_at FROM malformed_commands"):
+            pass  # asking gives the loop its turn
+    loop.stop()
+    await asyncio.wait_for(running, 20)
+    assert len(await mails(pool)) == 1
+
+
+async def test_workers_tell(database_url: str, pool: Pool) -> None:
+    """`postroom work` watches, if it knows whom to tell."""
+    await service.accept_commands(pool, entries(b"junk"))
+    settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_ADMIN_EMAIL": ADMIN.email}
+    async with accepting(database_url) as accepted:
+        with running("work", settings=settings) as worker:
+            async with asyncio.timeout(60):
+                await accepted.wait()
+            assert await asyncio.to_thread(worker.stop) == 0
+    assert len(await mails(pool)) == 1
