@@ -3,22 +3,30 @@
     python -m bench.accounts             three rounds
     python -m bench.accounts --quick     one short round: does it run?
 
-    1 client      plain INSERT, one by one, with the triggers and without them; each commit notifies
-    10 clients    the same over ten connections, while a collector is busy: no commit has to notify
-    10, idle      the same while no collector is busy: each commit notifies, and notifying commits go one by one
-    at once       one INSERT of many accounts
-    mailed        from that INSERT to the last of their mails in the delivery queue, by one collector that was asleep
+A collector, `postroom tokens collect`, runs beside them in a process of its own, asleep when each measure begins.
 
-Targets: the triggers at most double the cost of a sign-up, from one client and from ten while the collector is busy;
-10,000 are accepted within 5 seconds. Exits 1 if missed.
+    1 client      plain INSERT, one by one, with the triggers and without them; the collector prints what it takes
+    10 clients    the same over ten connections
+    at once       one INSERT of many accounts
+    10, mailing   10 clients, and the collector mails what it takes: on a small machine that has its price
+    mailed        from the INSERT of many to the last of their mails in the delivery queue
+    uncollected   10 clients, and nobody collects: each commit notifies, and notifying commits go one by one
+
+Targets: the triggers at most double the cost of a sign-up. Of many at once, where nothing waits for the disk, a token
+with its foreign key and its unique secret costs more than its account: at most three times. With the mailing at most
+three times, too; 10,000 are accepted within 5 seconds. Exits 1 if missed. The last row is shown and not promised: a
+room in which nobody collects sends no mail.
 """
 
 import argparse
 import asyncio
+import contextlib
+import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,14 +34,14 @@ import uvloop
 
 from bench.server import running_server
 from bench.statements import read_statements
-from postroom.accounts.worker import run_collector
 from postroom.db.room import Room, open_room
 from postroom.settings import Settings
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
-MOST_COST = 2.0
+MOST_COST = {"1 client": 2.0, "10 clients": 2.0, "at once": 3.0, "10, mailing": 3.0}
 MOST_SECONDS = 5.0
-PROMISED = ("1 client", "10 clients")
+UNCOLLECTED = "uncollected"
+KEY = bytes(32)
 
 Measure = Callable[[], Awaitable[float]]
 
@@ -48,8 +56,7 @@ class SignUps:
     def measures(self) -> dict[str, Measure]:
         return {
             "1 client": partial(self.one_by_one, 1),
-            "10 clients": partial(self.busily, partial(self.one_by_one, 10)),
-            "10, idle": partial(self.one_by_one, 10),
+            "10 clients": partial(self.one_by_one, 10),
             "at once": self.at_once,
         }
 
@@ -83,25 +90,17 @@ class SignUps:
         finally:
             await self._room.pool.execute(SQL["enable_triggers"])
 
-    async def busily(self, measure: Measure) -> float:
-        await self._room.pool.execute(SQL["be_busy"])
-        try:
-            return await measure()
-        finally:
-            await self._room.pool.execute(SQL["be_idle"])
+    async def collected(self) -> None:
+        """Wait until somebody collects."""
+        await self.at_once()
+        await self._until_none("count_waiting")
 
     async def mailed(self) -> float:
         """Seconds from the statement to the last mail accepted."""
-        stop = asyncio.Event()
-        collecting = asyncio.create_task(run_collector(self._room, stop=stop))
-        await asyncio.sleep(1)
         started = time.perf_counter()
         await self.at_once()
         await self._all_accepted()
-        took = time.perf_counter() - started
-        stop.set()
-        await collecting
-        return took
+        return time.perf_counter() - started
 
     async def _all_accepted(self) -> None:
         while True:
@@ -109,33 +108,74 @@ class SignUps:
                 return
             await asyncio.sleep(0.02)
 
+    async def compare(self, measure: Measure) -> tuple[float, float]:
+        """Without triggers and with them, each in an empty room."""
+        await self.clear()
+        bare = await self.bare(measure)
+        await self.clear()
+        return bare, await measure()
+
     async def clear(self) -> None:
+        """Nobody there, and a collector that has gone to sleep."""
+        await self._until_none("count_busy")
         await self._room.pool.execute(SQL["clear"])
+
+    async def _until_none(self, statement: str) -> None:
+        while True:
+            if await self._room.pool.fetchval(SQL[statement]) == 0:
+                return
+            await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def collecting(url: str, *options: str) -> AsyncIterator[None]:
+    """A collector in a process of its own, as an installation has it."""
+    environment = {**os.environ, "POSTROOM_DATABASE_URL": url, "POSTROOM_SECRET_KEY": KEY.hex()}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "postroom.cli", "tokens", "collect", *options, env=environment, stdout=DEVNULL
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 async def measure_all(*, rounds: int, many: int, seconds: float) -> dict[str, float]:
     """Medians of interleaved rounds."""
     samples: dict[str, list[float]] = {}
+
+    async def compare(name: str, measure: Measure) -> None:
+        bare, cost = await people.compare(measure)
+        samples.setdefault(f"{name}, bare", []).append(bare)
+        samples.setdefault(name, []).append(cost)
+
     async with running_server() as arena:
-        settings = Settings(database_url=await arena.create_database("accounts"), secret_key=bytes(32))
-        async with open_room(settings, migrating=True) as room:
+        url = await arena.create_database("accounts")
+        async with open_room(Settings(database_url=url, secret_key=KEY), migrating=True) as room:
             people = SignUps(room, many=many, seconds=seconds)
-            for _ in range(rounds):
-                for name, measure in people.measures().items():
-                    samples.setdefault(f"{name}, bare", []).append(await people.bare(measure))
-                    samples.setdefault(name, []).append(await measure())
+            async with collecting(url, "--format", "csv"):
+                await people.collected()
+                for _ in range(rounds):
+                    for name, measure in people.measures().items():
+                        await compare(name, measure)
+            async with collecting(url):
+                await people.collected()
+                for _ in range(rounds):
+                    await compare("10, mailing", partial(people.one_by_one, 10))
                     await people.clear()
-                samples.setdefault("mailed", []).append(await people.mailed())
-                await people.clear()
+                    samples.setdefault("mailed", []).append(await people.mailed())
+            for _ in range(rounds):
+                await compare(UNCOLLECTED, partial(people.one_by_one, 10))
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def report(found: dict[str, float], many: int) -> bool:
     """Print what was found; True if every promise was kept."""
     kept = found["mailed"] <= MOST_SECONDS
-    for name in (*PROMISED, "10, idle", "at once"):
+    for name in (*MOST_COST, UNCOLLECTED):
         cost = found[f"{name}, bare"] / found[name]
-        kept = kept and (cost <= MOST_COST or name not in PROMISED)
+        kept = kept and cost <= MOST_COST.get(name, cost)
         print(f"{name:<12}{found[name]:>10,.0f}/s   bare {found[f'{name}, bare']:>10,.0f}/s   cost {cost:.2f}×")
     print(f"{'mailed':<12}{found['mailed']:>10.2f} s   for {many:,} sign-ups in one statement")
     return kept

@@ -18,11 +18,13 @@ ALTER TABLE accounts ENABLE TRIGGER USER;
 -- name: count_accepted
 SELECT count(*) FROM deliveries WHERE source = 'accounts';
 
--- name: be_busy
-UPDATE busy_jobs SET until = now() + interval '1 hour';
-
--- name: be_idle
-UPDATE busy_jobs SET until = '-infinity';
+-- name: count_busy
+SELECT count(*) FROM busy_jobs WHERE until > clock_timestamp();
 
 -- name: clear
 TRUNCATE accounts, deliveries CASCADE;
+
+-- name: count_waiting
+SELECT count(*)
+FROM tokens, jobs
+WHERE (tokens.transaction_id, tokens.id) > (jobs.last_transaction_id, jobs.last_seq);

@@ -57,6 +57,18 @@ async def test_wrong_fields_are_400(browser: Browser) -> None:
     assert (answer.status, answer.fields) == (400, ["email", "login"])
 
 
+async def test_a_sign_up_may_say_its_language(browser: Browser, room: Room) -> None:
+    """It is kept with the account and shown; what is no locale is refused by name."""
+    body = {"email": "ada@example.org", "login": "ada", "locale": "fr-CA"}
+    made = await browser.post("/v1/accounts", json=body)
+    assert made.status == 201
+    assert (await browser.get(f"/v1/accounts/{made.json['id']}")).json["locale"] == "fr-CA"
+    wrong_one = {"email": "bob@example.org", "login": "bob", "locale": "no locale"}
+    answer = await browser.post("/v1/accounts", json=wrong_one)
+    assert (answer.status, answer.fields) == (400, ["locale"])
+    assert await room.pool.fetchval("SELECT count(*) FROM accounts") == 1
+
+
 async def test_a_secret_is_consumed_once(browser: Browser, room: Room) -> None:
     """200 with action and account in ISO times, then 410."""
     ada = await sign_up(room.pool, "ada")

@@ -1,12 +1,16 @@
 """The cursor: which tokens are taken, in which order, and that none is ever skipped."""
 
+import asyncio
 import json
 
-from tests.support.accounts import settle, sign_up
+import pytest
+from tests.support.accounts import collector, mailed_keys, run_once, settle, sign_up
 
-from postroom.accounts import store
+from postroom.accounts import service, store
 from postroom.accounts.model import DueToken
+from postroom.app import settle_room
 from postroom.db.pool import Pool
+from postroom.settings import Settings
 
 
 async def dequeue(pool: Pool, limit: int = 10) -> list[DueToken]:
@@ -142,8 +146,33 @@ async def test_a_restored_dump_goes_on(pool: Pool) -> None:
     await sign_up(pool, "ada")
     async with pool.acquire() as connection:
         assert await store.count_waiting(connection, bound=10) == 1
+    assert await logins(pool) == []  # the first look puts the tokens in order
     assert await logins(pool) == ["ada"]
     assert await logins(pool) == []
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+async def test_a_raw_restore_is_mailed_to_its_end(pool: Pool, database_url: str, *, is_settled: bool) -> None:
+    """Tokens of a cluster that had counted further: what waited and what came since is mailed, the rest not twice."""
+    for name in ("mailed", "expired", "waiting"):
+        await sign_up(pool, name)
+    await run_once(pool, collector(pool, batch_limit=1))
+    await pool.execute(
+        "UPDATE tokens SET transaction_id = (transaction_id::text::bigint + 1000000000)::text::xid8, "
+        "expires_at = expires_at - CASE WHEN id = 2 THEN 1000 ELSE 0 END"
+    )
+    await pool.execute(
+        "UPDATE jobs SET last_transaction_id = (last_transaction_id::text::bigint + 1000000000)::text::xid8"
+    )
+    await sign_up(pool, "since")
+    if is_settled:
+        await settle_room(database_url, Settings(database_url=database_url))
+        assert await pool.fetchval("SELECT has_restored_tokens()") is False
+    async with asyncio.timeout(30):
+        await collector(pool).run_until_empty()
+    assert sorted(await mailed_keys(pool)) == ["token:1", "token:3", "token:4"]
+    await settle(pool)
+    assert not (await service.measure_stall(pool)).is_stalled
 
 
 async def test_times_beyond_the_calendar_do_not_stop_the_collector(pool: Pool) -> None:

@@ -35,17 +35,22 @@ def program() -> Path:
     return find_binaries(postgres_major()).tool("psql")
 
 
-async def psql(program: Path, url: str, script: str, *options: str) -> str:
-    """What psql prints; an error in the script fails the test."""
+async def start(program: Path, url: str, *options: str) -> asyncio.subprocess.Process:
+    """A session of psql that reads its statements from a pipe."""
     arguments = ["-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
     command, environment = psql_command(program, room_url(url, SCHEMA), arguments)
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *command,
         env=environment,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
+
+
+async def psql(program: Path, url: str, script: str, *options: str) -> str:
+    """What psql prints; an error in the script fails the test."""
+    process = await start(program, url, *options)
     output, _ = await process.communicate(script.encode())
     assert process.returncode == 0, output.decode()
     return output.decode()
@@ -88,6 +93,26 @@ async def test_listening(program: Path, database_url: str) -> None:
     """LISTEN token_insert shows one notification for each of three sign-ups."""
     output = await psql(program, database_url, "LISTEN token_insert;\n" + THREE + ";\nSELECT 1;\n")
     assert output.count('Asynchronous notification "token_insert" received from server process with PID') == 3
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        CREATE,
+        "INSERT INTO tokens (account, action) VALUES (1, 'password_recovery');\n",
+    ],
+)
+async def test_listening_in_another_session(program: Path, database_url: str, statement: str) -> None:
+    """One session listens, another inserts an account, or a token by itself: the first is told, once."""
+    await psql(program, database_url, "INSERT INTO accounts (email, login) VALUES ('first@example.com', 'first');\n")
+    listener = await start(program, database_url)
+    assert listener.stdin is not None
+    assert listener.stdout is not None
+    listener.stdin.write(b"LISTEN token_insert;\n\\echo listening\n")
+    assert await asyncio.wait_for(listener.stdout.readline(), 20) == b"listening\n"
+    await psql(program, database_url, statement)
+    output, _ = await listener.communicate(b"SELECT 1;\n")
+    assert output.decode().count('Asynchronous notification "token_insert" received from server process with PID') == 1
 
 
 async def test_the_dequeue_query_of_the_contract_still_reads(program: Path, database_url: str) -> None:

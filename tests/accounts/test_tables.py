@@ -88,18 +88,36 @@ async def test_names_hold_254_characters(pool: Pool) -> None:
         await sign_up(pool, email=f"{'b' * 243}@example.org")
 
 
-@pytest.mark.parametrize("columns", [{"email": "nobody"}, {"email": "a@b\nc"}, {"login": ""}, {"login": "a\nb"}])
+@pytest.mark.parametrize(
+    "columns",
+    [{"email": "nobody"}, {"email": "a@b\nc"}, {"login": ""}, {"login": "a\nb"}, {"locale": ""}, {"locale": "f"}],
+)
 async def test_what_cannot_be_mailed_is_refused(pool: Pool, columns: dict[str, str]) -> None:
     """A bad address fails the insert, where somebody reads it, and not the collector."""
     with pytest.raises(asyncpg.CheckViolationError):
         await sign_up(pool, **columns)
 
 
-async def test_secrets_are_32_bytes_and_differ(pool: Pool) -> None:
-    """A thousand secrets: all different, every bit of every byte seen as 0 and as 1 about as often."""
+async def make_tokens(pool: Pool, action: str, count: int) -> None:
+    """Activations by the trigger of as many sign-ups, or recoveries for one account, as an application inserts them."""
+    if action == "activation":
+        await pool.execute(
+            "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, $1::integer) n",
+            count,
+        )
+        return
+    ada = await sign_up(pool, status="active")
     await pool.execute(
-        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 1000) n"
+        "INSERT INTO tokens (account, action) SELECT $1, 'password_recovery' FROM generate_series(1, $2::integer)",
+        ada,
+        count,
     )
+
+
+@pytest.mark.parametrize("action", ["activation", "password_recovery"])
+async def test_secrets_are_32_bytes_and_differ(pool: Pool, action: str) -> None:
+    """A thousand secrets: all different, every bit of every byte seen as 0 and as 1 about as often."""
+    await make_tokens(pool, action, 1000)
     secrets = [row["secret"] for row in await pool.fetch("SELECT secret FROM tokens")]
     assert len(set(secrets)) == 1000
     assert {len(secret) for secret in secrets} == {32}
@@ -108,11 +126,10 @@ async def test_secrets_are_32_bytes_and_differ(pool: Pool) -> None:
         assert 380 < ones < 620  # more than seven standard deviations away would be a fixed or skewed bit
 
 
-async def test_codes_are_five_digits_and_even(pool: Pool) -> None:
+@pytest.mark.parametrize("action", ["activation", "password_recovery"])
+async def test_codes_are_five_digits_and_even(pool: Pool, action: str) -> None:
     """Ten thousand codes are five digits each, and each first digit comes about as often."""
-    await pool.execute(
-        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 10000) n"
-    )
+    await make_tokens(pool, action, 10_000)
     codes = [row["code"] for row in await pool.fetch("SELECT code FROM tokens")]
     assert all(re.fullmatch("[0-9]{5}", code) for code in codes)
     for place in (0, 4):

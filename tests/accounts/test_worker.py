@@ -106,6 +106,21 @@ async def test_a_recovery_has_its_own_mail(pool: Pool) -> None:
     assert mail.variables["link"].startswith("https://mail.example.org/recover?token=")
 
 
+@pytest.mark.parametrize(
+    "own, default, words",
+    [(None, "en", "Recover your account"), ("fr", "en", "Récup"), (None, "fr", "Récup"), ("en", "fr", "Recover")],
+)
+async def test_a_mail_speaks_the_persons_language(pool: Pool, own: str | None, default: str, words: str) -> None:
+    """That of the account, or the installation's for those who have none."""
+    ada = await sign_up(pool, "ada", status="active", locale=own)
+    await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
+    letterhead = Letterhead.of(Settings(secret_key=KEY, default_locale=default))
+    await run_once(pool, Collector(pool, Deliver(letterhead, idempotency_ttl=TTL)))
+    await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))
+    subject = await pool.fetchval("SELECT subject FROM delivery_payloads")
+    assert subject.startswith(words)
+
+
 @pytest.mark.parametrize("locale", ["en", "fr"])
 @pytest.mark.parametrize("template", ["account-activation", "account-recovery"])
 def test_the_templates_render_completely(template: str, locale: str) -> None:

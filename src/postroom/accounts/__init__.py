@@ -1,11 +1,13 @@
 """accounts: rows become account mail.
 
 NAME     accounts, people who sign up, activate, forget passwords and get suspended
-OWNS     the tables `accounts`, `tokens`, `jobs`, `busy_jobs` and `address_limits`; the channel `token_insert`
+OWNS     the tables `accounts`, `tokens`, `jobs`, `busy_jobs`, `address_limits` and `reserved_logins`; the channel
+         `token_insert`, on which every burst of new tokens is announced
 STATES   an account is provisioned → active → suspended, and back: active if it ever was, provisioned if not.
          A token is live until it is consumed, expires (15 minutes) or is void (five wrong codes)
 CALLED BY  the application, in plain SQL; the API and the command line (`service`); the composition root (`worker`)
-CALLS    delivery (`accept_batch`), with the templates account-activation and account-recovery
+CALLS    delivery (`accept_batch`), with the templates account-activation and account-recovery, in the account's
+         `locale` or else in POSTROOM_DEFAULT_LOCALE
 FAILURES   TokenNotFound, TokenExpired, TokenUsed, GuessedTooOften, AccountNotFound, LoginTaken, NotProvisioned,
          and to operators EmailTaken
 
@@ -20,9 +22,12 @@ was committed, once. `UPDATE tokens SET consumed_at = …` activates the account
     worker.py     the collector
     landing.py    the pages behind the links
 
-HOSTILE INPUTS  signed secrets (compared in constant time before the database is asked), codes (five guesses a token,
-         counted race-free, and for addresses without an account alike), addresses (never answered with whether they
-         have an account), links opened by machines (a page acts only on its button)
-WEAKNESS   a writer that stays open anywhere in the cluster holds the collector back: postroom_tokens_stalled_seconds
-         and `service.measure_stall` say how long, and whose it is
+HOSTILE INPUTS  signed secrets (compared in constant time before the database is asked), codes (five guesses a token and
+         twenty-five a day, counted race-free by address, and for addresses without an account alike), addresses (never
+         answered with whether they have an account; `SELECT request_token(…)` is that for applications in SQL), logins
+         (one that was asked for is taken, whatever the address), links opened by machines (a page acts only on its
+         button)
+WEAKNESS   a writer that stays open anywhere in the cluster holds the collector back: postroom_tokens_stalled_seconds,
+         `/readyz` and `postroom doctor` say how long, and whose it is. Whoever guesses on purpose keeps a person from
+         using codes for a day; the link in the mail works all the same
 """

@@ -20,6 +20,7 @@ OPERATE = "accounts:operate"
 
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00]*$")]
 Login = Annotated[str, msgspec.Meta(min_length=1, max_length=254, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Locale = Annotated[str, msgspec.Meta(max_length=35, description="Of the mail, such as fr or pt-BR.")]
 Code = Annotated[str, msgspec.Meta(pattern="^[0-9]{5}$")]
 Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret from the mail's link.")]
 ActionName = Literal["activation", "password_recovery"]
@@ -39,6 +40,7 @@ class SignUpBody(Shape, frozen=True, kw_only=True):
 
     email: Email
     login: Login
+    locale: Locale | None = None
 
 
 class EmailBody(Shape, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ class AccountShape(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     status: str
     login: str
+    locale: str | None
     created_at: datetime
     status_changed_at: datetime | None
     activated_at: datetime | None
@@ -105,6 +108,7 @@ def _shape(account: Account) -> AccountShape:
         email=account.email,
         status=account.status.value,
         login=account.login,
+        locale=account.locale,
         created_at=account.created_at,
         status_changed_at=account.status_changed_at,
         activated_at=account.activated_at,
@@ -115,7 +119,7 @@ def _shape(account: Account) -> AccountShape:
 
 async def sign_up(call: Call) -> Answer:
     body: SignUpBody = call.body
-    made = await service.sign_up(call.room.pool, body.email, body.login)
+    made = await service.sign_up(call.room.pool, body.email, body.login, locale=body.locale)
     return Answer(SignedUp(id=made.id, email=service.check_email(body.email), login=body.login), 201)
 
 

@@ -23,7 +23,7 @@ Id = Annotated[int, typer.Argument(help="The id of an account.")]
 
 _LISTED = ("id", "email", "login", "status", "created_at", "activated_at", "suspended_at")
 _RECORD = (
-    "id", "email", "login", "status", "created_at", "status_changed_at", "activated_at", "suspended_at",
+    "id", "email", "login", "status", "locale", "created_at", "status_changed_at", "activated_at", "suspended_at",
     "unsuspended_at",
 )  # fmt: skip
 
@@ -41,12 +41,14 @@ def create(
     email: Annotated[str, typer.Argument(help="The address, `a@example.org`.")],
     login: Annotated[str, typer.Argument(help="The login.")],
     *,
+    locale: Annotated[str | None, typer.Option(help="Of the mail, such as fr or pt-BR.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an account; its activation mail is on its way."""
     from postroom.accounts import service
 
-    _print(in_room(lambda room: service.create_account(room.pool, email, login, actor=actor())), as_json=as_json)
+    made = in_room(lambda room: service.create_account(room.pool, email, login, actor=actor(), locale=locale))
+    _print(made, as_json=as_json)
 
 
 @accounts.command("list")

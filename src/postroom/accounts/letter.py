@@ -17,15 +17,16 @@ TEMPLATES = {Action.ACTIVATION: "account-activation", Action.PASSWORD_RECOVERY: 
 
 @dataclass(frozen=True, slots=True)
 class Letterhead:
-    """Where links lead and what signs them."""
+    """Where links lead, what signs them, and which language is spoken."""
 
     public_url: str
     key: bytes
+    locale: str | None = None  # of mail to accounts that have none
 
     @classmethod
     def of(cls, settings: Settings) -> "Letterhead":
         """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
-        return cls(settings.base_url, signing_key(settings))
+        return cls(settings.base_url, signing_key(settings), settings.default_locale)
 
     def sign(self, token: DueToken) -> str:
         return sign(self.key, token.action, token.secret)
@@ -38,6 +39,7 @@ class Letterhead:
         return DeliveryRequest(
             to=(Address(token.email),),
             template=TEMPLATES[token.action],
+            locale=token.locale or self.locale,
             variables={
                 "link": self.link(token),
                 "code": token.code,

@@ -47,6 +47,7 @@ class Account:
     email: str
     status: AccountStatus
     login: str
+    locale: str | None  # of the mail; None leaves it to the settings
     created_at: datetime
     status_changed_at: datetime | None
     activated_at: datetime | None
@@ -83,6 +84,7 @@ class DueToken:
     code: str
     expires_at: datetime
     created_at: datetime
+    locale: str | None = None
 
     @property
     def minutes(self) -> int:

@@ -16,6 +16,10 @@ WHERE secret = :secret
     AND expires_at > extract(epoch FROM coalesce(:now::timestamptz, now()))
 RETURNING account;
 
+-- name: count_request :one
+-- Count a request for a token, as request_token does, for one that has been made; see functions/count_request.sql.
+SELECT count_request(:email, :action::text::token_action, coalesce(:now::timestamptz, now())) AS is_counted;
+
 -- name: count_waiting :one
 -- How many tokens stand past the cursor, up to a bound; with those that a running transaction still holds back.
 SELECT count(*) AS waiting
@@ -36,8 +40,8 @@ WITH drawn AS MATERIALIZED (
     SELECT nextval('accounts_id_seq') AS id
 ),
 inserted AS (
-    INSERT INTO accounts (id, email, login)
-    SELECT id, :email, :login
+    INSERT INTO accounts (id, email, login, locale)
+    SELECT id, :email, :login, :locale
     FROM drawn
     ON CONFLICT DO NOTHING
     RETURNING id
@@ -48,12 +52,12 @@ LEFT JOIN inserted USING (id);
 
 -- name: dequeue :many
 -- The next tokens to mail, and the cursor past them; see functions/dequeue_tokens.sql.
-SELECT id, action::text, account, email, login, secret, code, expires_at, created_at
+SELECT id, action::text, account, email, login, secret, code, expires_at, created_at, locale
 FROM dequeue_tokens(:batch_limit, coalesce(:now::timestamptz, now()));
 
 -- name: find_account :maybe
 -- One account.
-SELECT id, email, status::text, login, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
+SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
 FROM accounts
 WHERE id = :account_id;
 
@@ -89,6 +93,12 @@ WHERE id IN (
     WHERE oldest.expires_at < extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval)
 );
 
+-- name: is_login_reserved :one
+-- Whether somebody signed up with this login and an address that was taken.
+SELECT EXISTS (
+    SELECT FROM reserved_logins WHERE login_hash = sha256(convert_to(lower(:login), 'UTF8'))
+) AS is_reserved;
+
 -- name: issue_activation :maybe
 -- A new activation token, for an account that still waits to be activated.
 INSERT INTO tokens (account, action)
@@ -99,7 +109,7 @@ RETURNING id;
 
 -- name: list_accounts :many
 -- Accounts newest first, below a cursor, by any of the filters.
-SELECT id, email, status::text, login, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
+SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
 FROM accounts
 WHERE (:status::text IS NULL OR status = :status::account_status)
     AND (:email::text IS NULL OR lower(email) = lower(:email))
@@ -128,9 +138,19 @@ CROSS JOIN line
 LEFT JOIN pg_stat_activity AS holder ON holder.backend_xid = line.transaction_id::xid
 LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction = line.transaction_id::xid;
 
+-- name: renumber_tokens :exec
+-- Go on after a dump was restored into this cluster, if one was; see functions/renumber_tokens.sql.
+SELECT renumber_tokens() WHERE has_restored_tokens();
+
 -- name: request_token :one
 -- A new token for whoever has the address, if anybody does; see functions/request_token.sql.
 SELECT request_token(:email, :action::text::token_action, coalesce(:now::timestamptz, now())) AS is_counted;
+
+-- name: reserve_login :exec
+-- Take a login out of circulation as an account would, without one.
+INSERT INTO reserved_logins (login_hash)
+VALUES (sha256(convert_to(lower(:login), 'UTF8')))
+ON CONFLICT DO NOTHING;
 
 -- name: suspend :maybe
 -- Suspend an account that is not suspended.

@@ -21,6 +21,7 @@ from postroom.accounts.signature import open_signed
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.address import parse_address
+from postroom.delivery.check import is_locale
 from postroom.errors import (
     AccountNotFound,
     BadInput,
@@ -79,14 +80,15 @@ async def consume_secret(
         return Consumed(purpose, await _get(connection, account_id))
 
 
-async def create_account(pool: Pool, email: str, login: str, *, actor: str) -> Account:
+async def create_account(pool: Pool, email: str, login: str, *, actor: str, locale: str | None = None) -> Account:
     """Make an account for somebody, by hand. Its activation mail is on its way when this returns.
 
-    Raises `EmailTaken` and `LoginTaken`: an operator may know. People sign up with `sign_up`.
+    Raises `EmailTaken` and `LoginTaken`: an operator may know, and may have a login that is only reserved. People sign
+    up with `sign_up`.
     """
-    address = check_names(email, login)
+    address = check_names(email, login, locale)
     async with pool.acquire() as connection, connection.transaction():
-        made = await store.create_account(connection, email=address, login=login)
+        made = await store.create_account(connection, email=address, login=login, locale=locale)
         if not made.is_new:
             taken = await store.find_login(connection, login=login)
             raise EmailTaken if taken is None else LoginTaken
@@ -97,6 +99,12 @@ async def create_account(pool: Pool, email: str, login: str, *, actor: str) -> A
 async def get_account(pool: Pool, account_id: int) -> Account:
     async with pool.acquire() as connection:
         return await _get(connection, account_id)
+
+
+async def adopt_restored_tokens(pool: Pool) -> None:
+    """After a dump from another cluster, whose transactions mean nothing here: what waited there is mailed here."""
+    async with pool.acquire() as connection:
+        await store.renumber_tokens(connection)
 
 
 async def list_accounts(
@@ -133,19 +141,27 @@ async def request_token(pool: Pool, email: str, *, action: Action, now: datetime
         await store.request_token(connection, email=address, action=action, now=now)
 
 
-async def sign_up(pool: Pool, email: str, login: str, *, now: datetime | None = None) -> NewAccount:
+async def sign_up(
+    pool: Pool, email: str, login: str, *, locale: str | None = None, now: datetime | None = None
+) -> NewAccount:
     """Make an account for whoever asks. Raises `LoginTaken`, whatever the address.
 
     A taken address answers as a free one does: with an id that leads nowhere. Its owner gets another activation mail if
-    the first was never used, and otherwise nothing.
+    the first was never used, and otherwise nothing. Its login is taken from then on, and it counts as a request for a
+    token, because both would be so if there had been an account to make.
     """
-    address = check_names(email, login)
+    address = check_names(email, login, locale)
     async with pool.acquire() as connection, connection.transaction():
-        made = await store.create_account(connection, email=address, login=login)
-        if not made.is_new:
-            if await store.find_login(connection, login=login) is not None:
-                raise LoginTaken
-            await store.request_token(connection, email=address, action=Action.ACTIVATION, now=now)
+        if await store.is_login_reserved(connection, login=login):
+            raise LoginTaken
+        made = await store.create_account(connection, email=address, login=login, locale=locale)
+        if made.is_new:
+            await store.count_request(connection, email=address, action=Action.ACTIVATION, now=now)
+            return made
+        if await store.find_login(connection, login=login) is not None:
+            raise LoginTaken
+        await store.reserve_login(connection, login=login)
+        await store.request_token(connection, email=address, action=Action.ACTIVATION, now=now)
     return made
 
 
@@ -178,7 +194,7 @@ def check_email(email: str) -> str:
     return address.email
 
 
-def check_names(email: str, login: str) -> str:
+def check_names(email: str, login: str, locale: str | None = None) -> str:
     """The address of a new account as it will be kept; raises `BadInput` naming every wrong field."""
     errors: list[FieldError] = []
     address = ""
@@ -188,6 +204,8 @@ def check_names(email: str, login: str) -> str:
         errors += error.errors
     if not 1 <= len(login) <= LONGEST_LOGIN or not login.isprintable() or not login.strip():
         errors.append(FieldError("login", f"must be 1 to {LONGEST_LOGIN} printable characters"))
+    if locale is not None and not is_locale(locale):
+        errors.append(FieldError("locale", "is not a locale such as fr or fr-FR"))
     if errors:
         raise BadInput(errors)
     return address

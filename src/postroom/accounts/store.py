@@ -38,12 +38,18 @@ async def consume_secret(
     return AccountId(row["account"]) if row is not None else None
 
 
+async def count_request(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
+    """For a token that was made otherwise. False: this address has asked too often."""
+    row = await QUERIES["count_request"].one(connection, email=email, action=action.value, now=now)
+    return bool(row["is_counted"])
+
+
 async def count_waiting(connection: Connection, *, bound: int) -> int:
     return int((await QUERIES["count_waiting"].one(connection, bound=bound))["waiting"])
 
 
-async def create_account(connection: Connection, *, email: str, login: str) -> NewAccount:
-    row = await QUERIES["create_account"].one(connection, email=email, login=login)
+async def create_account(connection: Connection, *, email: str, login: str, locale: str | None) -> NewAccount:
+    row = await QUERIES["create_account"].one(connection, email=email, login=login, locale=locale)
     return NewAccount(AccountId(row["id"]), row["is_new"])
 
 
@@ -60,6 +66,7 @@ async def dequeue(connection: Connection, *, batch_limit: int, now: datetime | N
             code=row["code"],
             expires_at=_time(row["expires_at"]),
             created_at=_time(row["created_at"]),
+            locale=row["locale"],
         )
         for row in await QUERIES["dequeue"].many(connection, batch_limit=batch_limit, now=now)
     ]
@@ -88,6 +95,10 @@ async def forget_tokens(connection: Connection, *, retention: timedelta, batch_l
     return await QUERIES["forget_tokens"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
+async def is_login_reserved(connection: Connection, *, login: str) -> bool:
+    return bool((await QUERIES["is_login_reserved"].one(connection, login=login))["is_reserved"])
+
+
 async def issue_activation(connection: Connection, *, account_id: int) -> TokenId | None:
     row = await QUERIES["issue_activation"].maybe(connection, account_id=account_id)
     return TokenId(row["id"]) if row is not None else None
@@ -112,10 +123,18 @@ async def measure_stall(connection: Connection, *, now: datetime | None) -> Stal
     return Stall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
 
 
+async def renumber_tokens(connection: Connection) -> None:
+    await QUERIES["renumber_tokens"].exec(connection)
+
+
 async def request_token(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
     """False: this address has asked too often, whoever has it."""
     row = await QUERIES["request_token"].one(connection, email=email, action=action.value, now=now)
     return bool(row["is_counted"])
+
+
+async def reserve_login(connection: Connection, *, login: str) -> None:
+    await QUERIES["reserve_login"].exec(connection, login=login)
 
 
 async def suspend(connection: Connection, *, account_id: int) -> bool:
@@ -132,6 +151,7 @@ def _account(row: asyncpg.Record) -> Account:
         email=row["email"],
         status=AccountStatus(row["status"]),
         login=row["login"],
+        locale=row["locale"],
         created_at=_time(row["created_at"]),
         status_changed_at=_maybe_time(row["status_changed_at"]),
         activated_at=_maybe_time(row["activated_at"]),

@@ -5,7 +5,8 @@ was. Any number of collectors may run: the lock on the job's row lets one throug
 
 It wakes by NOTIFY, then gathers for a moment, because sign-ups come in bursts: until there is a full batch, or the time
 is up. It also looks by itself every second, and at once after a reconnection. While full batches come in it is busy:
-it takes many at once and looks ten times a second, and nobody has to notify it; see functions/announce_tokens.sql.
+it takes many at once and looks ten times a second, and nobody has to notify it; see functions/announce_tokens.sql. What
+it takes it announces itself, for others who listen, and hears that too.
 """
 
 import asyncio
@@ -111,7 +112,9 @@ class Collector:
                     await self.drain()
                 rest = await self._rest_time()
                 self._signal("drained")
-                if await self._rings(rest.total_seconds()):
+                if self._is_busy():
+                    await self._pause(rest.total_seconds())
+                elif await self._rings(rest.total_seconds()):
                     await self._gather()
             except FLICKER as error:
                 _log.warning("collection_postponed", error=type(error).__name__)
@@ -158,23 +161,31 @@ class Collector:
         show_stall(stall)
         if stall.is_alarming():
             _log.warning("tokens_stalled", tokens=stall.tokens, seconds=stall.seconds, holder_pid=stall.holder_pid)
-        is_busy = asyncio.get_running_loop().time() < self._busy_until_s
-        return self._options.busy_interval if is_busy or stall.is_stalled else self._options.poll_interval
+        return self._options.busy_interval if self._is_busy() or stall.is_stalled else self._options.poll_interval
 
     async def _gather(self) -> None:
-        """Wait until a batch is full or its time is up."""
+        """Wait until a batch is full or its time is up. Not at all if nothing waits: then the bell rang for others."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.batch_timeout.total_seconds()
         while (left_s := deadline - loop.time()) > 0 and not self._stopping.is_set():
             waiting = await self._count_waiting()
             self._signal("counted")
-            if waiting >= self._options.batch_limit:
+            if waiting == 0 or waiting >= self._options.batch_limit:
                 return
             await self._rings(min(left_s, self._options.poll_interval.total_seconds()))
 
     async def _count_waiting(self) -> int:
         async with self._pool.acquire() as connection:
             return await store.count_waiting(connection, bound=self._options.batch_limit)
+
+    def _is_busy(self) -> bool:
+        return asyncio.get_running_loop().time() < self._busy_until_s
+
+    async def _pause(self, seconds: float) -> None:
+        """Whatever rings: it looks by itself soon enough, and would hear what it announced itself."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _rings(self, longest_s: float) -> bool:
         """True if the bell rang in time; it is silent afterwards, except to those who are to stop."""

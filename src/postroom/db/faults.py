@@ -25,12 +25,21 @@ _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
 }
 
+# Rules of tables that a service checks first, by its own clock; the table has the last word.
+_CHECKS = {
+    "users_date_of_birth_past": ("date_of_birth", "must be in the past"),
+}
+
 
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise our error in place of PostgreSQL's where the table knows it; let every other through."""
     try:
         yield
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name not in _CHECKS:
+            raise
+        raise BadInput.of(*_CHECKS[error.constraint_name]) from error
     except asyncpg.PostgresError as error:
         translate = _FAULTS.get(error.sqlstate or "")
         if translate is None:

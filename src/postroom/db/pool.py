@@ -1,8 +1,9 @@
 """Connections to the room.
 
-A pool's connections find everything through `search_path`; no statement names the schema. Behind a transaction pooler
-(PgBouncer) prepared statements are off and the search path must come from the role, because a pooler does not carry
-session settings: `ALTER ROLE … SET search_path`.
+A pool's connections find everything through `search_path`; no statement names the schema. Their day is the day in UTC,
+whatever the server's time zone: what the service calls today and what a constraint calls today must be the same. Behind
+a transaction pooler (PgBouncer) prepared statements are off and both must come from the role, because a pooler does not
+carry session settings: `ALTER ROLE … SET search_path = …` and `ALTER ROLE … SET timezone = 'UTC'`.
 """
 
 from typing import Any, TypeAlias
@@ -28,6 +29,7 @@ def _options(url: str, room: str, *, pooled: bool) -> dict[str, Any]:
         options["server_settings"] = {
             "search_path": quote_identifier(room),
             "application_name": "postroom",
+            "timezone": "UTC",
             "jit": "off",  # every statement is short; compiling it costs more than running it
             # A plan made while a table was small stays in use while it grows; all our statements have their index.
             "enable_seqscan": "off",

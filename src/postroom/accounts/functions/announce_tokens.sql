@@ -1,12 +1,14 @@
 -- Wake whoever listens on `token_insert`. Once per statement, and not while a collector is busy: a NOTIFY takes a lock that
--- the whole cluster shares and holds it until the commit is on disk, so notifying commits go one by one (seven times slower
--- at ten clients). A busy collector looks by itself.
+-- the whole cluster shares and holds it until the commit is on disk, so notifying commits go one by one (three times slower
+-- at ten clients). A busy collector looks by itself, and announces what it takes (dequeue_tokens).
+--
+-- Without a table of the new rows, which would be a copy of each: whoever inserts none does not get here.
 CREATE OR REPLACE FUNCTION announce_tokens() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM created) AND NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
+    IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
         NOTIFY token_insert;
     END IF;
     RETURN NULL;
@@ -15,6 +17,5 @@ $$;
 
 CREATE OR REPLACE TRIGGER announce_tokens
     AFTER INSERT ON tokens
-    REFERENCING NEW TABLE AS created
     FOR EACH STATEMENT
     EXECUTE FUNCTION announce_tokens();

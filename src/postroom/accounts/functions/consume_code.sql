@@ -1,9 +1,10 @@
 -- Consume the newest token of an address by its code, or count a wrong guess; the fifth voids the token.
 --
 -- Says `consumed`, or why not: `wrong` (also for an address that nobody has), `expired` and `used` (only to who knows the
--- right code), `void`. A guess is counted in the caller's transaction, which therefore has to commit whatever is said.
--- Guesses at one token queue up behind its row's lock, so that a hundred at once are still five. An address without a
--- token is counted elsewhere and answers alike.
+-- right code), `void` (five wrong codes since the last token, or twenty-five in a day: then the link still works). Guesses
+-- are counted by address, whether or not it has an account or a token, so that nobody can tell. A guess is counted in the
+-- caller's transaction, which therefore has to commit whatever is said. Guesses queue up behind the address's row, so that
+-- a hundred at once are still five.
 CREATE OR REPLACE FUNCTION consume_code(
     p_email  text,
     p_action token_action,
@@ -15,10 +16,12 @@ SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_guesses CONSTANT integer := 5;
-    v_now     bigint := floor(extract(epoch FROM p_now));
-    v_token   tokens;
-    v_wrong   integer;
+    c_guesses     CONSTANT integer := 5;
+    c_day_guesses CONSTANT integer := 25; -- of 100,000 codes
+    v_now         bigint := floor(extract(epoch FROM p_now));
+    v_hash        bytea := sha256(convert_to(lower(p_email), 'UTF8'));
+    v_token       tokens;
+    v_is_over     boolean;
 BEGIN
     SELECT t.* INTO v_token
     FROM tokens AS t
@@ -28,18 +31,24 @@ BEGIN
     LIMIT 1
     FOR UPDATE OF t;
 
-    IF v_token.id IS NULL THEN
-        INSERT INTO address_limits AS l (address_hash, action, wrong_guesses, requests_from, touched_at)
-        VALUES (sha256(convert_to(lower(p_email), 'UTF8')), p_action, 1, p_now, p_now)
-        ON CONFLICT (address_hash, action) DO UPDATE
-        SET wrong_guesses = least(l.wrong_guesses + 1, c_guesses + 1), touched_at = p_now
-        RETURNING l.wrong_guesses INTO v_wrong;
-        RETURN QUERY SELECT CASE WHEN v_wrong > c_guesses THEN 'void' ELSE 'wrong' END, NULL::bigint;
-    ELSIF v_token.wrong_guesses >= c_guesses THEN
+    INSERT INTO address_limits AS l (address_hash, action, requests_from, day_from, touched_at, token)
+    VALUES (v_hash, p_action, p_now, p_now, p_now, v_token.id)
+    ON CONFLICT (address_hash, action) DO UPDATE
+    SET wrong_guesses = CASE WHEN excluded.token > coalesce(l.token, 0) THEN 0 ELSE l.wrong_guesses END,
+        token = greatest(l.token, excluded.token),
+        day_guesses = CASE WHEN l.day_from <= p_now - interval '1 day' THEN 0 ELSE l.day_guesses END,
+        day_from = CASE WHEN l.day_from <= p_now - interval '1 day' THEN p_now ELSE l.day_from END,
+        touched_at = p_now
+    RETURNING l.wrong_guesses >= c_guesses OR l.day_guesses >= c_day_guesses INTO v_is_over;
+
+    IF v_is_over THEN
         RETURN QUERY SELECT 'void', NULL::bigint;
-    ELSIF sha256(convert_to(v_token.code, 'UTF8')) <> sha256(convert_to(p_code, 'UTF8')) THEN
+    ELSIF v_token.id IS NULL OR sha256(convert_to(v_token.code, 'UTF8')) <> sha256(convert_to(p_code, 'UTF8')) THEN
+        UPDATE address_limits
+        SET wrong_guesses = wrong_guesses + 1, day_guesses = day_guesses + 1
+        WHERE address_hash = v_hash AND action = p_action;
         UPDATE tokens AS t
-        SET wrong_guesses = t.wrong_guesses + 1,
+        SET wrong_guesses = least(t.wrong_guesses + 1, c_guesses),
             expires_at = CASE WHEN t.wrong_guesses + 1 >= c_guesses THEN least(t.expires_at, v_now) ELSE t.expires_at END
         WHERE t.id = v_token.id;
         RETURN QUERY SELECT 'wrong', NULL::bigint;

@@ -4,10 +4,13 @@
 -- The lock on the job's row lets one collector through at a time. Only transactions that ended before every running one
 -- began are read: below that line nothing can appear any more, so the cursor may pass. The line is the whole cluster's;
 -- a writer that does not end holds it back, which measure_stall tells.
+--
+-- Whoever passes tokens announces them: while full batches come in, commits do not (announce_tokens), and a listener
+-- outside must not miss them.
 CREATE OR REPLACE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamptz DEFAULT now())
 RETURNS TABLE (
     id bigint, action token_action, account bigint, email varchar, login varchar, secret bytea, code varchar,
-    expires_at bigint, created_at bigint
+    expires_at bigint, created_at bigint, locale varchar
 )
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -25,21 +28,19 @@ BEGIN
     WHERE job_type = 'mailroom'
     FOR UPDATE;
 
-    v_line := pg_snapshot_xmin(pg_current_snapshot());
-    IF v_transaction_id > v_line THEN
-        -- A dump restored into another cluster, which counts its transactions from the beginning. Nothing is mailed twice:
-        -- a delivery remembers its token.
-        v_transaction_id := '0';
-        v_id := 0;
+    IF has_restored_tokens() THEN
+        PERFORM renumber_tokens();
+        RETURN; -- what waits has just become this transaction's, and is read by the next
     END IF;
+    v_line := pg_snapshot_xmin(pg_current_snapshot());
 
     RETURN QUERY
     WITH due AS MATERIALIZED (
         SELECT t.transaction_id, t.id, t.action, t.account, a.email, a.login, t.secret, t.code, t.expires_at,
-            t.created_at
+            t.created_at, a.locale
         FROM tokens AS t,
             LATERAL (
-                SELECT email, login
+                SELECT email, login, locale
                 FROM accounts
                 WHERE accounts.id = t.account
                     AND status = CASE t.action WHEN 'activation' THEN 'provisioned' ELSE 'active' END::account_status
@@ -72,8 +73,15 @@ BEGIN
         FROM reached
         WHERE job_type = 'mailroom' AND choice = 1
     )
-    SELECT id, action, account, email, login, secret, code, expires_at, created_at
+    SELECT id, action, account, email, login, secret, code, expires_at, created_at, locale
     FROM due
     ORDER BY transaction_id, id;
+
+    IF EXISTS (
+        SELECT FROM jobs
+        WHERE job_type = 'mailroom' AND (last_transaction_id, last_seq) > (v_transaction_id, v_id)
+    ) THEN
+        NOTIFY token_insert;
+    END IF;
 END
 $$;

@@ -1,0 +1,53 @@
+"""From a plain INSERT to an active account, through the processes that an installation runs."""
+
+import asyncio
+import re
+from dataclasses import replace
+from datetime import timedelta
+from email import message_from_bytes, policy
+
+import pytest
+from tests.support.accounts import KEY, account
+from tests.support.builders import until
+from tests.support.http import Browser
+
+from postroom.app import load_catalog, run_worker
+from postroom.db.pool import connect
+from postroom.db.room import Room
+from postroom.http import build_app
+
+
+@pytest.mark.parametrize(
+    "locale, default, subject",
+    [(None, "en", "Activate your account"), ("fr-CA", "en", "Activez votre compte"), (None, "fr", "Activez")],
+)
+async def test_a_row_becomes_a_mail_whose_link_works(
+    room: Room, locale: str | None, default: str, subject: str
+) -> None:
+    """One row in SQL; the worker collects, renders and delivers; the link in the inbox activates."""
+    settings = replace(
+        room.settings, secret_key=KEY, batch_timeout=timedelta(), default_locale=default, public_url="https://a.example"
+    )
+    keyed = replace(room, settings=settings)
+    stop = asyncio.Event()
+    running = asyncio.create_task(run_worker(keyed, load_catalog(settings), stop=stop))
+    application = await connect(room.url, "public")
+    ada = await application.fetchval(
+        "INSERT INTO postroom.accounts (email, login, locale) VALUES ('ada@example.org', 'ada', $1) RETURNING id",
+        locale,
+    )
+    await application.close()
+    await until(room.pool, "EXISTS (SELECT FROM inbox_messages)")
+    stop.set()
+    await asyncio.wait_for(running, 30)
+
+    row = await room.pool.fetchrow("SELECT subject, raw FROM inbox_messages")
+    assert row is not None
+    assert row["subject"].startswith(subject)
+    browser = Browser(build_app(keyed))
+    plain = message_from_bytes(row["raw"], policy=policy.default).get_body(("plain",))
+    assert plain is not None
+    link = re.search(r"https://a\.example(/activate\?token=\S+)", plain.get_content())
+    assert link is not None
+    assert (await browser.post(link[1])).status == 200
+    assert (await account(room.pool, ada))["status"] == "active"
