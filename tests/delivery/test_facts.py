@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
-from tests.support.builders import a_mail
+from tests.support.builders import BUSY, DELIVERED, REFUSED, Hands, Recording, a_mail, a_worker, suppress
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import DeliveryId, Lane
+from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
 from postroom.events.model import Query
 from postroom.events.service import EventStore
 from postroom.settings import FACTS
+from postroom.transports import Reply, Transport
+from postroom.transports.stub import StubTransport
 
 
 async def facts_of(pool: Pool, delivery_id: int) -> list[str]:
@@ -21,9 +23,17 @@ async def facts_of(pool: Pool, delivery_id: int) -> list[str]:
     return [event.type for event in page.events]
 
 
-async def accepted(pool: Pool, **fields: object) -> DeliveryId:
+async def accepted(pool: Pool, *, now: datetime | None = None, **fields: object) -> DeliveryId:
     async with pool.acquire() as connection:
-        return (await service.accept(connection, a_mail(**fields))).id
+        return (await service.accept(connection, a_mail(**fields), now=now)).id
+
+
+async def delivered(pool: Pool, transport: Transport, hands: Hands, *, attempts: int) -> None:
+    """Let a worker try this often, ten minutes after each other."""
+    worker = a_worker(pool, transport, clock=hands)
+    for _ in range(attempts):
+        assert await worker.run_once(Lane.AUTH) == 1
+        hands.forward(minutes=10)
 
 
 async def test_acceptance_is_a_fact(pool: Pool) -> None:
@@ -32,6 +42,53 @@ async def test_acceptance_is_a_fact(pool: Pool) -> None:
     page = await EventStore(pool).read(Query.of("DeliveryAccepted"))
     assert [event.data["delivery"] for event in page.events] == [delivery_id]
     assert set(page.events[0].data) == {"delivery", "lane", "channel", "source"}
+
+
+@pytest.mark.parametrize(
+    "answers, expected",
+    [
+        ([DELIVERED], ["DeliverySent"]),
+        ([BUSY, DELIVERED], ["DeliveryDeferred", "DeliverySent"]),
+        ([BUSY, REFUSED], ["DeliveryDeferred", "DeliveryFailed"]),
+        ([REFUSED], ["DeliveryFailed"]),
+        ([BUSY] * 6, [*["DeliveryDeferred"] * 5, "DeliveryDeadLettered"]),
+    ],
+)
+async def test_what_becomes_of_a_delivery_is_a_fact(pool: Pool, answers: list[Reply], expected: list[str]) -> None:
+    """Each attempt leaves one fact: sent, deferred, failed or given up; with its number, and why."""
+    hands = Hands()
+    delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
+    await delivered(pool, Recording(*answers), hands, attempts=len(answers))
+    page = await EventStore(pool).read(Query.of(tags=[f"postroom.delivery={delivery_id}"]))
+    facts = [event for event in page.events if event.type.startswith("Delivery")]  # a refusal is a bounce as well
+    assert [fact.type for fact in facts] == ["DeliveryAccepted", *expected]
+    assert [fact.data["attempt"] for fact in facts[1:]] == list(range(1, len(answers) + 1))
+    found = await service.get_delivery(pool, delivery_id)
+    last = facts[-1].data
+    assert (last["reason"], last["lane"], last["channel"]) == (found.reason, "auth", "email")
+
+
+async def test_a_redriven_dead_letter_is_a_fact(pool: Pool) -> None:
+    """Given up, brought back by a person, sent: the story is whole."""
+    hands = Hands()
+    delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
+    await delivered(pool, Recording(BUSY), hands, attempts=6)
+    assert await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands()) == 1
+    await delivered(pool, Recording(DELIVERED), hands, attempts=1)
+    assert (await facts_of(pool, delivery_id))[-3:] == ["DeliveryDeadLettered", "DeliveryRedriven", "DeliverySent"]
+
+
+async def test_suppression_is_a_fact_whenever_it_happens(pool: Pool) -> None:
+    """At acceptance already, before an attempt, and by a way out that sends nothing."""
+    hands = Hands()
+    by_transport = await accepted(pool, now=hands(), lane=Lane.AUTH)
+    await delivered(pool, StubTransport(), hands, attempts=1)
+    later = await accepted(pool, now=hands(), lane=Lane.AUTH)
+    await suppress(pool, "ada@example.org")
+    await delivered(pool, Recording(DELIVERED), hands, attempts=1)
+    at_once = await accepted(pool, now=hands(), lane=Lane.AUTH)
+    for delivery_id in (by_transport, later, at_once):
+        assert await facts_of(pool, delivery_id) == ["DeliveryAccepted", "DeliverySuppressed"]
 
 
 async def test_a_rolled_back_acceptance_is_no_fact(pool: Pool) -> None:

@@ -120,6 +120,23 @@ async def test_a_webhook_is_changed_disabled_and_forgotten(browser: Browser, mak
     assert (await browser.get(path)).json["code"] == "endpoint_not_found"
 
 
+async def test_a_webhook_s_format_is_chosen_and_changed(browser: Browser, make_topic: MakeTopic) -> None:
+    """At registration or later; shown everywhere; a format that is none is refused by its name."""
+    await make_topic("money")
+    body = {"url": "https://example.org/h", "topics": ["money"]}
+    assert (await browser.post("/v1/webhooks", json=body)).json["format"] == "standard"
+    made = await browser.post("/v1/webhooks", json={**body, "format": "cloudevents"})
+    path = f"/v1/webhooks/{made.json['id']}"
+    assert (made.status, made.json["format"]) == (201, "cloudevents")
+    assert (await browser.ask("PATCH", path, json={"description": "x"})).json["format"] == "cloudevents"
+    listed = (await browser.get("/v1/webhooks")).json["items"]
+    assert [endpoint["format"] for endpoint in listed] == ["standard", "cloudevents"]
+    assert (await browser.ask("PATCH", path, json={"format": "standard"})).json["format"] == "standard"
+    assert (await browser.get(path)).json["format"] == "standard"
+    assert (await browser.post("/v1/webhooks", json={**body, "format": "xml"})).fields == ["format"]
+    assert (await browser.ask("PATCH", path, json={"format": "xml"})).fields == ["format"]
+
+
 async def test_a_webhook_s_deliveries_are_listed_and_replayed(
     browser: Browser, store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:

@@ -11,7 +11,7 @@ from tests.support.outbox import append
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import open_pool
-from postroom.errors import NotNext, ProgressNotFound
+from postroom.errors import BadInput, NotNext, ProgressNotFound
 from postroom.events import EventStore
 from postroom.outbox.cli import outbox
 from postroom.outbox.webhooks.cli import webhooks
@@ -91,3 +91,19 @@ def test_webhooks(run: Run) -> None:
     assert json.loads(run("webhooks", "deliveries", "1", "--json").output)["items"] == []
     assert run("webhooks", "rotate", "1", "--overlap", "soon").exit_code == 2
     assert run("webhooks", "delete", "1").output == "deleted\n"
+
+
+def test_a_webhook_is_changed(run: Run) -> None:
+    """What is given changes, the rest stays; the listing shows the format."""
+    run("outbox", "topics", "save", "money")
+    arguments = ("register", "https://example.org/h", "--topic", "money", "--format")
+    assert run("webhooks", *arguments, "cloudevents").exit_code == 0
+    assert "cloudevents" in run("webhooks", "list").output
+    assert run("webhooks", "change", "1", "--url", "https://example.org/i").output == "changed\n"
+    (item,) = json.loads(run("webhooks", "list", "--json").output)["items"]
+    assert [item[name] for name in ("url", "topics", "format")] == ["https://example.org/i", ["money"], "cloudevents"]
+    run("webhooks", "change", "1", "--format", "standard")
+    assert json.loads(run("webhooks", "list", "--json").output)["items"][0]["format"] == "standard"
+    for refused in (run("webhooks", *arguments, "xml"), run("webhooks", "change", "1", "--format", "xml")):
+        assert isinstance(refused.exception, BadInput)
+        assert "format" in str(refused.exception)

@@ -2,29 +2,33 @@
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.intake.streams import StreamServer, nats_server, valkey
+from tests.intake.streams import StreamServer, nats_server, start_nats, start_valkey, valkey
 from tests.outbox.conftest import MakeRelay
+from tests.support.cloudevents import read_cloud_event
 from tests.support.outbox import append, settled
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import PublishFailed
 from postroom.events import Event, EventStore, Query, SequencedEvent
-from postroom.outbox import Batch, Pair, Publisher, Topic, View
+from postroom.outbox import Batch, Pair, Publisher, Topic, View, service
+from postroom.outbox.cloudevents import cloud_event
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.mails.publisher import MailPublisher
-from postroom.outbox.publisher import make_batch
+from postroom.outbox.publisher import Encode, encode_json, make_batch
 from postroom.outbox.publishers.log import LogPublisher
 from postroom.outbox.relay import Step
 from postroom.outbox.topics import save_topic
@@ -32,7 +36,8 @@ from postroom.outbox.webhooks import service as webhooks
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.runtime.secrets import SecretBox
 
-KINDS = ("log", "redis", "nats", "webhook", "intake", "view")
+CLOUD = ("redis cloudevents", "nats cloudevents", "webhook cloudevents")
+KINDS = ("log", "redis", "nats", "webhook", "intake", "view", *CLOUD)
 TOPIC = "contract"
 
 
@@ -51,7 +56,7 @@ class Case:
 Open = Callable[[str], Awaitable[Case]]
 
 
-async def redis_case(server: StreamServer) -> Case:
+async def redis_case(server: StreamServer, encode: Encode = encode_json) -> Case:
     import redis.asyncio
 
     from postroom.outbox.publishers.redis import RedisPublisher
@@ -59,12 +64,14 @@ async def redis_case(server: StreamServer) -> Case:
     async def arrived() -> list[str]:
         async with redis.asyncio.Redis.from_url(server.url, protocol=2) as client:
             entries: Any = await client.xrange(f"postroom:events:{TOPIC}")
-        return [fields[b"id"].decode() for _id, fields in entries]
+        ids = [id_of(fields[b"body"], encode) for _id, fields in entries]
+        assert ids == [fields[b"id"].decode() for _id, fields in entries]
+        return ids
 
-    return Case(RedisPublisher(server.url), arrived)
+    return Case(RedisPublisher(server.url, encode=encode), arrived)
 
 
-async def nats_case(server: StreamServer) -> Case:
+async def nats_case(server: StreamServer, encode: Encode = encode_json) -> Case:
     import nats
     from nats.js.errors import NotFoundError
 
@@ -76,18 +83,26 @@ async def nats_case(server: StreamServer) -> Case:
             stream = connection.jetstream()
             count = (await stream.stream_info("postroom_events")).state.messages
             found = [await stream.get_msg("postroom_events", number) for number in range(1, count + 1)]
-            return [msgspec.json.decode(message.data or b"")["id"] for message in found]
+            return [id_of(message.data or b"", encode) for message in found]
         except NotFoundError:
             return []
         finally:
             await connection.close()
 
-    return Case(NatsPublisher(server.url, patience=timedelta(seconds=1)), arrived)
+    return Case(NatsPublisher(server.url, patience=timedelta(seconds=1), encode=encode), arrived)
 
 
-async def webhook_case(pool: Pool) -> Case:
-    box = SecretBox([bytes(32)])
-    await webhooks.register(pool, box, url="https://example.org/hook", topics=[TOPIC], actor="tests")
+def id_of(body: bytes, encode: Encode) -> str:
+    """The id in a broker's message, which is written as it was asked for."""
+    read = msgspec.json.decode(body) if encode is encode_json else read_cloud_event(body)
+    assert ("specversion" in read) is (encode is cloud_event)
+    return str(read["id"])
+
+
+async def webhook_case(pool: Pool, *, is_cloud: bool) -> Case:
+    box, format_ = SecretBox([bytes(32)]), "cloudevents" if is_cloud else "standard"
+    url = "https://example.org/hook"
+    await webhooks.register(pool, box, url=url, topics=[TOPIC], format=format_, actor="tests")
     return Case(WebhookPublisher(), lambda: _messages_of_deliveries(pool))
 
 
@@ -125,13 +140,14 @@ async def open_case(pool: Pool) -> AsyncIterator[Open]:
 
         async def open_one(kind: str) -> Case:
             await save_topic(pool, Topic(name=TOPIC), actor="tests")
-            match kind:
+            encode: Encode = cloud_event if kind in CLOUD else encode_json
+            match kind.partition(" ")[0]:
                 case "redis":
-                    case = await redis_case(await stack.enter_async_context(valkey()))
+                    case = await redis_case(await stack.enter_async_context(valkey()), encode)
                 case "nats":
-                    case = await nats_case(await stack.enter_async_context(nats_server()))
+                    case = await nats_case(await stack.enter_async_context(nats_server()), encode)
                 case "webhook":
-                    case = await webhook_case(pool)
+                    case = await webhook_case(pool, is_cloud=kind in CLOUD)
                 case "intake":
                     case = await intake_case(pool)
                 case "view":
@@ -180,7 +196,10 @@ async def test_closing_twice_is_closing_once(kind: str, store: EventStore, open_
     await case.publisher.close()
 
 
-@pytest.mark.parametrize("kind,again", [("redis", 2), ("nats", 1), ("log", 2), ("intake", 1), ("webhook", 2)])
+@pytest.mark.parametrize(
+    "kind,again",
+    [("redis", 2), ("nats", 1), ("log", 2), ("intake", 1), ("webhook", 2), *zip(CLOUD, (2, 1, 2), strict=True)],
+)
 async def test_a_rewind_repeats_with_the_same_ids(
     kind: str, again: int, store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
 ) -> None:
@@ -195,22 +214,81 @@ async def test_a_rewind_repeats_with_the_same_ids(
     assert await case.arrived() == ids * again
 
 
-@pytest.mark.parametrize("start", [valkey, nats_server])
+async def restarted(server: StreamServer, directory: Path) -> StreamServer:
+    """The same server again, at the same address, as after a power cut."""
+    await server.kill()
+    if server.url.startswith("unix:"):
+        return await start_valkey(directory)
+    return await start_nats(directory, port=int(server.url.rpartition(":")[2]))
+
+
+async def published(publisher: Publisher, batch: Batch) -> None:
+    """Ask again until it is done, as a leader does."""
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(PublishFailed):
+                await publisher.publish(batch)
+                return
+
+
+@pytest.mark.parametrize("start", [start_valkey, start_nats])
 async def test_a_server_that_is_gone_is_a_failure(
-    start: Callable[[], contextlib.AbstractAsyncContextManager[StreamServer]], store: EventStore, make_relay: MakeRelay
+    start: Callable[[Path], Awaitable[StreamServer]], store: EventStore
 ) -> None:
-    """It is told as one, and when the publisher is asked again it tries again."""
-    await append(store, 1)
+    """It is told as one, and when the publisher is asked again it tries again: nothing is missing, all is in order."""
+    ids = await opened(store, 6)
     events = (await store.read(Query.all())).events
-    batch: Batch = make_batch(TOPIC, events, source="postroom")
-    async with start() as server:
-        case = await (redis_case if start is valkey else nats_case)(server)
-        await case.publisher.publish(batch)
-        await server.kill()
-        with pytest.raises(PublishFailed):
-            async with asyncio.timeout(20):
-                await case.publisher.publish(batch)
-        await case.publisher.close()
+    first, second = (make_batch(TOPIC, part, source="postroom") for part in (events[:3], events[3:]))
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        server = await start(directory)
+        try:
+            case = await (redis_case if start is start_valkey else nats_case)(server)
+            await case.publisher.publish(first)
+            await server.kill()
+            with pytest.raises(PublishFailed):
+                await case.publisher.publish(second)
+            server = await restarted(server, directory)
+            await published(case.publisher, second)
+            # Our Valkey keeps nothing on disk; JetStream does.
+            assert await case.arrived() == (ids[3:] if start is start_valkey else ids)
+        finally:
+            await case.publisher.close()
+            await server.kill()
+
+
+@pytest.mark.parametrize("is_atomic", [True, False])
+async def test_nothing_overtakes_a_message_that_jetstream_refuses(
+    is_atomic: bool,  # noqa: FBT001 - a case
+    store: EventStore,
+    pool: Pool,
+    open_case: Open,
+    make_relay: MakeRelay,
+) -> None:
+    """One in the middle of a batch is larger than the stream takes: what follows waits, and is not there before it."""
+    import nats
+    from nats.js import api
+
+    from postroom.outbox.publishers.nats import NatsPublisher
+
+    case = await open_case("nats")
+    assert isinstance(case.publisher, NatsPublisher)
+    connection = await nats.connect(case.publisher._servers[0])
+    config = api.StreamConfig(name="postroom_events", subjects=["postroom.events.>"], allow_atomic=is_atomic)
+    await connection.jetstream().add_stream(replace(config, max_msg_size=2000))
+    before = await opened(store, 4)
+    await store.append(Event.of("Opened", {"name": "x" * 3000}))
+    after = await opened(store, 4)
+    relay = await make_relay(case.pair, case.publisher)
+    while await relay.run_once() is not Step.HELD:
+        assert await case.arrived() == before
+    poison = await pool.fetchval("SELECT failed_position FROM outbox_topic_progress")
+    await connection.jetstream().update_stream(replace(config, max_msg_size=5000))
+    await connection.close()
+    await service.resume(pool, case.pair, actor="tests")
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert await case.arrived() == [*before, f"postroom:0:{poison}", *after]
 
 
 async def test_a_redis_stream_is_bounded(store: EventStore, open_case: Open, make_relay: MakeRelay) -> None:
@@ -274,9 +352,32 @@ async def test_what_the_outbox_delivers_is_not_delivered_again(
     await mails.add_rule(pool, rule, actor="tests")
     ids = await opened(store, 2)
     relay = await make_relay(case.pair, case.publisher)
-    for _ in range(3):
-        while await relay.run_once() is Step.MOVED:
-            pass
+    for _ in range(10):
+        await relay.run_once()
         await settled(pool)
     assert await case.arrived() == ids
     assert await pool.fetchval("SELECT count(*) FROM events WHERE type = 'DeliveryAccepted'") == 2
+
+
+async def test_subscribers_hear_of_mails_that_the_outbox_made(
+    store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
+) -> None:
+    """A mail made by a rule is news to a webhook; but no mail is made of it, and of the webhook nothing."""
+    hook = await open_case("webhook")
+    rule = MailRule(topic=TOPIC, event_type="Opened", template="welcome", recipient_path="owner.email")
+    await mails.add_rule(pool, rule, actor="tests")
+    every = replace(rule, event_type="DeliveryAccepted", recipient_path="source")
+    await mails.add_rule(pool, every, actor="tests")
+    await pool.execute("UPDATE outbox_topic_progress SET last_transaction_id = '0', last_position = 0")
+    ids = await opened(store, 1)
+    relays = [await make_relay(Pair(TOPIC, "intake"), MailPublisher()), await make_relay(hook.pair, hook.publisher)]
+    for relay in relays * 5:
+        await relay.run_once()
+        await settled(pool)
+    rows = await pool.fetch("SELECT channel::text, custom_data ->> 'message' AS message FROM deliveries ORDER BY id")
+    mail, first, news = [tuple(row) for row in rows]
+    assert (mail, first) == (("email", ids[0]), ("webhook", ids[0]))
+    told = await pool.fetchrow(
+        "SELECT type, data ->> 'channel' AS channel FROM events WHERE position = $1", int(news[1].rpartition(":")[2])
+    )
+    assert (news[0], tuple(told)) == ("webhook", ("DeliveryAccepted", "email"))

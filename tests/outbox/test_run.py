@@ -2,19 +2,25 @@
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
+from typing import Any
 
+import asyncpg
+import nats
 import pytest
-from prometheus_client import generate_latest
-from tests.outbox.conftest import MakeTopic
-from tests.support.outbox import Recorder, append, until
+import redis.asyncio
+from tests.intake.streams import nats_server, valkey
+from tests.outbox.conftest import MakeTopic, RunOutbox
+from tests.support.outbox import HURRY, Recorder, append, until
 
+from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.events import EventStore
-from postroom.outbox import Pair, make_publishers, run_outbox
-from postroom.outbox.metrics import show_progress
-from postroom.outbox.model import ProgressLine, Stall, Status
+from postroom.errors import ConfigurationError
+from postroom.events import Event, EventSession, EventStore, Query
+from postroom.outbox import Pair, Status, make_publishers, run, service, topics
+from postroom.outbox.cloudevents import cloud_event
+from postroom.outbox.publisher import make_batch
 from postroom.outbox.run import outbox_options
-from postroom.runtime.clock import utc_now
 from postroom.runtime.metrics import REGISTRY
 from postroom.settings import Settings, read_settings
 
@@ -25,6 +31,50 @@ async def test_publishers_are_those_that_can_be_reached() -> None:
     publishers = make_publishers(Settings(redis_url="redis://127.0.0.1:1", nats_url="nats://127.0.0.1:1"))
     assert publishers.names == ["intake", "log", "nats", "redis", "webhook"]
     await publishers.close()
+
+
+@pytest.mark.parametrize("format_", ["postroom", "cloudevents"])
+async def test_brokers_get_the_format_that_is_set(format_: str, store: EventStore) -> None:
+    """One setting for Redis and NATS; with a public URL it names the source."""
+    async with valkey() as redis_server, nats_server() as nats_:
+        environment = {
+            "POSTROOM_REDIS_URL": redis_server.url,
+            "POSTROOM_NATS_URL": nats_.url,
+            "POSTROOM_OUTBOX_FORMAT": format_,
+            "POSTROOM_PUBLIC_URL": "https://mail.example.org/",
+        }
+        publishers = make_publishers(read_settings(environment))
+        await append(store, 1, wallet=1)
+        batch = make_batch("all", (await store.read(Query.all())).events, source="shop")
+        for name in ("redis", "nats"):
+            await publishers[name].publish(batch)
+        await publishers.close()
+        bodies = [await _read_redis(redis_server.url), await _read_nats(nats_.url)]
+    (message,) = batch.messages
+    expected = cloud_event(message, base_url="https://mail.example.org") if format_ == "cloudevents" else message.json
+    assert bodies == [expected, expected]
+    assert (b'"source":"https://mail.example.org/shop"' in bodies[0]) is (format_ == "cloudevents")
+
+
+async def _read_redis(url: str) -> bytes:
+    async with redis.asyncio.Redis.from_url(url, protocol=2) as client:
+        entries: Any = await client.xrange("postroom:events:all")
+    ((_id, fields),) = entries
+    return bytes(fields[b"body"])
+
+
+async def _read_nats(url: str) -> bytes:
+    connection = await nats.connect(url)
+    try:
+        return (await connection.jetstream().get_msg("postroom_events", 1)).data or b""
+    finally:
+        await connection.close()
+
+
+def test_an_unknown_format_is_refused() -> None:
+    """By the variable's name."""
+    with pytest.raises(ConfigurationError, match="POSTROOM_OUTBOX_FORMAT"):
+        read_settings({"POSTROOM_OUTBOX_FORMAT": "xml"})
 
 
 def test_a_name_is_taken_once() -> None:
@@ -47,7 +97,7 @@ async def test_an_outbox_runs_with_publishers_of_one_s_own(
     """And closes them at its end."""
     recorder, stop = Recorder(), asyncio.Event()
     await make_topic()
-    running = asyncio.create_task(run_outbox(room, stop=stop, more=[recorder]))
+    running = asyncio.create_task(run.run_outbox(room, stop=stop, more=[recorder]))
     positions = await append(store, 2)
     await until(lambda: recorder.positions == positions)
     stop.set()
@@ -60,7 +110,7 @@ async def test_an_outbox_that_is_cancelled_lets_go(room: Room, make_topic: MakeT
     await make_topic()
     taken = asyncio.Event()
     running = asyncio.create_task(
-        run_outbox(room, stop=asyncio.Event(), more=[Recorder()], signal=lambda step: _note(step, taken))
+        run.run_outbox(room, stop=asyncio.Event(), more=[Recorder()], signal=lambda step: _note(step, taken))
     )
     await taken.wait()
     running.cancel()
@@ -81,32 +131,46 @@ def _note(step: str, taken: asyncio.Event) -> None:
         taken.set()
 
 
-def test_metrics_show_what_is_led_now() -> None:
-    """Lag and leadership of our own pairs, the stall with its holder, and nothing of yesterday."""
-    line = ProgressLine(
-        topic="money",
-        publisher="log",
-        status=Status.ACTIVE,
-        last_position=1,
-        lag_events=7,
-        lag_is_more=False,
-        lag_seconds=2.5,
-        last_published_at=None,
-        error_count=0,
-        last_error=None,
-        failed_position=None,
-        leader_instance="me",
-        leader_since=None,
-        leader_heartbeat=None,
-        updated_at=utc_now(),
-    )
-    show_progress([line], [Pair("money", "log")], Stall(42, 3.5))
-    told = generate_latest(REGISTRY).decode()
-    assert 'postroom_outbox_lag_events{publisher="log",topic="money"} 7.0' in told
-    assert 'postroom_outbox_lag_seconds{publisher="log",topic="money"} 2.5' in told
-    assert 'postroom_outbox_leader{publisher="log",topic="money"} 1.0' in told
-    assert 'postroom_outbox_stalled_seconds{pid="42"} 3.5' in told
-    show_progress([line], [], None)
-    told = generate_latest(REGISTRY).decode()
-    assert "postroom_outbox_leader{" not in told
-    assert 'pid="42"' not in told
+def told(name: str, pair: Pair, **labels: str) -> float | None:
+    """What Prometheus would read about a pair."""
+    return REGISTRY.get_sample_value(f"postroom_outbox_{name}", {**pair._asdict(), **labels})
+
+
+async def test_prometheus_is_told_of_every_pair(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Those we lead and those nobody leads, how far behind, published, failed or paused; and nothing of yesterday."""
+    good, bad = await make_topic("counted"), await make_topic("failing", "broken")
+    paused, orphan = await make_topic("resting"), await make_topic("orphaned", "nobody")
+    await service.pause(pool, paused, actor="tests")
+    await append(store, 3)
+    broken = Recorder("broken")
+    broken.is_down = True
+    async with run_outbox(Recorder(), broken, observe=timedelta(milliseconds=20)):
+        await until(lambda: told("status", bad, status="FAILED") == 1 and told("lag_events", good) == 0)
+        assert (told("published_total", good), told("errors_total", bad)) == (3, HURRY.max_errors)
+        assert (told("leader", good), told("leader", orphan)) == (1, 0)
+        assert [told("lag_events", pair) for pair in (bad, paused, orphan)] == [3, 3, 3]
+        assert all((told("lag_seconds", pair) or 0) > 0 for pair in (bad, paused, orphan))
+        assert [told("status", paused, status=status) for status in Status] == [0, 1, 0]
+        assert [told("status", orphan, status=status) for status in Status] == [1, 0, 0]
+        await topics.delete_topic(pool, orphan.topic, actor="tests")
+        await until(lambda: told("lag_events", orphan) is None and told("status", orphan, status="ACTIVE") is None)
+
+
+async def test_prometheus_is_told_who_holds_up_everything(
+    store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox, opened: asyncpg.Connection
+) -> None:
+    """An open transaction that committed events wait for, by the process of its session; gone when it ends."""
+    pair = await make_topic("held")
+    holder = {"pid": str(opened.get_server_pid())}
+
+    def held_s() -> float | None:
+        return REGISTRY.get_sample_value("postroom_outbox_stalled_seconds", holder)
+
+    async with run_outbox(Recorder(), observe=timedelta(milliseconds=20)):
+        async with opened.transaction():
+            await EventSession(opened).append(Event.of("Slow"))
+            await store.append(Event.of("Quick"))
+            await until(lambda: (held_s() or 0) > 0 and told("lag_events", pair) == 1)
+        await until(lambda: held_s() is None and told("lag_events", pair) == 0)

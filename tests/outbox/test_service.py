@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
-from tests.outbox.conftest import MakeRelay, MakeTopic
-from tests.support.outbox import Recorder, append
+from tests.outbox.conftest import MakeRelay, MakeTopic, RunOutbox
+from tests.support.outbox import Recorder, append, settled, until
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, NotNext, ProgressNotFound, TopicNotFound
-from postroom.events import EventStore
+from postroom.events import Event, EventSession, EventStore
 from postroom.outbox import Moved, Pair, Status, Topic, service, topics
 from postroom.outbox.relay import Step
 
@@ -83,6 +84,31 @@ async def test_a_poison_event_can_be_skipped(
     )  # fmt: skip
 
 
+async def test_nobody_moves_past_an_open_transaction(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, opened: asyncpg.Connection
+) -> None:
+    """Skip and reset refuse what is committed but not settled, and name the holder: the older event would be lost."""
+    pair, recorder = await make_topic(), Recorder()
+    transaction = opened.transaction()
+    await transaction.start()
+    older = (await EventSession(opened).append(Event.of("Slow"))).position
+    younger = (await store.append(Event.of("Quick"))).position
+    holder = f"pid {opened.get_server_pid()} for"
+    with pytest.raises(NotNext, match=holder) as refused:
+        await service.skip(pool, pair, position=younger, actor="tests")
+    assert refused.value.next_position is None
+    with pytest.raises(BadInput, match=holder):
+        await service.reset(pool, pair, position=younger, actor="tests")
+    await transaction.commit()
+    await settled(pool)
+    relay = await make_relay(pair, recorder)
+    while await relay.run_once() is Step.MOVED:
+        pass
+    assert recorder.positions == [older, younger]
+    assert (await service.reset(pool, pair, position=older, actor="tests")).rewinds
+    assert (await service.skip(pool, pair, position=younger, actor="tests")).type == "Quick"
+
+
 async def test_who_does_not_exist_is_not_found(pool: Pool, make_topic: MakeTopic) -> None:
     """A wrong name is told, not ignored."""
     await make_topic()
@@ -131,6 +157,29 @@ async def test_deleting_a_topic_ends_its_publishers(pool: Pool, make_topic: Make
     await topics.delete_topic(pool, "all", actor="tests")
     assert await relay.run_once() is Step.LOST
     assert await service.list_progress(pool) == []
+
+
+@pytest.mark.parametrize("whole_topic", [True, False])
+async def test_who_is_removed_sleeps_no_more(
+    pool: Pool,
+    make_topic: MakeTopic,
+    run_outbox: RunOutbox,
+    whole_topic: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Appends do not go on ringing for a leader that will never come."""
+    pair = await make_topic()
+
+    async def has_sleepers() -> bool:
+        return bool(await pool.fetchval("SELECT EXISTS (SELECT FROM event_followers WHERE is_asleep)"))
+
+    async with run_outbox(Recorder()) as outbox:
+        await until(has_sleepers)
+        if whole_topic:
+            await topics.delete_topic(pool, pair.topic, actor="tests")
+        else:
+            await topics.remove_publisher(pool, pair, actor="tests")
+        await until(lambda: not outbox.led)
+    assert await pool.fetchval("SELECT count(*) FROM event_followers") == 0
 
 
 async def test_the_listing_counts_what_waits(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:

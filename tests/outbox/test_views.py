@@ -9,7 +9,7 @@ from tests.support.outbox import append, until
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import ProgressNotFound
+from postroom.errors import BadInput, ProgressNotFound
 from postroom.events import Event, EventStore, SequencedEvent
 from postroom.outbox import View, Views, service
 
@@ -72,6 +72,18 @@ async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: 
         await views.rebuild(view, actor="tests")
         await views.catch_up(view)
         assert await balance(pool) == 10
+
+
+async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:
+    """What it holds already would be counted again: only a rebuild, which empties it, goes back."""
+    await append(store, 3, wallet=1)
+    async with run_outbox(view):
+        await Views(pool).catch_up(view)
+        with pytest.raises(BadInput, match=r"Views\.rebuild"):
+            await service.reset(pool, view.pair, position=0, actor="tests")
+        await append(store, 1, wallet=1)
+        await Views(pool).catch_up(view)
+    assert await balance(pool) == 0 + 1 + 2 + 0
 
 
 async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> None:

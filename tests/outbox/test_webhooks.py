@@ -4,18 +4,20 @@ import base64
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import msgspec
 import pytest
 from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.cloudevents import read_cloud_event
 from tests.support.outbox import settled
 from tests.support.webhook_server import Receiver, Request, receiving
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import State
-from postroom.delivery.service import get_delivery
+from postroom.delivery.model import Address, Channel, DeliveryRequest, State
+from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import (
     BadInput,
@@ -56,7 +58,8 @@ class Scene:
         for type_ in types:
             await self.store.append(Event.of(type_, {"amount": 5}, wallet=1))
         await settled(self.pool)
-        relay = await self.make_relay(Pair("money", "webhook"), WebhookPublisher())
+        publisher = WebhookPublisher(base_url="https://mail.example.org")
+        relay = await self.make_relay(Pair("money", "webhook"), publisher)
         while await relay.run_once() is Step.MOVED:
             pass
         await self.deliver()
@@ -100,8 +103,41 @@ async def test_an_event_is_posted_signed_and_shaped(scene: Scene) -> None:
     assert (set(body), body["type"], body["data"]) == ({"type", "timestamp", "data"}, "Paid", {"amount": 5})
     assert datetime.fromisoformat(body["timestamp"]).tzinfo is not None
     assert request.headers["webhook-id"] == "postroom:0:1"
+    assert request.headers["Content-Type"] == "application/json"
     assert signatures(request) == [expected_signature(scene.secret, request)]
     assert not [name for name in request.headers if name.lower().startswith("postroom-")]
+
+
+async def test_an_event_is_posted_as_a_cloud_event(scene: Scene) -> None:
+    """Structured mode, known by the same id, signed over the exact bytes; our own headers do not leave."""
+    await service.change(scene.pool, scene.endpoint.id, format="cloudevents", actor="tests")
+    await scene.happen("Paid")
+    (request,) = scene.receiver.requests
+    event = read_cloud_event(request.body)
+    assert request.headers["Content-Type"] == "application/cloudevents+json; charset=utf-8"
+    assert event["id"] == request.headers["webhook-id"] == "postroom:0:1"
+    assert (event["source"], event["subject"]) == ("https://mail.example.org/postroom", "wallet=1")
+    assert (event["type"], event["data"]) == ("Paid", {"amount": 5})
+    assert signatures(request) == [expected_signature(scene.secret, request)]
+    assert not [name for name in request.headers if name.lower().startswith("postroom-")]
+
+
+async def test_each_endpoint_has_its_own_format(scene: Scene) -> None:
+    """One event, two envelopes; a replay is what the first one was, whatever the endpoint wants now."""
+    other, _secret = await service.register(
+        scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], format="cloudevents", actor="tests"
+    )
+    await scene.happen("Paid")
+    (first,), _cursor = await service.list_deliveries(scene.pool, other.id)
+    await service.change(scene.pool, other.id, format="standard", actor="tests")
+    await service.replay(scene.pool, other.id, first.id, actor="tests")
+    await scene.happen("Paid")
+    types: dict[bool, list[str]] = {False: [], True: []}
+    for request in scene.receiver.requests:
+        is_cloud = "specversion" in msgspec.json.decode(request.body)
+        assert is_cloud == ("cloudevents" in request.headers["Content-Type"])
+        types[is_cloud].append(request.path.rpartition("/")[2])
+    assert (sorted(types[False]), types[True]) == (["greet", "greet", "two"], ["two", "two"])
 
 
 async def test_events_and_endpoints_multiply(scene: Scene) -> None:
@@ -170,6 +206,30 @@ async def test_a_replay_has_the_same_id(scene: Scene) -> None:
     assert (again != first.id, ids) == (True, ["postroom:0:1"] * 2)
 
 
+async def test_a_replay_goes_to_where_the_endpoint_is_now(scene: Scene) -> None:
+    """The URL was changed because the old one was wrong: nobody wants it posted there again."""
+    await scene.happen("Paid")
+    await service.change(scene.pool, scene.endpoint.id, url=scene.receiver.url + "/new", actor="tests")
+    await service.replay(scene.pool, scene.endpoint.id, 1, actor="tests")
+    await scene.deliver()
+    before, after = scene.receiver.requests
+    assert (before.path.endswith("/new"), after.path.endswith("/new")) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["Postroom-Endpoint", "postroom-message"])
+async def test_nobody_else_has_an_endpoint_s_signature(scene: Scene, name: str) -> None:
+    """A webhook of one's own that names an endpoint would be signed by its secret: nobody but the outbox may."""
+    request = DeliveryRequest(
+        to=(Address(scene.receiver.url),), text="{}", headers={name: "1"}, channel=Channel.WEBHOOK
+    )
+    async with scene.pool.acquire() as connection:
+        with pytest.raises(BadInput, match=f"headers.{name}"):
+            await accept(connection, request)
+        mail = replace(request, to=(Address("ada@example.org"),), subject="Hi", channel=Channel.EMAIL, source="outbox")
+        with pytest.raises(BadInput, match=f"headers.{name}"):
+            await accept(connection, mail)
+
+
 async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
     """An endpoint's deliveries are its own."""
     await scene.happen("Paid")
@@ -184,20 +244,13 @@ async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
 
 async def test_other_webhooks_pass_through(scene: Scene) -> None:
     """A webhook that names no endpoint is posted as it was composed."""
-    composer = WebhookComposer([scene.secret])
-    await scene.pool.execute("SELECT 1")
-
-    class Posting:
-        id = 7
-        created_at = datetime(2030, 1, 1, tzinfo=UTC)
-        lane = "transactional"
-        recipients = (type("To", (), {"address": scene.receiver.url})(),)
-        text = "{}"
-        headers: dict[str, str] = {}  # noqa: RUF012 - a stand-in
-
-    await scene.transport.send(*composer.compose(Posting(), now=datetime.now(UTC)))
-    (request,) = scene.receiver.requests
-    assert request.headers["webhook-id"].startswith("msg_")
+    request = DeliveryRequest(to=(Address(scene.receiver.url),), text="{}", channel=Channel.WEBHOOK)
+    async with scene.pool.acquire() as connection:
+        await accept(connection, request)
+    await scene.deliver()
+    (posted,) = scene.receiver.requests
+    assert posted.headers["webhook-id"].startswith("msg_")
+    assert "webhook-signature" not in posted.headers
 
 
 async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
@@ -213,18 +266,31 @@ async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
 
 
 async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> None:
-    """A URL that is none, no topic, a topic that is not there, no key to seal with."""
+    """A URL that is none, no topic, a format or a topic that is not there, no key to seal with."""
     await make_topic("money", "log")
     with pytest.raises(BadInput, match="url"):
         await service.register(pool, BOX, url="ftp://example.org", topics=["money"], actor="tests")
     with pytest.raises(BadInput, match="topics"):
         await service.register(pool, BOX, url="https://example.org", topics=[], actor="tests")
+    with pytest.raises(BadInput, match="format"):
+        await service.register(pool, BOX, url="https://example.org", topics=["money"], format="xml", actor="tests")
     with pytest.raises(TopicNotFound):
         await service.register(pool, BOX, url="https://example.org", topics=["none"], actor="tests")
     with pytest.raises(SecretKeyMissing):
         await service.register(
             pool, SecretBox.from_key(None), url="https://example.org", topics=["money"], actor="tests"
         )
+
+
+async def test_the_database_keeps_formats_right(scene: Scene) -> None:
+    """An endpoint from before there was a choice has the format it had; what is none cannot be stored."""
+    columns = "url, topics, secret_key_id, secret"
+    row = await scene.pool.fetchrow(
+        f"INSERT INTO webhook_endpoints ({columns}) SELECT {columns} FROM webhook_endpoints RETURNING format"
+    )
+    assert row["format"] == "standard"
+    with pytest.raises(asyncpg.CheckViolationError, match="webhook_endpoints_format"):
+        await scene.pool.execute("UPDATE webhook_endpoints SET format = 'xml'")
 
 
 async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(scene: Scene) -> None:

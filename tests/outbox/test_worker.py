@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import accumulate
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.outbox.conftest import MakeTopic, RunOutbox
@@ -20,6 +23,7 @@ from postroom.outbox import Pair, service
 from postroom.outbox.seat import Seat
 
 REPOSITORY = Path(__file__).parents[2]
+SOAK_S, KILL_EVERY_S = (60, 3) if TIMES > 1 else (0, 0)
 
 
 @contextlib.asynccontextmanager
@@ -214,41 +218,102 @@ async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
     return count
 
 
+@dataclass(slots=True)
+class Fleet:
+    """Instances in processes of their own, writing to one file; the leader among them is killed again and again."""
+
+    pool: Pool
+    url: str
+    path: Path
+    stack: AsyncExitStack
+    by_pid: dict[int, asyncio.subprocess.Process] = field(default_factory=dict)
+    kills: int = 0
+    killed_at: float = field(default_factory=monotonic)
+    size: int = 0  # of the file, when the last leader was killed
+
+    async def reinforce(self, count: int = 1) -> None:
+        starting = [self.stack.enter_async_context(outbox_process(self.url, self.path)) for _ in range(count)]
+        self.by_pid |= {process.pid: process for process in await asyncio.gather(*starting)}
+
+    async def publishes(self, *, for_s: float = 0) -> None:
+        """Wait until something was published since the last kill, and this long after it."""
+        size, due = self.size, self.killed_at + for_s
+        await until(lambda: self.path.stat().st_size > size + 2000 and monotonic() >= due)
+
+    async def kill_leader(self) -> None:
+        victim = await _leader_pid(self.pool)
+        assert victim is not None
+        self.by_pid[victim].kill()
+        await self.by_pid[victim].wait()
+        self.kills, self.killed_at, self.size = self.kills + 1, monotonic(), self.path.stat().st_size
+        await self.reinforce()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What was written, and what a subscriber saw: id, position and process of each message, as they arrived."""
+
+    seconds: float
+    kills: int
+    written: int
+    expected: Sequence[int]
+    seen: Sequence[Sequence[str]]
+
+    @property
+    def firsts(self) -> list[int]:
+        return list(dict.fromkeys(int(position) for _id, position, _pid in self.seen))
+
+    @property
+    def lost(self) -> int:
+        return self.written - len(set(self.firsts) & set(self.expected))
+
+    @property
+    def disorder(self) -> int:
+        """How many first arrivals came after one that should have followed them."""
+        rank = {position: number for number, position in enumerate(self.expected)}
+        ranks = [rank[position] for position in self.firsts]
+        return sum(number < highest for number, highest in zip(ranks, accumulate(ranks, max), strict=True))
+
+    def __str__(self) -> str:
+        again = len(self.seen) - len(self.firsts)
+        return (
+            f"{self.seconds:.1f} s, 8 writers, {self.kills} leaders killed, {self.written} events written, "
+            f"{len(self.firsts)} published, {again} of them again, {self.lost} lost, {self.disorder} out of order"
+        )
+
+
 async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Eight writers, three processes, SIGKILLs: all arrive, first arrivals in order, repetitions by the same id."""
+    """Eight writers all the while, three processes, SIGKILLs: all arrive, first arrivals in order, ids are the same."""
     await make_topic(publisher="file")
     path, stop = tmp_path / "seen", asyncio.Event()
     path.touch()
+
+    async def is_published() -> bool:
+        (line,) = await service.list_progress(pool)
+        return line.lag_events == 0
+
     async with AsyncExitStack() as stack:
-        processes = await asyncio.gather(
-            *(stack.enter_async_context(outbox_process(database_url, path)) for _ in range(3))
-        )
-        by_pid = {process.pid: process for process in processes}
+        fleet = Fleet(pool, database_url, path, stack)
+        await fleet.reinforce(3)
+        started = monotonic()
         writers = [asyncio.create_task(_write(store, number, stop)) for number in range(8)]
-        for number in range(2 * TIMES):
-            size = path.stat().st_size
-            await until(lambda size=size: path.stat().st_size > size + 2000 * TIMES)  # type: ignore[misc]
-            victim = await _leader_pid(pool)
-            assert victim is not None
-            by_pid[victim].kill()
-            await by_pid[victim].wait()
-            if number >= 1:  # the first two deaths are seen by the third instance, later ones by new ones
-                process = await stack.enter_async_context(outbox_process(database_url, path))
-                by_pid[process.pid] = process
-        size = path.stat().st_size
-        await until(lambda: path.stat().st_size > size + 2000)
+        while fleet.kills < 2 or monotonic() - started < SOAK_S:
+            await fleet.publishes(for_s=KILL_EVERY_S)
+            await fleet.kill_leader()
+        await fleet.publishes()
         stop.set()
-        written = sum(await asyncio.gather(*writers))
-        expected = [row[0] for row in await pool.fetch("SELECT position FROM events ORDER BY transaction_id, position")]
-        assert len(expected) == written
-        await until(lambda: len({line.split()[1] for line in path.read_text().splitlines()}) == written)
+        written, seconds = sum(await asyncio.gather(*writers)), monotonic() - started
+        await until(is_published, patience_s=60)
+    rows = await pool.fetch("SELECT position FROM events ORDER BY transaction_id, position")
     seen = [line.split() for line in path.read_text().splitlines()]
-    firsts = list(dict.fromkeys(int(position) for _id, position, _pid in seen))
-    assert firsts == expected
+    tally = Tally(seconds, fleet.kills, written, [row[0] for row in rows], seen)
+    if TIMES > 1:
+        print(f"\n{tally}")  # noqa: T201 - what a soak is run for
+    assert (len(tally.expected), tally.lost, tally.disorder) == (written, 0, 0)
     assert all(message_id == f"postroom:0:{position}" for message_id, position, _pid in seen)
-    assert len({pid for _id, _position, pid in seen}) >= 3
+    assert len({pid for _id, _position, pid in seen}) > tally.kills
 
 
 async def test_takeover_takes_seconds(

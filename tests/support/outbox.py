@@ -65,9 +65,9 @@ async def settled(pool: Pool) -> None:
     await until(is_settled)
 
 
-async def until(is_so: Callable[[], bool | Awaitable[bool]]) -> None:
+async def until(is_so: Callable[[], bool | Awaitable[bool]], *, patience_s: float = PATIENCE_S) -> None:
     """Return when it is so; the facts are looked at again and again, as fast as the loop turns."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patience_s):
         while True:
             answer = is_so()
             if answer if isinstance(answer, bool) else await answer:

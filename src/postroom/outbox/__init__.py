@@ -9,8 +9,10 @@ OWNS     outbox_topics           what is published under a name: types, tag keys
 PUBLISHERS   webhook   a delivery for each event and endpoint, through the one queue (local)
          intake    a mail for each event that a rule names (local)
          redis     XADD to the stream `<prefix>:<topic>`, bounded
-         nats      JetStream subject `<prefix>.<topic>`, de-duplicated by `Nats-Msg-Id`
+         nats      JetStream subject `<prefix>.<topic>`, a batch stored as one, de-duplicated by `Nats-Msg-Id`
          log       one structured line for each event
+         redis and nats carry our own JSON, or CloudEvents 1.0 (`cloudevents`) by POSTROOM_OUTBOX_FORMAT; an endpoint
+         of webhook chooses by its `format`
          view:…    read models, kept by `views`
          and your own, in ten lines: see `publisher`, and hand it to `run_outbox(room, stop=…, more=[Printer()])`
 ORDER    (transaction_id, position), below the oldest open transaction. Nothing is skipped. One open transaction holds
@@ -18,7 +20,8 @@ ORDER    (transaction_id, position), below the oldest open transaction. Nothing 
 ONCE     Local publishers commit their effect with the progress: exactly once. The others repeat, after a crash only,
          messages of the last batch, with the id they had: `<source>:<epoch>:<position>`.
 STATES   ACTIVE → PAUSED by a person; → FAILED after errors in a row; back by `resume`. A failing batch is tried again
-         one event at a time, so that what is good gets out and `skip` knows what is not.
+         one event at a time, so that what is good gets out and `skip` knows what is not. Neither `skip` nor `reset`
+         goes past an open transaction, and a view is not reset but rebuilt.
 LEADERS  A session lock on a held connection. Instances share the pairs evenly among those that have the publisher. A
          killed process or a cut connection frees its locks at once; a leader that is silent while its lock is held
          has its session ended by the others.

@@ -195,8 +195,7 @@ def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable
 
 def _cell(line: "ProgressLine", column: str) -> Any:
     if column == "stalled_by":
-        stall = line.stall
-        return None if stall is None else f"{stall.prepared or f'pid {stall.pid}'} for {stall.seconds:.0f} s"
+        return None if line.stall is None else str(line.stall)
     if column == "lag_events":
         return f"{line.lag_events}+" if line.lag_is_more else line.lag_events
     return round(line.lag_seconds, 1) if column == "lag_seconds" else getattr(line, column)

@@ -1,11 +1,15 @@
 """What Prometheus may ask about the outbox.
 
+Every instance shows every pair, whoever leads it: one that nobody leads must not vanish from sight. Over all instances
+take the `max` of a gauge and the `sum` of a counter.
+
 | metric                            | says                                                                             |
 |-----------------------------------|----------------------------------------------------------------------------------|
-| postroom_outbox_published_total   | messages handed over, by topic and publisher                                     |
-| postroom_outbox_errors_total      | batches that could not be published                                              |
-| postroom_outbox_leader            | 1 for each pair that this process leads                                          |
-| postroom_outbox_lag_events        | events that wait for a pair this process leads, counted up to a bound            |
+| postroom_outbox_published_total   | messages handed over by this process, by topic and publisher                     |
+| postroom_outbox_errors_total      | batches that this process could not publish                                      |
+| postroom_outbox_leader            | 1 for a pair that this process leads, 0 for any other                            |
+| postroom_outbox_status            | 1 for the status a pair has (ACTIVE, PAUSED, FAILED), 0 for those it has not     |
+| postroom_outbox_lag_events        | events that wait for a pair, counted up to a bound                               |
 | postroom_outbox_lag_seconds       | the age of the oldest of them                                                    |
 | postroom_outbox_stalled_seconds   | how long the transaction `pid` has held back committed events, or 0              |
 """
@@ -14,14 +18,15 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge
 
-from postroom.outbox.model import Pair, ProgressLine, Stall
+from postroom.outbox.model import Pair, ProgressLine, Stall, Status
 from postroom.runtime.metrics import REGISTRY
 
 _PAIR = ["topic", "publisher"]
 
 PUBLISHED = Counter("postroom_outbox_published", "Messages handed over", _PAIR, registry=REGISTRY)
 ERRORS = Counter("postroom_outbox_errors", "Batches that could not be published", _PAIR, registry=REGISTRY)
-LEADER = Gauge("postroom_outbox_leader", "Pairs that this process leads", _PAIR, registry=REGISTRY)
+LEADER = Gauge("postroom_outbox_leader", "Whether this process leads a pair", _PAIR, registry=REGISTRY)
+STATUS = Gauge("postroom_outbox_status", "Whether a pair has this status", [*_PAIR, "status"], registry=REGISTRY)
 LAG_EVENTS = Gauge("postroom_outbox_lag_events", "Events that wait, up to a bound", _PAIR, registry=REGISTRY)
 LAG_SECONDS = Gauge("postroom_outbox_lag_seconds", "The age of the oldest event that waits", _PAIR, registry=REGISTRY)
 STALLED_SECONDS = Gauge(
@@ -30,14 +35,15 @@ STALLED_SECONDS = Gauge(
 
 
 def show_progress(lines: Iterable[ProgressLine], led: Iterable[Pair], stall: Stall | None) -> None:
-    """Show what is led today, and not what was led yesterday."""
+    """Show the pairs there are today, and not those of yesterday."""
     ours = set(led)
-    for gauge in (LEADER, LAG_EVENTS, LAG_SECONDS, STALLED_SECONDS):
+    for gauge in (LEADER, STATUS, LAG_EVENTS, LAG_SECONDS, STALLED_SECONDS):
         gauge.clear()
     for line in lines:
         pair = Pair(line.topic, line.publisher)
-        if pair in ours:
-            LEADER.labels(*pair).set(1)
-            LAG_EVENTS.labels(*pair).set(line.lag_events)
-            LAG_SECONDS.labels(*pair).set(line.lag_seconds)
+        LEADER.labels(*pair).set(pair in ours)
+        LAG_EVENTS.labels(*pair).set(line.lag_events)
+        LAG_SECONDS.labels(*pair).set(line.lag_seconds)
+        for status in Status:
+            STATUS.labels(*pair, status).set(status is line.status)
     STALLED_SECONDS.labels(str(stall.pid) if stall and stall.pid else "").set(stall.seconds if stall else 0)

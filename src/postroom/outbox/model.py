@@ -13,6 +13,9 @@ from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
 
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"
 PUBLISHER = r"^[a-z0-9][a-z0-9_.:-]{0,99}$"
+VIEW = "view:"
+"""How the publishers begin that keep views."""
+
 MOST_CONDITIONS = 100
 LAG_BOUND = 10_000
 """How many events a listing looks through to tell how far behind a publisher is."""
@@ -134,6 +137,9 @@ class Stall:
     application_name: str | None = None
     state: str | None = None
     prepared: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.prepared or f'pid {self.pid}'} for {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

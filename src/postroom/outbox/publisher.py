@@ -18,7 +18,7 @@ which never changes. With `is_local` the effect is in the room's own database: `
 transaction that also saves the progress, and nothing comes twice.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -26,10 +26,11 @@ from typing import Any, Protocol
 import msgspec
 
 from postroom.db.queries import Connection
+from postroom.delivery.check import OUTBOX
 from postroom.events.model import SequencedEvent
 
 EPOCH_SHIFT = 48
-SOURCE = "outbox"
+SOURCE = OUTBOX
 """Of deliveries that publishers make."""
 
 
@@ -62,7 +63,7 @@ class Message:
 
     @property
     def is_echo(self) -> bool:
-        """True for a fact about a delivery that the outbox itself made: to make another of it would never end."""
+        """True for a fact about a delivery that the outbox itself made: to make one like it of it would never end."""
         is_about_delivery = any(tag.startswith("postroom.delivery=") for tag in self.tags)
         return is_about_delivery and isinstance(self.data, Mapping) and self.data.get("source") == SOURCE
 
@@ -82,6 +83,14 @@ class Message:
                 "causation_id": event.causation_id,
             }
         )
+
+
+Encode = Callable[[Message], bytes]
+"""How a broker's message is written."""
+
+
+def encode_json(message: Message) -> bytes:
+    return message.json
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,14 @@ FROM (
 SELECT true AS is_sound;
 
 -- name: delete_topic :maybe
--- Forget a topic, and how far its publishers were.
-DELETE FROM outbox_topics WHERE name = :name RETURNING name;
+-- Forget a topic, and how far its publishers were; answers the rows that their sleeping leaders used.
+WITH gone AS (
+    DELETE FROM outbox_topics WHERE name = :name RETURNING name
+)
+SELECT name, ARRAY(
+    SELECT follower_id FROM outbox_topic_progress WHERE topic = gone.name AND follower_id IS NOT NULL
+) AS follower_ids
+FROM gone;
 
 -- name: ensure_progress :maybe
 -- Let a publisher follow a topic, from the beginning or from now; nothing if it does already.
@@ -52,18 +58,20 @@ ON CONFLICT (topic, publisher) DO NOTHING
 RETURNING topic;
 
 -- name: find_next_event :maybe
--- The event a publisher would get next, settled or not.
+-- The event a publisher would get next. One that is not settled is nobody's next: an older one may still be committed.
 SELECT e.position, e.transaction_id::text::bigint AS transaction_id, e.type
 FROM outbox_topic_progress AS p
 JOIN outbox_topics AS t ON t.name = p.topic
 JOIN events AS e ON (e.transaction_id, e.position) > (p.last_transaction_id, p.last_position)
 WHERE p.topic = :topic AND p.publisher = :publisher AND outbox_topic_matches(t, e.type, e.tags)
+    AND e.transaction_id < (SELECT event_horizon())
 ORDER BY e.transaction_id, e.position
 LIMIT 1;
 
 -- name: find_place :maybe
--- Where the event at a position, or the last one before it, stands in the order.
-SELECT position, transaction_id::text::bigint AS transaction_id
+-- Where the event at a position, or the last one before it, stands in the order; and whether all before it is there.
+SELECT position, transaction_id::text::bigint AS transaction_id,
+    transaction_id < (SELECT event_horizon()) AS is_settled
 FROM events
 WHERE position <= :position
 ORDER BY position DESC
@@ -197,8 +205,8 @@ WITH released AS (
 SELECT pg_advisory_unlock(outbox_lock_key('leader', :topic, :publisher)) AS is_released;
 
 -- name: remove_progress :maybe
--- A publisher follows a topic no longer.
-DELETE FROM outbox_topic_progress WHERE topic = :topic AND publisher = :publisher RETURNING topic;
+-- A publisher follows a topic no longer; answers the row that its sleeping leaders used.
+DELETE FROM outbox_topic_progress WHERE topic = :topic AND publisher = :publisher RETURNING topic, follower_id;
 
 -- name: save_follower :exec
 -- Remember the sleeper's row for the next leader.

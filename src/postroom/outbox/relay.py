@@ -173,6 +173,7 @@ class Relay:
         except PublishFailed as error:
             if error.published:
                 await self._save(look, look.events[error.published - 1].place, published=True)
+                metrics.PUBLISHED.labels(*self.pair).inc(error.published)
             raise
         self._signal("handed_over")
         await self._save(look, look.end, published=True)
@@ -255,9 +256,13 @@ class Relay:
                 connection, id=self._follower_id, is_asleep=True
             ):
                 return
-            self._follower_id = await event_store.register_follower(connection, name=f"outbox {self.pair}")
-            await store.save_follower(connection, **self.pair._asdict(), follower_id=self._follower_id)
-            await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=True)
+            async with connection.transaction():
+                made = await event_store.register_follower(connection, name=f"outbox {self.pair}")
+                if not await store.save_follower(connection, **self.pair._asdict(), follower_id=made):
+                    await event_store.forget_follower(connection, id=made)  # the pair is gone: the next look will tell
+                    return
+                await event_store.set_follower_asleep(connection, id=made, is_asleep=True)
+            self._follower_id = made
 
     async def _wake_up(self) -> None:
         """Appends need not notify us any more. If this cannot be said, they do so in vain, which is only a pity."""

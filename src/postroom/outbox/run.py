@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from postroom.db.room import Room
+from postroom.outbox.cloudevents import cloud_event
 from postroom.outbox.mails.publisher import MailPublisher
-from postroom.outbox.publisher import Publisher, Publishers
+from postroom.outbox.publisher import Encode, Publisher, Publishers, encode_json
 from postroom.outbox.publishers.log import LogPublisher
 from postroom.outbox.relay import RelayOptions
 from postroom.outbox.webhooks.publisher import WebhookPublisher
@@ -16,15 +18,18 @@ from postroom.settings import Settings
 
 def make_publishers(settings: Settings) -> Publishers:
     """Those that need nothing, and those whose server is configured."""
-    publishers = Publishers.of([LogPublisher(), MailPublisher(), WebhookPublisher()])
+    base_url = settings.public_url or ""  # what we listen at is no name: it is another in every process
+    is_cloud = settings.outbox_format == "cloudevents"
+    encode: Encode = partial(cloud_event, base_url=base_url) if is_cloud else encode_json
+    publishers = Publishers.of([LogPublisher(), MailPublisher(), WebhookPublisher(base_url=base_url)])
     if settings.redis_url is not None:
         from postroom.outbox.publishers.redis import RedisPublisher
 
-        publishers.register(RedisPublisher(settings.redis_url, length=settings.outbox_stream_length))
+        publishers.register(RedisPublisher(settings.redis_url, length=settings.outbox_stream_length, encode=encode))
     if settings.nats_url is not None:
         from postroom.outbox.publishers.nats import NatsPublisher
 
-        publishers.register(NatsPublisher(settings.nats_url))
+        publishers.register(NatsPublisher(settings.nats_url, replicas=settings.nats_replicas, encode=encode))
     return publishers
 
 

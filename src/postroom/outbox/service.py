@@ -10,9 +10,10 @@ from postroom.errors import BadInput, NotNext, ProgressNotFound
 from postroom.events.audit import record_audit
 from postroom.events.model import Place
 from postroom.outbox import store
-from postroom.outbox.model import Moved, Pair, Progress, ProgressLine, Skipped, Status
+from postroom.outbox.model import VIEW, Moved, Pair, Progress, ProgressLine, Skipped, Status
 
 START = Place(0, 0)
+LAST = 2**63 - 1
 
 
 async def list_progress(pool: Pool, *, topic: str | None = None) -> list[ProgressLine]:
@@ -34,11 +35,17 @@ async def resume(pool: Pool, pair: Pair, *, actor: str) -> None:
 
 
 async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
-    """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again."""
+    """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again.
+
+    Raises `BadInput` beyond the last event, and at one that is not settled: an event before it may still be committed.
+    So it does for a view, which would hold twice what it was given again: `Views.rebuild` empties it first.
+    """
+    if pair.publisher.startswith(VIEW):
+        raise BadInput.of(
+            "publisher", "keeps a view, and would count events twice: use Views.rebuild, which empties it"
+        )
     async with _held(pool, pair) as (connection, progress):
-        place = START if position == 0 else await store.find_place(connection, position=position)
-        if place is None or (position and place.position < position and await _is_beyond(connection, position)):
-            raise BadInput.of("position", "is beyond the last event")
+        place = await _place(connection, position)
         moved = Moved(progress.last_position, place.position, rewinds=place < progress.place)
         await _move(connection, pair, place)
         after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
@@ -51,7 +58,8 @@ async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
     async with _held(pool, pair) as (connection, progress):
         found = await store.find_next_event(connection, **pair._asdict())
         if found is None or found[0].position != position:
-            raise NotNext(position, found[0].position if found else None)
+            stall = await store.find_stall(connection)
+            raise NotNext(position, found[0].position if found else None, stall=str(stall) if stall else None)
         place, skipped = found
         await _move(connection, pair, place)
         if progress.status is Status.FAILED:
@@ -90,10 +98,20 @@ async def _move(connection: Connection, pair: Pair, place: Place) -> None:
     await store.move(connection, **pair._asdict(), **place._asdict())
 
 
-async def _is_beyond(connection: Connection, position: int) -> bool:
-    """A gap between positions is nothing special; the end is."""
-    last = await store.find_place(connection, position=2**63 - 1)
-    return last is None or last.position < position
+async def _place(connection: Connection, position: int) -> Place:
+    """Where a position stands. A gap between positions is nothing special; the end is, and what is not settled."""
+    if position == 0:
+        return START
+    found = await store.find_place(connection, position=position)
+    last = await store.find_place(connection, position=LAST)
+    if found is None or last is None or last[0].position < position:
+        raise BadInput.of("position", "is beyond the last event")
+    place, is_settled = found
+    if not is_settled:
+        stall = await store.find_stall(connection)
+        waiting = f"waits for the open transaction of {stall}" if stall else "is not settled yet, try again"
+        raise BadInput.of("position", f"{waiting}: an event before it may still be committed")
+    return place
 
 
 @asynccontextmanager

@@ -38,8 +38,10 @@ async def check_transaction(connection: Connection) -> None:
     await QUERIES["check_transaction"].one(connection)
 
 
-async def delete_topic(connection: Connection, *, name: str) -> bool:
-    return await QUERIES["delete_topic"].maybe(connection, name=name) is not None
+async def delete_topic(connection: Connection, *, name: str) -> list[int] | None:
+    """The followers that nobody uses any more; None if there was no such topic."""
+    row = await QUERIES["delete_topic"].maybe(connection, name=name)
+    return None if row is None else list(row["follower_ids"])
 
 
 async def ensure_progress(connection: Connection, *, topic: str, publisher: str, from_now: bool) -> bool:
@@ -54,9 +56,10 @@ async def find_next_event(connection: Connection, *, topic: str, publisher: str)
     return Place(row["transaction_id"], row["position"]), Skipped(row["position"], row["type"])
 
 
-async def find_place(connection: Connection, *, position: int) -> Place | None:
+async def find_place(connection: Connection, *, position: int) -> tuple[Place, bool] | None:
+    """The place, and whether it is settled."""
     row = await QUERIES["find_place"].maybe(connection, position=position)
-    return None if row is None else Place(row["transaction_id"], row["position"])
+    return None if row is None else (Place(row["transaction_id"], row["position"]), row["is_settled"])
 
 
 async def find_progress(connection: Connection, *, topic: str, publisher: str) -> Progress | None:
@@ -157,8 +160,10 @@ async def release_lead(connection: Connection, *, topic: str, publisher: str, in
     return bool(row["is_released"])
 
 
-async def remove_progress(connection: Connection, *, topic: str, publisher: str) -> bool:
-    return await QUERIES["remove_progress"].maybe(connection, topic=topic, publisher=publisher) is not None
+async def remove_progress(connection: Connection, *, topic: str, publisher: str) -> list[int] | None:
+    """The follower that nobody uses any more, if there was one; None if there was no such pair."""
+    row = await QUERIES["remove_progress"].maybe(connection, topic=topic, publisher=publisher)
+    return None if row is None else [row["follower_id"]] if row["follower_id"] is not None else []
 
 
 async def save_follower(connection: Connection, *, topic: str, publisher: str, follower_id: int) -> int:

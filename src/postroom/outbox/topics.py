@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import ProgressNotFound, TopicNotFound
+from postroom.events import store as event_store
 from postroom.events.audit import record_audit
 from postroom.outbox import store
 from postroom.outbox.model import Pair, Topic, check_publisher, check_topic
@@ -53,8 +54,10 @@ async def save_topic(
 async def delete_topic(pool: Pool, name: str, *, actor: str) -> None:
     """Forget a topic and how far its publishers were."""
     async with pool.acquire() as connection, connection.transaction():
-        if not await store.delete_topic(connection, name=name):
+        followers = await store.delete_topic(connection, name=name)
+        if followers is None:
             raise TopicNotFound
+        await _forget(connection, followers)
         await record_audit(connection, actor=actor, action="outbox.topic.delete", subject=f"topic:{name}")
         await store.notify_outbox(connection)
 
@@ -62,8 +65,10 @@ async def delete_topic(pool: Pool, name: str, *, actor: str) -> None:
 async def remove_publisher(pool: Pool, pair: Pair, *, actor: str) -> None:
     """Let a publisher follow a topic no longer."""
     async with pool.acquire() as connection, connection.transaction():
-        if not await store.remove_progress(connection, **pair._asdict()):
+        followers = await store.remove_progress(connection, **pair._asdict())
+        if followers is None:
             raise ProgressNotFound
+        await _forget(connection, followers)
         await record_audit(connection, actor=actor, action="outbox.publisher.remove", subject=f"outbox:{pair}")
         await store.notify_outbox(connection)
 
@@ -82,6 +87,12 @@ async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from
     if found is None or _told(found) != _told(topic):
         await _save(connection, topic)
     await ensure_pair(connection, pair, from_now=from_now)
+
+
+async def _forget(connection: Connection, followers: Iterable[int]) -> None:
+    """A sleeper that nobody will ever wake would be rung for with every append."""
+    for follower_id in followers:
+        await event_store.forget_follower(connection, id=follower_id)
 
 
 async def _save(connection: Connection, topic: Topic) -> Topic:

@@ -13,6 +13,7 @@
 
 What a view writes and how far it has come are one transaction, so it holds each event exactly once. It is a pair of the
 outbox like any other, topic `view.<name>` and publisher `view:<name>`: led by one instance, listed, paused, skipped.
+Only a reset is refused: `await views.rebuild(opened, actor="ops")` empties the view before it begins again.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from postroom.errors import ProgressNotFound
 from postroom.events.audit import record_audit
 from postroom.events.model import Place, SequencedEvent
 from postroom.outbox import service, store
-from postroom.outbox.model import Pair, Topic
+from postroom.outbox.model import VIEW, Pair, Topic
 from postroom.outbox.publisher import Batch
 from postroom.outbox.topics import ensure_topic
 
@@ -51,7 +52,7 @@ class View:
         required_keys: Sequence[str] = (),
     ) -> None:
         self._apply, self.clear = apply, clear
-        self.pair = Pair(f"view.{name}", f"view:{name}")
+        self.pair = Pair(f"view.{name}", f"{VIEW}{name}")
         self.name = self.pair.publisher
         self.topic = Topic(
             name=self.pair.topic,

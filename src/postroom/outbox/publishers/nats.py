@@ -1,17 +1,20 @@
 """Events on JetStream: subject `<prefix>.<topic>`, acknowledged by the server before the progress moves.
 
+A batch is stored as one, in order, or not at all, where the stream allows atomic publishing: those made here do, from
+NATS 2.12 on. Otherwise, and when a batch is refused as one, its messages go one by one, each when the server has the
+one before it: whatever is refused, nothing that follows it is stored before it.
+
 `Nats-Msg-Id` is the topic and the message's id; within the stream's window (two minutes unless told otherwise) the
-server itself drops a repetition, which is also what it does with a replay that follows too soon. The messages of a
-batch travel together over one connection, which keeps them in order, and are acknowledged one by one; after one that
-the client refuses, being too large, none is sent.
+server itself drops a repetition, which is also what it does with a replay that follows too soon.
 """
 
 import asyncio
-from collections.abc import Sequence
+import secrets
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import nats
 import nats.errors
 import nats.js.errors
@@ -19,7 +22,7 @@ import structlog
 from nats.js import api
 
 from postroom.errors import PublishFailed
-from postroom.outbox.publisher import Batch, Message
+from postroom.outbox.publisher import Batch, Encode, Message, encode_json
 
 PREFIX = "postroom.events"
 STREAM = "postroom_events"
@@ -35,60 +38,63 @@ class NatsPublisher:
     is_local = False
 
     def __init__(
-        self, url: str, *, prefix: str = PREFIX, stream: str = STREAM, replicas: int = 1, patience: timedelta = PATIENCE
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        stream: str = STREAM,
+        replicas: int = 1,
+        patience: timedelta = PATIENCE,
+        encode: Encode = encode_json,
     ) -> None:
         self._servers = [part.strip() for part in url.split(",")]
         self._prefix, self._stream, self._replicas = prefix, stream, replicas
-        self._patience_s = patience.total_seconds()
+        self._patience_s, self._encode = patience.total_seconds(), encode
         self._connection: Any = None
-        self._jetstream: Any = None
+        self._is_atomic: dict[str, bool] = {}  # by subject: what its stream allows
         self._opening = asyncio.Lock()
 
     async def publish(self, batch: Batch) -> None:
         subject = f"{self._prefix}.{batch.topic}"
-        sent: list[asyncio.Future[Any]] = []
-        problem: Exception | None = None
+        stored = 0
         try:
-            jetstream = await self._opened(subject)
+            is_atomic = await self._open(subject)
+            if is_atomic and len(batch.messages) > 1 and await self._store_together(subject, batch):
+                return
             for message in batch.messages:
-                sent.append(await self._send(jetstream, subject, batch.topic, message))  # noqa: PERF401 - some may go
+                await self._store(subject, batch.topic, message)
+                stored += 1
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            problem = error
-        acknowledged, refusal = await self._acknowledged(sent)
-        problem = refusal or problem
-        if problem is not None:
-            self._jetstream = None  # the stream may be gone: look again next time
-            raise PublishFailed(f"NATS: {type(problem).__name__}: {problem}", published=acknowledged)
+            self._is_atomic.pop(subject, None)  # the stream may be gone: look again next time
+            raise PublishFailed(f"NATS: {type(error).__name__}: {error}", published=stored) from error
 
     async def close(self) -> None:
         if self._connection is not None:
             with suppress(nats.errors.Error, OSError):
                 await self._connection.close()
 
-    async def _send(self, jetstream: Any, subject: str, topic: str, message: Message) -> "asyncio.Future[Any]":
-        """On the wire when this returns; the future is the server's word that it is stored."""
-        headers = {"Nats-Msg-Id": f"{topic}:{message.id}"}
-        future: asyncio.Future[Any] = await jetstream.publish_async(subject, message.json, headers=headers)
-        return future
+    async def _store_together(self, subject: str, batch: Batch) -> bool:
+        """All on the wire at once; one answer is for all. False if they were refused, or one is too large."""
+        batch_id, last = secrets.token_hex(16), len(batch.messages)
+        try:
+            for number, message in enumerate(batch.messages[:-1], 1):
+                headers = _headers(batch.topic, message, batch_id, number)
+                await self._connection.publish(subject, self._encode(message), headers=headers)
+            message = batch.messages[-1]
+            headers = {**_headers(batch.topic, message, batch_id, last), api.Header.BATCH_COMMIT: "1"}
+            body = self._encode(message)
+            answer = await self._connection.request(subject, body, headers=headers, timeout=self._patience_s)
+        except nats.errors.MaxPayloadError:
+            return False
+        return "error" not in msgspec.json.decode(answer.data)
 
-    async def _acknowledged(self, sent: "Sequence[asyncio.Future[Any]]") -> tuple[int, Exception | None]:
-        """How many at the beginning are stored, and what went wrong with the next."""
-        if sent:
-            await asyncio.wait(sent, timeout=self._patience_s)
-        for index, future in enumerate(sent):
-            if not future.done():
-                for late in sent[index:]:
-                    late.cancel()
-                return index, TimeoutError(f"no acknowledgement within {self._patience_s:g} s")
-            error = future.exception()
-            if error is not None:
-                return index, error if isinstance(error, Exception) else None
-        return len(sent), None
+    async def _store(self, subject: str, topic: str, message: Message) -> None:
+        jetstream = self._connection.jetstream(timeout=self._patience_s)
+        await jetstream.publish(subject, self._encode(message), headers=_headers(topic, message))
 
-    async def _opened(self, subject: str) -> Any:
+    async def _open(self, subject: str) -> bool:
+        """Whether the subject's stream, which is there afterwards, stores a batch as one."""
         async with self._opening:
-            if self._jetstream is not None:
-                return self._jetstream
             if self._connection is None or self._connection.is_closed:
                 self._connection = await nats.connect(
                     servers=self._servers,
@@ -98,22 +104,32 @@ class NatsPublisher:
                     reconnect_time_wait=0.5,
                     error_cb=_note,
                 )
-            jetstream = self._connection.jetstream(timeout=10)
-            await self._ensure_stream(jetstream, subject)
-            self._jetstream = jetstream
-            return jetstream
+            if subject not in self._is_atomic:
+                self._is_atomic[subject] = await self._ensure_stream(subject)
+            return self._is_atomic[subject]
 
-    async def _ensure_stream(self, jetstream: Any, subject: str) -> None:
+    async def _ensure_stream(self, subject: str) -> bool:
+        jetstream = self._connection.jetstream(timeout=self._patience_s)
         try:
-            await jetstream.find_stream_name_by_subject(subject)
+            name = await jetstream.find_stream_name_by_subject(subject)
+            info = await jetstream.stream_info(name)
         except nats.js.errors.NotFoundError:
             config = api.StreamConfig(
                 name=self._stream,
                 subjects=[f"{self._prefix}.>"],
                 storage=api.StorageType.FILE,
                 num_replicas=self._replicas,
+                allow_atomic=True,
             )
-            await jetstream.add_stream(config)
+            info = await jetstream.add_stream(config)
+        return bool(info.config.allow_atomic)
+
+
+def _headers(topic: str, message: Message, batch_id: str = "", number: int = 0) -> dict[str, str]:
+    known = {api.Header.MSG_ID.value: f"{topic}:{message.id}"}
+    return known | (
+        {api.Header.BATCH_ID.value: batch_id, api.Header.BATCH_SEQUENCE.value: str(number)} if number else {}
+    )
 
 
 async def _note(error: Exception) -> None:

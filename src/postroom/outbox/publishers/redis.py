@@ -11,7 +11,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from postroom.errors import PublishFailed
-from postroom.outbox.publisher import Batch
+from postroom.outbox.publisher import Batch, Encode, encode_json
 
 PREFIX = "postroom:events"
 LENGTH = 100_000
@@ -23,15 +23,15 @@ class RedisPublisher:
     name = "redis"
     is_local = False
 
-    def __init__(self, url: str, *, prefix: str = PREFIX, length: int = LENGTH) -> None:
-        self._prefix, self._length = prefix, length
+    def __init__(self, url: str, *, prefix: str = PREFIX, length: int = LENGTH, encode: Encode = encode_json) -> None:
+        self._prefix, self._length, self._encode = prefix, length, encode
         self._client: Any = redis.asyncio.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
 
     async def publish(self, batch: Batch) -> None:
         stream = f"{self._prefix}:{batch.topic}"
         pipeline = self._client.pipeline(transaction=True)
         for message in batch.messages:
-            fields = {"id": message.id, "type": message.type, "body": message.json}
+            fields = {"id": message.id, "type": message.type, "body": self._encode(message)}
             pipeline.xadd(stream, fields, maxlen=self._length, approximate=True)
         try:
             await pipeline.execute()

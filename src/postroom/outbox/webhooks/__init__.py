@@ -2,8 +2,9 @@
 
 NAME       `WebhookPublisher`, from an event to a delivery for each endpoint; `EndpointTransport`, which signs
 OWNS       webhook_endpoints
-A DELIVERY   of channel `webhook`, source `outbox`, ladder `webhook`, with the endpoint and the message's id in two
-           headers that never leave: the transport replaces them by `webhook-id` and a signature
+A DELIVERY   of channel `webhook`, source `outbox`, ladder `webhook`, with the endpoint, the message's id and the
+           content's type in headers that never leave: the transport replaces them by its own and a signature
+FORMATS    `standard`, the payload of Standard Webhooks; `cloudevents`, see `cloudevents`. What waits keeps its own.
 SECRETS    `whsec_…`, shown once, stored under AES-256-GCM. After a rotation both sign until the old one ends.
 STATES     enabled; disabled by a person, or by the endpoint itself with 410. A disabled endpoint gets nothing: no new
            deliveries, and those that wait are refused.

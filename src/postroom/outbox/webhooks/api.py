@@ -9,7 +9,7 @@ from postroom.delivery.model import DeliverySummary
 from postroom.outbox.model import NAME
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint as WebhookEndpoint
-from postroom.outbox.webhooks.model import EndpointStatus
+from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
 from postroom.runtime.secrets import SecretBox
 
@@ -34,6 +34,7 @@ class NewWebhook(Shape, frozen=True, kw_only=True):
     url: _URL
     topics: _TOPICS
     description: _DESCRIPTION = ""
+    format: EndpointFormat = EndpointFormat.STANDARD
 
 
 class WebhookChange(Shape, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class WebhookChange(Shape, frozen=True, kw_only=True):
     url: _URL | None = None
     topics: _TOPICS | None = None
     description: _DESCRIPTION | None = None
+    format: EndpointFormat | None = None
     enabled: bool | None = None
 
 
@@ -64,6 +66,7 @@ class WebhookShape(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     topics: list[str]
     description: str
+    format: str
     status: str
     disabled_at: datetime | None
     disabled_reason: str | None
@@ -123,6 +126,7 @@ async def register_webhook(call: Call) -> Answer:
         url=call.body.url,
         topics=call.body.topics,
         description=call.body.description,
+        format=call.body.format,
         actor=call.actor,
     )
     return _with_secret(endpoint, secret, 201)
@@ -146,7 +150,13 @@ async def get_webhook(call: Call) -> Answer:
 async def change_webhook(call: Call) -> Answer:
     body: WebhookChange = call.body
     endpoint = await service.change(
-        call.room.pool, _id(call), url=body.url, topics=body.topics, description=body.description, actor=call.actor
+        call.room.pool,
+        _id(call),
+        url=body.url,
+        topics=body.topics,
+        description=body.description,
+        format=body.format,
+        actor=call.actor,
     )
     if body.enabled is not None:
         status = EndpointStatus.ENABLED if body.enabled else EndpointStatus.DISABLED

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 webhooks = typer.Typer()
 
-_LISTED = ("id", "status", "url", "topics", "description", "disabled_reason", "previous_until", "created_at")
+_LISTED = ("id", "status", "url", "topics", "format", "description", "disabled_reason", "previous_until", "created_at")
 _POSTED = ("id", "state", "attempt_count", "created_at", "next_attempt_at", "finished_at", "reason")
 
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an endpoint.")]
+_FORMAT = typer.Option("--format", help="The envelope: standard or cloudevents.")
 
 
 @webhooks.command()
@@ -27,16 +28,34 @@ def register(
     *,
     topic: Annotated[list[str], typer.Option(help="Which topics; repeatable.")],
     description: Annotated[str, typer.Option()] = "",
+    format_: Annotated[str, _FORMAT] = "standard",
     as_json: AsJson = False,
 ) -> None:
     """Register an endpoint and print its secret, this once."""
     from postroom.outbox.webhooks import service
 
     async def made(room: "Room") -> "tuple[Endpoint, str]":
-        box = _box(room)
-        return await service.register(room.pool, box, url=url, topics=topic, description=description, actor=actor())
+        about = {"url": url, "description": description, "format": format_}
+        return await service.register(room.pool, _box(room), topics=topic, **about, actor=actor())
 
     _print_secret(*in_room(made), as_json=as_json)
+
+
+@webhooks.command()
+def change(
+    endpoint_id: Id,
+    *,
+    url: Annotated[str | None, typer.Option(help="Where to post from now on.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Which topics instead; repeatable.")] = None,
+    description: Annotated[str | None, typer.Option()] = None,
+    format_: Annotated[str | None, _FORMAT] = None,
+) -> None:
+    """Change what is given; the rest stays."""
+    from postroom.outbox.webhooks import service
+
+    about = {"url": url, "description": description, "format": format_}
+    in_room(lambda room: service.change(room.pool, endpoint_id, topics=topic or None, **about, actor=actor()))
+    say("changed")
 
 
 @webhooks.command()
@@ -143,4 +162,4 @@ def _as_json(endpoint: "Endpoint") -> dict[str, Any]:
     """Everything but the secrets."""
     shown = replace(endpoint)
     names = ("id", "status", "url", "topics", "description", "disabled_at", "disabled_reason", "previous_until")
-    return {name: getattr(shown, name) for name in (*names, "created_at", "updated_at")}
+    return {name: getattr(shown, name) for name in (*names, "format", "created_at", "updated_at")}

@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.delivery.model import Address, Channel, DeliveryRequest
+from postroom.outbox.cloudevents import CONTENT_TYPE, cloud_event
 from postroom.outbox.publisher import SOURCE, Message
 from postroom.runtime.secrets import Sealed
 
@@ -16,7 +17,15 @@ LADDER = "webhook"
 PURPOSE = "webhook endpoint secret"
 ENDPOINT_HEADER = "Postroom-Endpoint"
 MESSAGE_HEADER = "Postroom-Message"
+TYPE_HEADER = "Postroom-Content-Type"
 _SECRET_BYTES = 32
+
+
+class EndpointFormat(StrEnum):
+    """In which envelope an event is posted."""
+
+    STANDARD = "standard"  # type, timestamp and data, as Standard Webhooks has it
+    CLOUDEVENTS = "cloudevents"
 
 
 class EndpointStatus(StrEnum):
@@ -39,6 +48,7 @@ class Endpoint:
     url: str
     topics: tuple[str, ...]
     description: str
+    format: EndpointFormat
     previous_until: datetime | None
     secret: Sealed = field(repr=False)
     previous: Sealed | None = field(default=None, repr=False)
@@ -55,12 +65,15 @@ def body_of(message: Message) -> str:
     return msgspec.json.encode(shape).decode()
 
 
-def request_for(endpoint: Endpoint, topic: str, message: Message) -> DeliveryRequest:
+def request_for(endpoint: Endpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:
     """The delivery of one event to one endpoint. It needs no key: it is committed with the progress, or not at all."""
+    is_cloud = endpoint.format is EndpointFormat.CLOUDEVENTS
+    # Told in the delivery, because the endpoint's format may change before it is posted.
+    typed = {TYPE_HEADER: CONTENT_TYPE} if is_cloud else {}
     return DeliveryRequest(
         to=(Address(endpoint.url),),
-        text=body_of(message),
-        headers={ENDPOINT_HEADER: str(endpoint.id), MESSAGE_HEADER: message.id},
+        text=cloud_event(message, base_url=base_url).decode() if is_cloud else body_of(message),
+        headers={ENDPOINT_HEADER: str(endpoint.id), MESSAGE_HEADER: message.id, **typed},
         channel=Channel.WEBHOOK,
         ladder=LADDER,
         source=SOURCE,

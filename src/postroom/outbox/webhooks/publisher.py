@@ -1,8 +1,9 @@
 """The publisher `webhook`: a delivery for each event and each endpoint of its topic, committed with the progress."""
 
+from postroom.delivery.model import Channel
 from postroom.delivery.service import accept_batch
 from postroom.errors import BadInput, PublishFailed
-from postroom.outbox.publisher import Batch
+from postroom.outbox.publisher import Batch, Message
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import request_for
 
@@ -17,13 +18,16 @@ class WebhookPublisher:
     name = PUBLISHER
     is_local = True
 
+    def __init__(self, *, base_url: str = "") -> None:
+        self._base_url = base_url
+
     async def publish(self, batch: Batch) -> None:
         connection = batch.transaction
         endpoints = await store.list_topic_endpoints(connection, topic=batch.topic)
         requests = [
-            request_for(endpoint, batch.topic, message)
+            request_for(endpoint, batch.topic, message, base_url=self._base_url)
             for message in batch.messages
-            if not message.is_echo
+            if not _is_echo(message)
             for endpoint in endpoints
         ]
         try:
@@ -34,3 +38,8 @@ class WebhookPublisher:
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+def _is_echo(message: Message) -> bool:
+    """A fact about a webhook of ours would make another, for ever; what became of a mail of ours is news."""
+    return message.is_echo and message.data.get("channel") == Channel.WEBHOOK

@@ -4,10 +4,11 @@
 -- Change what an endpoint is; what is NULL stays.
 UPDATE webhook_endpoints
 SET url = coalesce(:url::text, url), topics = coalesce(:topics::text[], topics),
-    description = coalesce(:description::text, description), updated_at = now()
+    description = coalesce(:description::text, description), format = coalesce(:format::text, format),
+    updated_at = now()
 WHERE id = :id
-RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, previous_key_id, previous_secret;
+RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
 
 -- name: delete_endpoint :maybe
 -- Forget an endpoint and its secrets.
@@ -15,23 +16,23 @@ DELETE FROM webhook_endpoints WHERE id = :id RETURNING url;
 
 -- name: find_endpoint :maybe
 -- One endpoint; its old secret only as long as it holds.
-SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
+SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
     CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret
 FROM webhook_endpoints
 WHERE id = :id;
 
 -- name: insert_endpoint :one
 -- Register an endpoint.
-INSERT INTO webhook_endpoints (url, topics, description, secret_key_id, secret)
-VALUES (:url, :topics, :description, :secret_key_id, :secret)
-RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, previous_key_id, previous_secret;
+INSERT INTO webhook_endpoints (url, topics, description, format, secret_key_id, secret)
+VALUES (:url, :topics, :description, :format, :secret_key_id, :secret)
+RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
 
 -- name: list_endpoints :many
 -- Endpoints in the order they were made, below a cursor.
-SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, previous_key_id, previous_secret
+SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret
 FROM webhook_endpoints
 WHERE :after_id::bigint IS NULL OR id > :after_id
 ORDER BY id
@@ -39,8 +40,8 @@ LIMIT :page_limit;
 
 -- name: list_topic_endpoints :many
 -- Who gets the events of a topic.
-SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, previous_key_id, previous_secret
+SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret
 FROM webhook_endpoints
 WHERE status = 'enabled' AND :topic::text = ANY (topics)
 ORDER BY id;
@@ -51,8 +52,8 @@ UPDATE webhook_endpoints
 SET previous_secret = secret, previous_key_id = secret_key_id, previous_until = now() + :overlap::interval,
     secret = :secret, secret_key_id = :secret_key_id, updated_at = now()
 WHERE id = :id
-RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, previous_until,
-    secret_key_id, secret, previous_key_id, previous_secret;
+RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
 
 -- name: set_endpoint_status :maybe
 -- Enable or disable an endpoint; nothing if it is so already.

@@ -15,7 +15,7 @@ from postroom.outbox.model import Pair
 from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointStatus, new_secret
+from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointFormat, EndpointStatus, new_secret
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox
@@ -23,14 +23,21 @@ from postroom.runtime.secrets import SecretBox
 OVERLAP = timedelta(hours=24)
 
 
-async def register(
-    pool: Pool, box: SecretBox, *, url: str, topics: Sequence[str], description: str = "", actor: str
+async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
+    pool: Pool,
+    box: SecretBox,
+    *,
+    url: str,
+    topics: Sequence[str],
+    description: str = "",
+    format: str = EndpointFormat.STANDARD,  # noqa: A002 - the column's name
+    actor: str,
 ) -> tuple[Endpoint, str]:
     """Let an endpoint have the events of these topics from now on; returns it and, this once, its secret.
 
     Raises `BadInput` and `TopicNotFound`.
     """
-    _check(url, topics)
+    _check(url, topics, format)
     secret = new_secret()
     sealed = box.seal(secret.encode(), purpose=PURPOSE)
     async with pool.acquire() as connection, connection.transaction():
@@ -40,33 +47,34 @@ async def register(
             url=url,
             topics=list(dict.fromkeys(topics)),
             description=description,
+            format=format,
             secret_key_id=sealed.key_id,
             secret=sealed.data,
         )
-        await _audit(connection, endpoint.id, "webhook.register", actor, {"url": url, "topics": list(topics)})
+        await _audit(connection, endpoint.id, "webhook.register", actor, _told(endpoint))
     return endpoint, secret
 
 
-async def change(
+async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
     pool: Pool,
     endpoint_id: int,
     *,
     url: str | None = None,
     topics: Sequence[str] | None = None,
     description: str | None = None,
+    format: str | None = None,  # noqa: A002 - the column's name
     actor: str,
 ) -> Endpoint:
-    """Change what is given. Deliveries that wait keep the URL they were made with."""
-    _check(url, topics)
+    """Change what is given. Deliveries that wait keep the URL and the format they were made with."""
+    _check(url, topics, format)
     async with pool.acquire() as connection, connection.transaction():
         await _follow(connection, topics or ())
         endpoint = await store.change_endpoint(
-            connection, id=endpoint_id, url=url, topics=topics, description=description
+            connection, id=endpoint_id, url=url, topics=topics, description=description, format=format
         )
         if endpoint is None:
             raise EndpointNotFound
-        after = {"url": endpoint.url, "topics": list(endpoint.topics)}
-        await _audit(connection, endpoint_id, "webhook.change", actor, after)
+        await _audit(connection, endpoint_id, "webhook.change", actor, _told(endpoint))
     return endpoint
 
 
@@ -107,12 +115,12 @@ async def list_deliveries(
 
 
 async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) -> DeliveryId:
-    """Post a delivery of this endpoint again, as a new delivery with the same `webhook-id`."""
-    await get_endpoint(pool, endpoint_id)
+    """Post a delivery again, as a new one with the same `webhook-id`, to the URL that the endpoint has now."""
+    endpoint = await get_endpoint(pool, endpoint_id)
     delivery = await deliveries.get_delivery(pool, delivery_id)
     if (delivery.custom_data or {}).get("endpoint") != endpoint_id or delivery.source != SOURCE:
         raise DeliveryNotFound("This endpoint has no such delivery.")
-    return await deliveries.resend(pool, delivery_id, actor=actor)
+    return await deliveries.resend(pool, delivery_id, url=endpoint.url, actor=actor)
 
 
 async def rotate(
@@ -141,17 +149,24 @@ async def set_status(
     return await get_endpoint(pool, endpoint_id)
 
 
-def _check(url: str | None, topics: Sequence[str] | None) -> None:
+def _check(url: str | None, topics: Sequence[str] | None, format_: str | None) -> None:
     problem = check_url(url) if url is not None else None
     if problem is not None:
         raise BadInput.of("url", problem)
     if topics is not None and not topics:
         raise BadInput.of("topics", "must name at least one topic")
+    if format_ is not None and format_ not in list(EndpointFormat):
+        raise BadInput.of("format", f"must be one of {', '.join(EndpointFormat)}")
 
 
 async def _follow(connection: Connection, topics: Sequence[str]) -> None:
     for topic in topics:
         await ensure_pair(connection, Pair(topic, PUBLISHER), from_now=True)
+
+
+def _told(endpoint: Endpoint) -> dict[str, Any]:
+    """What the audit log keeps of an endpoint."""
+    return {"url": endpoint.url, "topics": list(endpoint.topics), "format": endpoint.format}
 
 
 async def _audit(connection: Connection, endpoint_id: int, action: str, actor: str, after: Mapping[str, Any]) -> None:

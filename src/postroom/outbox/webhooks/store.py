@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
+from postroom.outbox.webhooks.model import Endpoint, EndpointFormat, EndpointStatus
 from postroom.runtime.secrets import Sealed
 
 QUERIES = load("postroom.outbox.webhooks")
@@ -20,8 +20,11 @@ async def change_endpoint(
     url: str | None,
     topics: Sequence[str] | None,
     description: str | None,
+    format: str | None,  # noqa: A002 - the column's name
 ) -> Endpoint | None:
-    row = await QUERIES["change_endpoint"].maybe(connection, id=id, url=url, topics=topics, description=description)
+    row = await QUERIES["change_endpoint"].maybe(
+        connection, id=id, url=url, topics=topics, description=description, format=format
+    )
     return None if row is None else _endpoint(row)
 
 
@@ -85,6 +88,7 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
         url=row["url"],
         topics=tuple(row["topics"]),
         description=row["description"],
+        format=EndpointFormat(row["format"]),
         previous_until=row["previous_until"],
         secret=Sealed(row["secret_key_id"], row["secret"]),
         previous=None if previous is None else Sealed(row["previous_key_id"], previous),

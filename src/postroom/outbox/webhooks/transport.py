@@ -1,8 +1,9 @@
 """The last step before the wire: the endpoint's own signature.
 
-A delivery of the outbox names its endpoint and message in two headers. Here they become `webhook-id` and a signature by
-the secrets that the endpoint has now, two during a rotation, whenever the delivery was made. Every other webhook passes
-through as it is. An endpoint that answers 410 asks to be left alone, and is disabled.
+A delivery of the outbox names its endpoint, its message and, where it is not plain JSON, its type in headers of ours.
+Here they become `Content-Type`, `webhook-id` and a signature by the secrets that the endpoint has now, two during a
+rotation, whenever the delivery was made. Every other webhook passes through as it is. An endpoint that answers 410 asks
+to be left alone, and is disabled.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,14 @@ from postroom.db.pool import Pool
 from postroom.delivery.completer import FLICKER
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import service, store
-from postroom.outbox.webhooks.model import ENDPOINT_HEADER, MESSAGE_HEADER, PURPOSE, Endpoint, EndpointStatus
+from postroom.outbox.webhooks.model import (
+    ENDPOINT_HEADER,
+    MESSAGE_HEADER,
+    PURPOSE,
+    TYPE_HEADER,
+    Endpoint,
+    EndpointStatus,
+)
 from postroom.runtime.secrets import SecretBox
 from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
 from postroom.transports.webhook.compose import WebhookContent
@@ -70,7 +78,10 @@ class EndpointTransport:
         return endpoint
 
     def _headers(self, endpoint: Endpoint, content: WebhookContent) -> Mapping[str, str]:
-        kept = {name: value for name, value in content.headers.items() if name not in (ENDPOINT_HEADER, MESSAGE_HEADER)}
+        ours = (ENDPOINT_HEADER, MESSAGE_HEADER, TYPE_HEADER)
+        kept = {name: value for name, value in content.headers.items() if name not in ours}
+        if TYPE_HEADER in content.headers:
+            kept["Content-Type"] = content.headers[TYPE_HEADER]
         message_id = content.headers[MESSAGE_HEADER]
         sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
         keys = [read_secret(self._box.open(secret, purpose=PURPOSE).decode()) for secret in sealed]
