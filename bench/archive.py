@@ -1,15 +1,18 @@
 """The archive: how fast attempts leave, in how much memory, and what the queue loses meanwhile.
 
-    python -m bench.archive                     a million attempts; 40,000 mails a drain, three rounds
+    python -m bench.archive                     a million attempts; 40,000 mails a drain, three rounds of three
     python -m bench.archive --rows 100000       fewer
     python -m bench.archive --quick             does it run?
 
     archive       rows a second from the table to a proven file and the partition dropped: written, read back, compared
-                  with the frozen table; and the largest memory of the process that does it
-    drain         mails a second into a no-op, with nothing else going on and with the archiver at work beside it, by
-                  turns; the archiver keeps to the share of time that the background loop keeps to
+                  with the frozen table; and the largest memory of the process that does it, for a tenth of the rows
+                  and for all of them: it must not grow with their number
+    drain         mails a second into a no-op, with nothing else going on, with the archiver at work beside it, and with
+                  retention: bodies and rows of finished mail deleted as a worker's own loop does it; by turns, each in
+                  a database of its own
 
-The target is a loss under 10 %. Run by itself it takes what it can get; the share is what makes it a good neighbour.
+The target is a loss under 10 %. Run by itself the archiver takes what it can get; the share is what makes it a good
+neighbour.
 """
 
 import argparse
@@ -20,7 +23,7 @@ import statistics
 import subprocess
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,6 +36,7 @@ from postroom.db.pool import connect
 from postroom.db.queries import load
 from postroom.db.room import open_room
 from postroom.delivery import service
+from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.settings import Settings
 
@@ -49,6 +53,11 @@ class Sizes:
     mails: int = 40_000
     rounds: int = 3
 
+    @property
+    def finished(self) -> int:
+        """Old deliveries for retention: more than it deletes, at its share of the time, while the queue is drained."""
+        return 2 * self.mails
+
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.archive", description="The archive, measured.")
@@ -57,18 +66,26 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--as-archiver", nargs=3, metavar=("URL", "FOLDER", "SHARE"), help=argparse.SUPPRESS)
+    parser.add_argument("--as-cleaner", metavar="URL", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 async def archive(url: str, folder: str, share: float) -> None:
     """The archiver's own process: work, then say how long it took and how large it grew."""
-    options = ArchiveOptions(url=folder, tables=("attempts",), keep=KEPT_FOR_EVER, share=share)
+    usual = ArchiveOptions() if share == 1 else ArchiveOptions.in_background()
+    options = replace(usual, url=folder, tables=("attempts",), keep=KEPT_FOR_EVER, share=share)
     async with open_room(Settings(database_url=url, pool_size=2)) as room:
         began = time.perf_counter()
         report = await run_archive(room, options, actor="bench")
         seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"rows": report.rows, "seconds": seconds, "megabytes": peak}))
+
+
+async def clean(url: str) -> None:
+    """The cleaner's own process: retention, as a worker's loop does it."""
+    async with open_room(Settings(database_url=url, pool_size=2)) as room:
+        await Maintenance(room.pool).clean_up()
 
 
 def archiver(url: str, folder: Path, share: float) -> Command:
@@ -79,6 +96,14 @@ async def fill_attempts(url: str, count: int) -> None:
     connection = await connect(url, "postroom")
     await QUERIES["make_month"].exec(connection)
     await QUERIES["add_attempts"].exec(connection, count=count)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+
+
+async def fill_finished(url: str, count: int) -> None:
+    connection = await connect(url, "postroom")
+    for name in ("add_finished", "add_finished_recipients", "add_finished_bodies"):
+        await QUERIES[name].exec(connection, **({"count": count} if name == "add_finished" else {}))
     await connection.execute("VACUUM ANALYZE")
     await connection.close()
 
@@ -94,10 +119,10 @@ async def fill_queue(url: str, count: int) -> None:
 
 
 async def measure_archive(arena: Arena, rows: int) -> dict[str, float]:
-    url = await arena.create_database("archive")
+    url = await arena.create_database(f"archive_{rows}")
     await migrate(url, "postroom")
     await fill_attempts(url, rows)
-    command = archiver(url, arena.scratch / "archive", 1.0)
+    command = archiver(url, arena.scratch / f"archive-{rows}", 1.0)
     done = await asyncio.to_thread(
         subprocess.run, command.arguments, env=environment_for(command), capture_output=True, check=True, text=True
     )
@@ -105,43 +130,56 @@ async def measure_archive(arena: Arena, rows: int) -> dict[str, float]:
     return said
 
 
-async def measure_drain(arena: Arena, url: str, mails: int, *, share: float | None) -> float:
-    """Mails a second; with a share, while the archiver works beside it."""
+async def measure_drain(url: str, mails: int, *, neighbour: Command | None) -> float:
+    """Mails a second; with a neighbour, from the moment it begins to work, and it must be at work to the end."""
     settings = {"POSTROOM_DATABASE_URL": url, "POSTROOM_TRANSPORT": "noop"}
     workers = [python_command("postroom.cli", "work", "--until-empty", environment=settings)]
     with ExitStack() as stack:
-        if share is not None:
-            process = start(archiver(url, arena.scratch / f"beside-{time.monotonic_ns()}", share))
-            stack.callback(stop, [process])
-        effort = await drain(workers, lambda count: fill_queue(url, count), mails)
+
+        async def fill(count: int) -> None:
+            if neighbour is not None:  # first, so that its start is not charged to the drain
+                stack.callback(stop, [beside := start(neighbour)])
+                processes.append(beside)
+            await fill_queue(url, count)
+
+        processes: list[subprocess.Popen[bytes]] = []
+        effort = await drain(workers, fill, mails)
+        if any(process.poll() is not None for process in processes):
+            print("          the neighbour was done before the drain was: give it more to do")
     return mails / effort.seconds
 
 
-async def measure_neighbours(arena: Arena, sizes: Sizes, share: float) -> tuple[float, float]:
-    """Medians of draining alone and beside the archiver, by turns in databases of their own."""
-    alone: list[float] = []
-    beside: list[float] = []
+async def measure_neighbours(arena: Arena, sizes: Sizes) -> dict[str, float]:
+    """Medians of draining alone and beside each neighbour, by turns in databases of their own."""
+    share = ArchiveOptions.in_background().share
+    rates: dict[str, list[float]] = {"alone": [], "archiver": [], "retention": []}
     for number in range(sizes.rounds):
-        for rates, chosen in ((alone, None), (beside, share)):
-            url = await arena.create_database(f"drain_{number}_{chosen is not None:d}")
+        for name, found in rates.items():
+            url = await arena.create_database(f"drain_{number}_{name}")
             await migrate(url, "postroom")
             await fill_attempts(url, sizes.rows)
-            rates.append(await measure_drain(arena, url, sizes.mails, share=chosen))
-    return statistics.median(alone), statistics.median(beside)
+            await fill_finished(url, sizes.finished)
+            neighbours = {
+                "archiver": archiver(url, arena.scratch / f"beside-{time.monotonic_ns()}", share),
+                "retention": python_command("bench.archive", "--as-cleaner", url),
+            }
+            found.append(await measure_drain(url, sizes.mails, neighbour=neighbours.get(name)))
+    return {name: statistics.median(found) for name, found in rates.items()}
 
 
 async def bench(sizes: Sizes) -> None:
     async with running_server() as arena:
-        found = await measure_archive(arena, sizes.rows)
-        print(
-            f"archive   {found['rows'] / found['seconds']:>10,.0f} rows/s   {found['rows']:,} rows "
-            f"in {found['seconds']:.1f} s, peak {found['megabytes']:.0f} MB"
-        )
-        share = ArchiveOptions.in_background().share
-        alone, beside = await measure_neighbours(arena, sizes, share)
-        print(
-            f"drain     {alone:>10,.0f} /s alone   {beside:,.0f} /s beside the archiver: {1 - beside / alone:+.1%} lost"
-        )
+        for rows in (sizes.rows // 10, sizes.rows):
+            found = await measure_archive(arena, rows)
+            print(
+                f"archive   {found['rows'] / found['seconds']:>10,.0f} rows/s   {found['rows']:,} rows "
+                f"in {found['seconds']:.1f} s, peak {found['megabytes']:.0f} MB"
+            )
+        rates = await measure_neighbours(arena, sizes)
+        alone = rates.pop("alone")
+        print(f"drain     {alone:>10,.0f} /s alone")
+        for name, beside in rates.items():
+            print(f"          {beside:>10,.0f} /s beside the {name}: {1 - beside / alone:+.1%} lost")
 
 
 def main() -> None:
@@ -149,6 +187,9 @@ def main() -> None:
     if options.as_archiver:
         url, folder, share = options.as_archiver
         asyncio.run(archive(url, folder, float(share)))
+        return
+    if options.as_cleaner:
+        asyncio.run(clean(options.as_cleaner))
         return
     sizes = Sizes(20_000, 2_000, 1) if options.quick else Sizes(options.rows, options.mails, options.rounds)
     asyncio.run(bench(sizes))

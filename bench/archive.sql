@@ -11,6 +11,27 @@ SELECT n, 1, 'sent', 'bulk', 250, n / 500, '2020-01-01Z'::timestamptz + n * inte
     'mx' || n % 40 || '.example.org:25', 'TLSv1.3', '2.0.0 Ok: queued as ' || upper(left(md5(n::text), 12)), 'example.org'
 FROM generate_series(1, :count::bigint) AS n;
 
+-- name: add_finished :exec
+-- Deliveries that ended long enough ago for bodies and rows alike.
+INSERT INTO deliveries (state, lane, created_at, retry_since, finished_at, attempt_count, ladder, source)
+SELECT 'sent', 'bulk', now() - interval '9 days', now() - interval '9 days', now() - interval '8 days' - n * interval '1 ms', 1,
+    'generic', 'bench'
+FROM generate_series(1, :count::bigint) AS n;
+
+-- name: add_finished_bodies :exec
+-- What they said: two kilobytes each.
+INSERT INTO delivery_payloads (delivery_id, subject, text_body)
+SELECT id, 'Hello', (SELECT string_agg(md5(id::text || n::text), ' ') FROM generate_series(1, 60) AS n)
+FROM deliveries
+WHERE state = 'sent';
+
+-- name: add_finished_recipients :exec
+-- Whom they went to.
+INSERT INTO delivery_recipients (delivery_id, kind, position, email, outcome)
+SELECT id, 'to', 0, 'p' || id || '@example.org', 'delivered'
+FROM deliveries
+WHERE state = 'sent';
+
 -- name: make_month :exec
 -- January 2020, long closed.
 CREATE TABLE attempts_2020_01 PARTITION OF attempts FOR VALUES FROM ('2020-01-01Z') TO ('2020-03-01Z');

@@ -13,12 +13,8 @@ GRANT postroom_owner TO CURRENT_USER;
 CREATE SCHEMA postroom AUTHORIZATION postroom_owner;
 GRANT USAGE ON SCHEMA postroom TO postroom_worker, postroom_api, postroom_reader, postroom_sender;
 
--- The worker adds a monthly partition to `attempts`, which only its owner may do: it acts as the owner.
-GRANT postroom_owner TO postroom_worker;
-ALTER ROLE postroom_worker SET role = 'postroom_owner';
-
--- Whatever a migration creates, now and later, the API may use.
+-- Whatever a migration creates, now and later, next month's partitions too, the worker and the API may use.
 ALTER DEFAULT PRIVILEGES FOR ROLE postroom_owner IN SCHEMA postroom
-    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO postroom_api;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO postroom_worker, postroom_api;
 ALTER DEFAULT PRIVILEGES FOR ROLE postroom_owner IN SCHEMA postroom
-    GRANT USAGE ON SEQUENCES TO postroom_api;
+    GRANT USAGE ON SEQUENCES TO postroom_worker, postroom_api;

@@ -14,7 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+import structlog
+
 from postroom.accounts.letter import Letterhead
+from postroom.accounts.service import adopt_restored_tokens
 from postroom.accounts.worker import Collector, Deliver, options_of
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveKeeper
@@ -36,8 +39,9 @@ from postroom.feedback import verp
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
+from postroom.intake.notice import MalformedNotice
 from postroom.intake.source import open_sources
-from postroom.intake.worker import CommandConsumer, ConsumerOptions
+from postroom.intake.worker import open_consumers
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer
 from postroom.mail.dkim import Signer
@@ -62,6 +66,8 @@ from postroom.transports.stub import StubTransport
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.signing import derived_secret
 from postroom.transports.webhook.transport import WebhookTransport
+
+_log = structlog.get_logger()
 
 LEAVING = ("smtp", "capture")
 """Transports beside which others may be used; stub and noop stand in for every way out."""
@@ -210,9 +216,10 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
 
 
 async def settle_room(direct_url: str, settings: Settings) -> None:
-    """What follows a migration: adopt events restored from another cluster, record the facts that are asked for."""
+    """What follows a migration: adopt what was restored from another cluster, record the facts that are asked for."""
     async with await open_pool(direct_url, settings.schema, size=1) as pool:
         await adopt_restored_events(pool)
+        await adopt_restored_tokens(pool)
         if settings.facts is not None:
             await choose_facts(pool, settings.facts)
 
@@ -269,7 +276,6 @@ class OutboxLoop:
 async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
     """Everything that makes work for the worker, or cleans up after it."""
     settings = room.settings
-    consuming = ConsumerOptions(idempotency_ttl=settings.idempotency_ttl)
     loops: list[Loop] = [
         Maintenance(room.pool, _maintenance_options(settings)),
         OutboxLoop(room),
@@ -278,14 +284,19 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
         Folder(room.pool, FolderOptions(interval=settings.stats_interval)),
         FeedbackKeeper(room.pool, _keeper_options(settings)),
         ArchiveKeeper(room, ArchiveOptions.in_background(settings)),
-        *(CommandConsumer(room.pool, source, options=consuming) for source in open_sources(settings)),
+        *open_consumers(room.pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl),
     ]
     feeder = Feeder(room.pool, FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(_listener(room, f"{room.name}_campaigns", feeder.notified))
     loops.append(feeder)
+    if settings.admin_email is not None:
+        admin = _address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
+        loops.append(MalformedNotice(room.pool, admin, interval=settings.cleanup_interval))
     if settings.bounce_imap_url is not None:
         loops.append(_imap_poller(room, settings.bounce_imap_url))
-    if settings.secret_key is not None:  # without it links could not be signed
+    if settings.secret_key is None:
+        _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
+    else:
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
         collector = Collector(room.pool, hand_on, options=options_of(settings))
         await stack.enter_async_context(_listener(room, "token_insert", collector.wake))

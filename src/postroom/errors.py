@@ -305,9 +305,12 @@ class NotNext(ConflictError):
 
     code = "not_next"
 
-    def __init__(self, position: int, next_position: int | None) -> None:
+    def __init__(self, position: int, next_position: int | None, *, stall: str | None = None) -> None:
         following = "there is none" if next_position is None else f"it is the one at position {next_position}"
-        super().__init__(f"The event at position {position} is not the next; {following}. Nothing was skipped.")
+        waiting = f", and later ones wait for the open transaction of {stall}" if stall else ""
+        super().__init__(
+            f"The event at position {position} is not the next; {following}{waiting}. Nothing was skipped."
+        )
         self.position = position
         self.next_position = next_position
 

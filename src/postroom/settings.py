@@ -23,6 +23,9 @@ _PORTS = range(65536)
 _WEBHOOK_KEY_BYTES = range(24, 65)
 _TRANSPORTS = ("capture", "smtp", "stub", "noop")
 
+ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
+"""Tables partitioned by month whose closed months move to the archive. One that is not there is passed over."""
+
 
 def parse_duration(value: str) -> timedelta:
     """`90s`, `5m`, `1h30m`, `7d`; a plain number is seconds."""
@@ -47,6 +50,12 @@ def _positive(value: str) -> int:
     if not value.strip().isdigit() or int(value) < 1:
         raise ValueError("must be a whole number above zero")
     return int(value)
+
+
+def _locale(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}", value.strip()):
+        raise ValueError("must be a locale such as fr or pt-BR")
+    return value.strip()
 
 
 def _up_to(most: int) -> Callable[[str], int]:
@@ -168,6 +177,32 @@ def _broker_url(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
+def parse_archive_url(value: str) -> str:
+    """A folder, `file:///folder` or `s3://bucket/prefix`, as it is recorded: whole, and without credentials."""
+    scheme, separator, rest = value.strip().partition("://")
+    if not separator:
+        return f"file://{Path(value.strip()).absolute()}"
+    if scheme == "file" and rest.startswith("/"):
+        return f"file://{Path(rest)}"
+    if scheme == "s3" and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]+(/[^@?#\s]*)?", rest):
+        return f"s3://{rest.rstrip('/')}"
+    raise ValueError("must be a folder, file:///folder or s3://bucket/prefix, without credentials")
+
+
+def _per_table(*tables: str) -> Callable[[str], "timedelta | tuple[tuple[str, timedelta], ...]"]:
+    """`90d` for all of them, or `attempts=90d,open_events=30d`; a table that is not named keeps the default."""
+
+    def parse(value: str) -> "timedelta | tuple[tuple[str, timedelta], ...]":
+        if "=" not in value:
+            return parse_duration(value)
+        chosen = tuple((table.lower(), duration) for table, duration in _per_kind(parse_duration)(value))
+        if any(table not in tables for table, _ in chosen):
+            raise ValueError(f"must be a duration, or table=duration for some of {', '.join(tables)}")
+        return chosen
+
+    return parse
+
+
 def _per_kind(parse: Callable[[str], Any]) -> Callable[[str], tuple[tuple[str, Any], ...]]:
     """`birthday=08:30,reminder=07:00`: a value for each kind of scheduled event."""
 
@@ -272,6 +307,9 @@ class Settings:
     template_dir: Path | None = _setting(
         "POSTROOM_TEMPLATE_DIR", Path, None, "your templates, beside the built-in ones"
     )
+    default_locale: str = _setting(
+        "POSTROOM_DEFAULT_LOCALE", _locale, "en", "language of account mail to people who have none of their own"
+    )
     default_from: str = _setting(
         "POSTROOM_FROM", str, "Postroom <postroom@localhost>", "sender of mail that names none"
     )
@@ -328,7 +366,9 @@ class Settings:
         "hold",
         "bulk mail that may have arrived already",
     )
-    admin_email: str | None = _setting("POSTROOM_ADMIN_EMAIL", str, None, "who is told about dead letters")
+    admin_email: str | None = _setting(
+        "POSTROOM_ADMIN_EMAIL", str, None, "who is told about dead letters and malformed commands"
+    )
     idempotency_ttl: timedelta = _setting(
         "POSTROOM_IDEMPOTENCY_TTL",
         parse_duration,
@@ -338,17 +378,20 @@ class Settings:
     delivery_retention: timedelta = _setting(
         "POSTROOM_DELIVERY_RETENTION",
         parse_duration,
-        timedelta(days=30),
-        "how long finished deliveries are kept",
+        timedelta(days=7),
+        "how long finished deliveries are kept, and at least as long as their idempotency keys",
     )
     payload_retention: timedelta = _setting(
         "POSTROOM_PAYLOAD_RETENTION",
         parse_duration,
-        timedelta(days=7),
+        timedelta(days=3),
         "how long bodies of finished deliveries are kept",
     )
     stats_interval: timedelta = _setting(
         "POSTROOM_STATS_INTERVAL", parse_duration, timedelta(seconds=2), "how often counts are folded into their hours"
+    )
+    stats_retention: timedelta = _setting(
+        "POSTROOM_STATS_RETENTION", parse_duration, timedelta(days=730), "how long the counts of an hour are kept"
     )
     gmail_base_url: str | None = _setting(
         "POSTROOM_GMAIL_BASE_URL", _url, None, "another server than Google's for senders of type gmail"
@@ -369,6 +412,12 @@ class Settings:
     )
     campaign_queue: int = _setting(
         "POSTROOM_CAMPAIGN_QUEUE", _positive, 10_000, "mails of one campaign that wait in the queue at most"
+    )
+    campaign_retention: timedelta = _setting(
+        "POSTROOM_CAMPAIGN_RETENTION",
+        parse_duration,
+        timedelta(days=365),
+        "how long the recipients of a campaign are kept after its end; the campaign and its counts stay",
     )
     bounce_domain: str | None = _setting(
         "POSTROOM_BOUNCE_DOMAIN", _domain, None, "domain of return paths: bounce+<id>.<hmac>@ that domain"
@@ -404,19 +453,27 @@ class Settings:
         "POSTROOM_POSTMARK_SECRET", str, None, "what Postmark's webhooks bring in a header or as password", secret=True
     )
     archive_url: str | None = _setting(
-        "POSTROOM_ARCHIVE_URL", str, None, "a folder or s3://bucket/prefix for old rows; absent: <data dir>/archive"
+        "POSTROOM_ARCHIVE_URL",
+        parse_archive_url,
+        None,
+        "a folder that all workers share, or s3://bucket/prefix, for old rows; absent: <data dir>/archive with the "
+        "embedded server, and nothing is archived with another database",
     )
     archive_endpoint: str | None = _setting(
         "POSTROOM_ARCHIVE_ENDPOINT", _url, None, "an S3-compatible server instead of Amazon's"
     )
-    archive_after: timedelta = _setting(
+    archive_after: timedelta | tuple[tuple[str, timedelta], ...] = _setting(
         "POSTROOM_ARCHIVE_AFTER",
-        parse_duration,
+        _per_table(*ARCHIVED_TABLES),
         timedelta(days=90),
-        "how old a month of attempts, opens and clicks is when it moves into the archive",
+        "how old a month of attempts, opens and clicks is when it moves into the archive; "
+        "or by table, such as attempts=90d,open_events=30d",
     )
-    archive_retention: timedelta = _setting(
-        "POSTROOM_ARCHIVE_RETENTION", parse_duration, timedelta(days=365), "how long the archive keeps a month"
+    archive_retention: timedelta | tuple[tuple[str, timedelta], ...] = _setting(
+        "POSTROOM_ARCHIVE_RETENTION",
+        _per_table(*ARCHIVED_TABLES),
+        timedelta(days=365),
+        "how long the archive keeps a month; or by table, such as attempts=365d,click_events=90d",
     )
     archive_interval: timedelta = _setting(
         "POSTROOM_ARCHIVE_INTERVAL", parse_duration, timedelta(hours=1), "how often the archive looks for old months"
@@ -469,8 +526,11 @@ class Settings:
     smtp_addr: tuple[str, int] | None = _setting(
         "POSTROOM_SMTP_ADDR", _address_or_off, ("127.0.0.1", 2525), "where SMTP submission listens; off: nowhere"
     )
+    smtps_addr: tuple[str, int] | None = _setting(
+        "POSTROOM_SMTPS_ADDR", _address_or_off, None, "where submission listens under TLS from the first byte, or off"
+    )
     smtp_tls_cert: Path | None = _setting(
-        "POSTROOM_SMTP_TLS_CERT", Path, None, "PEM certificate chain for STARTTLS on submission"
+        "POSTROOM_SMTP_TLS_CERT", Path, None, "PEM certificate chain for STARTTLS, and for POSTROOM_SMTPS_ADDR"
     )
     smtp_tls_key: Path | None = _setting(
         "POSTROOM_SMTP_TLS_KEY", Path, None, "PEM private key; absent: it stands beside the certificate"
@@ -489,6 +549,9 @@ class Settings:
         None,
         "NATS JetStream with the subject mail.delivery_commands; several servers with commas",
         secret=True,
+    )
+    nats_replicas: int = _setting(
+        "POSTROOM_NATS_REPLICAS", _up_to(5), 1, "copies of a stream that Postroom makes on NATS; 3 in a cluster"
     )
     schedule_webhook_url: str | None = _setting(
         "POSTROOM_SCHEDULE_WEBHOOK_URL",
@@ -533,6 +596,12 @@ class Settings:
         _source,
         None,
         "this installation in message ids, where several share a broker; absent: the room's name",
+    )
+    outbox_format: str = _setting(
+        "POSTROOM_OUTBOX_FORMAT",
+        _one_of("postroom", "cloudevents"),
+        "postroom",
+        "how messages to Redis and NATS are written: postroom or cloudevents",
     )
     outbox_batch: int = _setting("POSTROOM_OUTBOX_BATCH", _up_to(1000), 100, "events published at once, at most 1000")
     outbox_max_errors: int = _setting(

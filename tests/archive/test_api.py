@@ -15,7 +15,7 @@ from postroom.http.auth import Authenticator
 
 
 def application(room: Room, tmp_path: Path) -> HttpApplication:
-    settled = replace(room, settings=replace(room.settings, data_dir=tmp_path))
+    settled = replace(room, settings=replace(room.settings, archive_url=str(tmp_path / "archive")))
     return HttpApplication(settled, api.ENDPOINTS, auth=Authenticator(room.pool))
 
 

@@ -1,12 +1,14 @@
 """A room in a file: proven when it is made, whole when it comes back, and at work again in another cluster."""
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
-from tests.support.archive import ACTOR
+from tests.support.archive import ACTOR, NOW
+from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, suppress
 from tests.support.embedded import FAST
 
@@ -16,7 +18,7 @@ from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions
 from postroom.db.embedded import EmbeddedServer
 from postroom.db.room import Room, open_room
-from postroom.errors import BackupFailed, RoomNotEmpty
+from postroom.errors import BackupFailed, MigrationPending, RoomNotEmpty
 from postroom.events import Event, EventStore, Query
 from postroom.events.store import list_settled_events
 from postroom.settings import Settings
@@ -125,6 +127,37 @@ async def test_a_room_can_come_back_under_another_name(room: Room, tmp_path: Pat
             "AND proconfig::text LIKE '%postroom%'"
         )
         assert [row["proname"] for row in baked] == []
+
+
+@pytest.mark.parametrize("step", ["begun", "restored", "migrated"])
+async def test_a_killed_restore_is_finished_by_asking_again(
+    room: Room, tmp_path: Path, other_url: str, step: str
+) -> None:
+    """Nobody works in a room that is half back; the same restore finishes it, cursors included, and another may not."""
+    await burn_transactions(room.url, 3000)
+    await sign_up(room, "ann")
+    assert len(await collect(room)) == 1
+    await sign_up(room, "bob")
+    waiting = await room.pool.fetchval("SELECT max(id) FROM tokens")
+    file, other = tmp_path / "room.backup", tmp_path / "other.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await accepted(room.pool)
+    await make_backup(room, other, actor=ACTOR, verify=False)
+
+    dying = Orders(other_url, str(tmp_path), NOW, task="bring_back", die_at=step)
+    assert await run_to_its_end(dying) == -signal.SIGKILL
+    with pytest.raises(MigrationPending):
+        async with open_room(Settings(database_url=other_url)):
+            pass
+    with pytest.raises(RoomNotEmpty, match="another file"):
+        await restore_backup(other_url, other, actor=ACTOR)
+
+    await restore_backup(other_url, file, actor=ACTOR)
+    async with open_room(Settings(database_url=other_url)) as back:
+        assert await collect(back) == [waiting]
+        assert await collect(back) == []
+    with pytest.raises(RoomNotEmpty, match="exists"):
+        await restore_backup(other_url, file, actor=ACTOR)
 
 
 async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path) -> None:

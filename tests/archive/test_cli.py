@@ -36,7 +36,11 @@ class Shell:
     """Commands in one room, with one archive."""
 
     def __init__(self, room: Room, folder: Path) -> None:
-        self._settings = {"POSTROOM_DATABASE_URL": room.url, "POSTROOM_DATA_DIR": str(folder)}
+        self._settings = {
+            "POSTROOM_DATABASE_URL": room.url,
+            "POSTROOM_DATA_DIR": str(folder),
+            "POSTROOM_ARCHIVE_URL": str(folder / "archive"),
+        }
 
     async def run(self, *arguments: str) -> tuple[int | None, str, str]:
         environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), **self._settings)

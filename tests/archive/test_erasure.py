@@ -9,16 +9,27 @@ import asyncpg
 import pytest
 from tests.support.archive import ACTOR, JANUARY, NOW, add_attempts, make_months, options_for, run
 from tests.support.archive_process import Orders, run_to_its_end
-from tests.support.builders import a_mail, accepted, claimed, outcomes_of, state_of, suppress
+from tests.support.builders import (
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    claimed,
+    outcomes_of,
+    state_of,
+    suppress,
+)
+from tests.support.campaigns import a_running_campaign
 
 from postroom.archive.erasure.files import address_pattern
 from postroom.archive.erasure.places import EXEMPT, tables_erased
 from postroom.archive.erasure.service import erase, list_erasures, resume_erasures
 from postroom.archive.parquet import read_tables
 from postroom.archive.service import archive_session, verify_archive
+from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import State
+from postroom.delivery.model import Lane, State
 from postroom.errors import BadInput
 from postroom.events import Event, EventStore
 
@@ -149,6 +160,27 @@ async def test_a_suppression_outlives_the_address(room: Room, tmp_path: Path) ->
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     assert await room.pool.fetchval("SELECT count(*) FROM suppressions") == 1
+
+
+async def test_who_was_erased_gets_nothing_whatever_way_mail_takes(room: Room, tmp_path: Path) -> None:
+    """The kept hash is asked when mail is accepted, before it is sent, and when a campaign is fed."""
+    await suppress(room.pool, ANN)
+    await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    [refused] = await accepted(room.pool, a_mail("Ann@Example.org"))
+    assert await state_of(room.pool, refused) is State.SUPPRESSED
+
+    await room.pool.execute("CREATE TABLE kept AS TABLE suppressions; DELETE FROM suppressions")
+    [waiting] = await accepted(room.pool, a_mail(ANN))
+    campaign = await a_running_campaign(room.pool, ["Ann@example.org", BOB])
+    await room.pool.execute("INSERT INTO suppressions SELECT * FROM kept")
+    transport = Recording()
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert (await state_of(room.pool, waiting), transport.envelopes) == (State.SUPPRESSED, [])
+    assert await Feeder(room.pool).run_once() == 1
+    rows = await room.pool.fetch(
+        "SELECT lower(email), state::text FROM campaign_recipients WHERE campaign_id = $1", campaign
+    )
+    assert {tuple(row) for row in rows} == {(ANN, "suppressed"), (BOB, "fed")}
 
 
 async def test_mail_that_waits_for_the_person_is_cancelled(room: Room, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Killing the archiver at every step: nothing is lost, nothing is there twice, and the next run finishes the work."""
 
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,20 @@ async def test_a_killed_run_is_finished_by_the_next(room: Room, tmp_path: Path, 
     assert sum(segment.rows or 0 for segment in segments) == len(OLD) + len(LATE)
     assert not [name for name in await tables(room.pool) if name.endswith("2030_01") or "late" in name]
     assert [finding async for finding in verify_archive(room.pool, options) if not finding.is_good] == []
+
+
+async def test_a_killed_expiry_is_finished_by_the_next(room: Room, tmp_path: Path) -> None:
+    """The file is gone and nobody wrote it down: the next run does, once, and goes on with the others."""
+    await fill(room)
+    options, later = options_for(tmp_path), NOW + timedelta(days=320)
+    await run(room, options)
+    assert await run_to_its_end(Orders(room.url, str(tmp_path), later, die_at="deleted")) == -signal.SIGKILL
+    old = [segment for segment in await list_segments(room.pool) if segment.rows and segment.month < "2030-05"]
+    assert [segment.state for segment in old] == [State.ARCHIVED, State.ARCHIVED]
+    report = await run(room, options, later)
+    assert [segment.id for segment in report.expired] == [segment.id for segment in old]
+    audited = await room.pool.fetchval("SELECT count(*) FROM audit_log WHERE action = 'archive.expire'")
+    assert (audited, archived_ids(tmp_path)) == (2, list(YOUNG))
 
 
 @pytest.mark.parametrize("step", ["filled"])

@@ -1,6 +1,7 @@
 """Files in a folder and in a bucket: the same suite for both, and a bucket through the whole archive."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,16 +10,18 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from tests.support.archive import JANUARY, add_attempts, delivery_ids, options_for, run
+from tests.support.archive import JANUARY, NOW, add_attempts, delivery_ids, options_for, run
+from tests.support.archive_process import Orders, run_to_its_end
 
 from postroom.archive.erasure.service import erase
-from postroom.archive.model import ArchiveOptions, Month
+from postroom.archive.model import ArchiveOptions, Month, State
 from postroom.archive.objects import Objects, open_objects
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
-from postroom.archive.service import verify_archive
+from postroom.archive.service import list_segments, verify_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, ArchiveUnreachable
+from postroom.errors import ArchiveDamaged, ArchiveUnreachable, SettingInvalid
+from postroom.settings import parse_archive_url, read_settings
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
@@ -71,6 +74,7 @@ async def objects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield open_objects(str(tmp_path / "archive"))
     else:
         options: ArchiveOptions = request.getfixturevalue("bucket")
+        assert options.url is not None
         yield open_objects(options.url, endpoint=options.endpoint)
 
 
@@ -102,6 +106,49 @@ async def test_a_store_that_refuses_is_told(s3_endpoint: str, tmp_path: Path, bu
     elsewhere = open_objects("s3://no-such-bucket/archive", endpoint=s3_endpoint)
     with pytest.raises((ArchiveUnreachable, ArchiveDamaged)):
         await elsewhere.put("a.parquet", written(tmp_path / "a", b"a"))
+
+
+@pytest.mark.parametrize(
+    "url", ["gs://bucket/archive", "https://example.org/archive", "s3://", "file://archive", "s3://key:secret@mail"]
+)
+def test_what_is_no_archive_is_refused(url: str) -> None:
+    """At the start, by the variable's name; nothing is ever written into a folder called `gs:`."""
+    with pytest.raises(SettingInvalid, match="POSTROOM_ARCHIVE_URL: must be a folder") as refused:
+        read_settings({"POSTROOM_ARCHIVE_URL": url})
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ArchiveUnreachable, match="must be a folder"):
+        open_objects(url)
+
+
+def test_a_url_is_recorded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder by its absolute path, whatever directory a process was started in."""
+    monkeypatch.chdir(tmp_path)
+    assert (
+        parse_archive_url("archive") == parse_archive_url(f"file://{tmp_path}/archive/") == f"file://{tmp_path}/archive"
+    )
+    assert parse_archive_url("s3://mail/archive/") == "s3://mail/archive"
+
+
+def test_a_bucket_that_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a store that does not answer, which a loop survives, and not as whatever the library raises."""
+    monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "perhaps")
+    with pytest.raises(ArchiveUnreachable, match="is no bucket"):
+        open_objects("s3://mail")
+
+
+async def test_a_run_killed_after_its_upload_is_finished_by_the_next(room: Room, bucket: ArchiveOptions) -> None:
+    """A bucket is no folder: what was uploaded without a word is written over, and every row is there once."""
+    assert bucket.url is not None
+    await add_attempts(room.pool, JANUARY, 40)
+    dying = Orders(room.url, bucket.url, NOW, die_at="stored", endpoint=bucket.endpoint)
+    assert await run_to_its_end(dying) == -signal.SIGKILL
+    assert await open_objects(bucket.url, endpoint=bucket.endpoint).exists("attempts/2030-01/part-001.parquet")
+    assert [segment.state for segment in await list_segments(room.pool)] == [State.EXPORTING]
+    assert (await run(room, bucket)).rows == 40
+    assert await delivery_ids(room.pool) == []
+    answer = await query_archive(room.pool, bucket, "SELECT count(*), count(DISTINCT delivery_id) FROM attempts")
+    assert answer.rows == [(40, 40)]
+    assert [found.problem async for found in verify_archive(room.pool, bucket)] == [None]
 
 
 async def test_a_bucket_goes_the_whole_way(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:

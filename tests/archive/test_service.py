@@ -1,5 +1,6 @@
 """The archive: what is old leaves, is proven, and nothing is lost or doubled."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,13 +20,15 @@ from tests.support.archive import (
     run,
     tables,
 )
+from tests.support.archive_process import Orders, peak_kilobytes
 
-from postroom.archive.model import Month, State
+from postroom.archive.model import ArchiveOptions, Month, State
 from postroom.archive.parquet import read_tables
 from postroom.archive.restore import restore_month
 from postroom.archive.service import archive_session, list_segments, run_archive, verify_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveBusy, ArchiveDamaged
+from postroom.errors import ArchiveBusy, ArchiveDamaged, SettingInvalid
+from postroom.settings import read_settings
 
 
 async def test_a_closed_month_moves_to_the_archive(room: Room, tmp_path: Path) -> None:
@@ -161,6 +164,76 @@ async def test_the_archive_forgets_after_a_year(room: Room, tmp_path: Path) -> N
         f"archive:{report.expired[0].id}",
     )
     assert sorted(row["action"] for row in subjects) == ["archive.drop", "archive.expire"]
+
+
+async def test_a_file_is_kept_and_forgotten_where_it_was_written(room: Room, tmp_path: Path) -> None:
+    """The record says which store; a changed setting leaves no file behind and finds every one."""
+    old, new = options_for(tmp_path / "old"), options_for(tmp_path / "new")
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, old)
+    await add_attempts(room.pool, FEBRUARY, 10, first=101)
+    await run(room, new)
+    stores = [segment.store_url for segment in await list_segments(room.pool)]
+    assert stores == [f"file://{tmp_path}/old", f"file://{tmp_path}/new"]
+    assert [finding.is_good async for finding in verify_archive(room.pool, new)] == [True, True]
+    copy = replace(new, copy_url=str(tmp_path / "old"))
+    assert [finding.is_good async for finding in verify_archive(room.pool, copy)] == [True, False]
+
+    await run(room, new, NOW + timedelta(days=400))
+    left = [*files_of(tmp_path / "old"), *files_of(tmp_path / "new")]
+    assert not [path for path in left if path.parent.name in {"2030-01", "2030-02"}]
+
+
+async def test_a_piece_that_was_begun_elsewhere_is_finished_here(room: Room, tmp_path: Path) -> None:
+    """What a killed run left in the other store is removed, and the record follows."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 10)
+
+    def stop(step: str) -> None:
+        if step == "stored":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await run_archive(room, options_for(tmp_path / "old"), actor="tests", clock=at_now, signal=stop)
+    assert len(files_of(tmp_path / "old")) == 1
+    [segment] = (await run(room, options_for(tmp_path / "new"))).archived
+    assert segment.store_url == f"file://{tmp_path}/new"
+    assert files_of(tmp_path / "old") == []
+    assert archived_ids(tmp_path / "new") == list(range(1, 11))
+
+
+async def test_each_table_has_its_own_time(room: Room, tmp_path: Path) -> None:
+    """Attempts stay as long as they should, opens go sooner, and are forgotten sooner."""
+    await add_attempts(room.pool, MAY, 10)
+    await room.pool.execute(
+        "INSERT INTO open_events (email_queue_id, opened_at, recipient_email) VALUES (1, $1, 'p@example.org')", MAY
+    )
+    settings = read_settings(
+        {"POSTROOM_ARCHIVE_AFTER": "attempts=90d,open_events=10d", "POSTROOM_ARCHIVE_RETENTION": "open_events=30d"}
+    )
+    chosen = replace(ArchiveOptions.of(settings), url=str(tmp_path))
+    assert [segment.table_name for segment in (await run(room, chosen)).archived] == ["open_events"]
+    later = await run(room, chosen, NOW + timedelta(days=120))
+    assert [segment.table_name for segment in later.archived if segment.rows] == ["attempts"]
+    assert [segment.table_name for segment in later.expired if segment.rows] == ["open_events"]
+
+
+@pytest.mark.parametrize("value", ["attempts=90d,letters=1d", "attempts", "attempts=soon"])
+def test_a_time_for_a_table_that_is_not_archived_is_refused(value: str) -> None:
+    """By the variable's name, at the start."""
+    with pytest.raises(SettingInvalid, match="POSTROOM_ARCHIVE_AFTER"):
+        read_settings({"POSTROOM_ARCHIVE_AFTER": value})
+
+
+async def test_four_times_the_rows_take_no_more_memory(room: Room, tmp_path: Path) -> None:
+    """Memory follows the step, not the month; each month is archived by a process of its own."""
+    peaks = []
+    for month, rows in ((JANUARY, 30_000), (FEBRUARY, 120_000)):
+        await make_months(room.pool, month)
+        await add_attempts(room.pool, month, rows)
+        peaks.append(await peak_kilobytes(Orders(room.url, str(tmp_path), NOW, pages=64)))
+    assert await delivery_ids(room.pool) == []
+    assert peaks[1] - peaks[0] < 12_000  # with the whole month in memory it is 50,000 and more
 
 
 async def test_one_process_at_a_time(room: Room, tmp_path: Path) -> None:

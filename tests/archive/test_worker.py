@@ -2,14 +2,19 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
-from tests.support.archive import JANUARY, add_attempts, at_now, delivery_ids, options_for
+from structlog.testing import capture_logs
+from tests.support.archive import JANUARY, add_attempts, at_now, delivery_ids, options_for, tables
 
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.service import archive_session, list_segments
 from postroom.archive.worker import ArchiveKeeper
+from postroom.cli.finding import Verdict
+from postroom.cli.host_checks import archive as check
 from postroom.db.room import Room
+from postroom.settings import Settings
 
 
 async def test_a_turn_archives_what_is_old(room: Room, tmp_path: Path) -> None:
@@ -40,6 +45,45 @@ async def test_a_stop_ends_the_loop(room: Room, tmp_path: Path) -> None:
         await asyncio.sleep(0)
         keeper.stop()
         await running
+
+
+async def test_a_bug_is_logged_and_the_loop_goes_on_after_its_pause(room: Room, tmp_path: Path) -> None:
+    """Nothing that one turn raises ends the loop, hides, or makes it spin."""
+    await add_attempts(room.pool, JANUARY, 5)
+    impossible = options_for(
+        tmp_path, share=0, interval=timedelta(days=1)
+    )  # a division by nothing, in two of its parts
+    keeper = ArchiveKeeper(room, impossible, clock=at_now)
+    with capture_logs() as said:
+        running = asyncio.create_task(keeper.run())
+        async with asyncio.timeout(20):
+            while [line["event"] for line in said].count("archive_failed") < 2:
+                await room.pool.execute("SELECT")  # as long as one question takes
+        assert not running.done()
+        keeper.stop()
+        await running
+    failures = [(line["log_level"], line["exc_info"]) for line in said if line["event"] == "archive_failed"]
+    assert failures == [("error", True)] * 2
+
+
+async def test_without_a_place_nothing_leaves(room: Room) -> None:
+    """Partitions are made ahead; old months stay where they are safe."""
+    await add_attempts(room.pool, JANUARY, 5)
+    keeper = ArchiveKeeper(room, ArchiveOptions(), clock=at_now)
+    await keeper.run_once()
+    assert len(await delivery_ids(room.pool)) == 5
+    assert await list_segments(room.pool) == []
+    assert "attempts_2030_08" in await tables(room.pool)
+
+
+def test_the_data_directory_is_an_archive_only_beside_the_embedded_server(tmp_path: Path) -> None:
+    """With a database that other hosts reach too, somebody must say where the archive is; the doctor asks for it."""
+    embedded = Settings(data_dir=tmp_path)
+    shared = Settings(data_dir=tmp_path, database_url="postgresql://db.internal/app")
+    assert ArchiveOptions.of(embedded).url == str(tmp_path / "archive")
+    assert ArchiveOptions.of(shared).url is None
+    assert ArchiveOptions.of(replace(shared, archive_url="s3://mail/archive")).url == "s3://mail/archive"
+    assert [check(each).verdict for each in (embedded, shared)] == [Verdict.OK, Verdict.WARN]
 
 
 def test_in_the_background_it_gives_way() -> None:

@@ -76,6 +76,15 @@ async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
     assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
 
 
+async def test_malformed_commands_that_wait_are_told(database_url: str, room: Room) -> None:
+    """A producer whose commands nobody can read is a warning until they are mended."""
+    assert (await _examine(database_url))["malformed commands"].verdict is Verdict.OK
+    await room.pool.execute("INSERT INTO malformed_commands (source, reason, raw) VALUES ('shop', 'bad_field', 'x')")
+    found = (await _examine(database_url))["malformed commands"]
+    assert (found.verdict, found.found) == (Verdict.WARN, "1 waiting")
+    assert "postroom malformed list" in found.advice
+
+
 async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process, age and application are named: it keeps dead rows of the queue alive."""
     monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())

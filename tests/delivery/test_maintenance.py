@@ -24,6 +24,7 @@ from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, State
 from postroom.errors import DeliveryNotFound
+from postroom.settings import Settings
 
 DAY = timedelta(days=1)
 
@@ -102,17 +103,45 @@ async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
     [delivery] = await accepted(pool, now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
     maintenance = Maintenance(pool, clock=hands)
-    hands.forward(days=7)
+    hands.forward(days=3)
     assert await maintenance.clean_up() == 0
     hands.forward(seconds=1)
     assert await maintenance.clean_up() == 1
     found = await service.get_delivery(pool, delivery)
     assert (found.state, found.subject, found.text) == (State.SENT, None, None)
-    hands.forward(days=23)
+    hands.forward(days=4, seconds=-2)
+    assert await maintenance.clean_up() == 0
+    hands.forward(seconds=2)
     assert await maintenance.clean_up() == 1
     with pytest.raises(DeliveryNotFound):
         await service.get_delivery(pool, delivery)
     assert len(await attempts_of(pool, delivery)) == 1
+
+
+def test_the_settings_keep_what_the_options_keep() -> None:
+    """A week for finished deliveries, three days for their bodies."""
+    options, settings = MaintenanceOptions(), Settings()
+    assert options.delivery_retention == settings.delivery_retention == timedelta(days=7)
+    assert options.payload_retention == settings.payload_retention == timedelta(days=3)
+
+
+async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short the retention: its body goes, a replay is still one, and when the key ends, it goes too."""
+    monkeypatch.setattr("postroom.delivery.maintenance.STEP", 2)
+    hands, ttl = Hands(), timedelta(days=30)
+    request = a_mail(idempotency_key="order-7")
+    async with pool.acquire() as connection:
+        first = await service.accept(connection, request, now=hands(), idempotency_ttl=ttl)
+    await accepted(pool, *(a_mail() for _ in range(5)), now=hands())
+    await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
+    hands.forward(days=29)
+    assert await Maintenance(pool, clock=hands).clean_up() == 6 + 5
+    assert (await service.get_delivery(pool, first.id)).text is None
+    async with pool.acquire() as connection:
+        again = await service.accept(connection, request, now=hands(), idempotency_ttl=ttl)
+    assert (again.id, again.replayed) == (first.id, True)
+    hands.forward(days=1)
+    assert await Maintenance(pool, clock=hands).clean_up() == 1
 
 
 async def test_retention_spares_what_waits(pool: Pool) -> None:
@@ -133,6 +162,20 @@ async def test_retention_goes_on_until_all_is_gone(pool: Pool, monkeypatch: pyte
     hands.forward(days=31)
     assert await Maintenance(pool, clock=hands).clean_up() == 20
     assert await service.list_deliveries(pool, DeliveryFilter()) == ([], None)
+
+
+async def test_retention_gives_way_and_ends_when_asked(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each full step it rests in proportion, for those who have mail to send; a stop does not wait for that."""
+    monkeypatch.setattr("postroom.delivery.maintenance.STEP", 1)
+    hands = Hands()
+    await accepted(pool, *(a_mail() for _ in range(3)), now=hands())
+    await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
+    hands.forward(days=8)
+    maintenance = Maintenance(pool, MaintenanceOptions(share=1e-9), clock=hands)
+    running = asyncio.create_task(maintenance.clean_up())
+    await until(pool, "(SELECT count(*) = 2 FROM delivery_payloads)")
+    maintenance.stop()
+    assert await asyncio.wait_for(running, 10) == 1
 
 
 async def test_unreadable_commands_go_after_their_time(pool: Pool) -> None:

@@ -54,6 +54,8 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
         ("list_claim_recipients", "deliveries_claim_idx"),
         ("recover_claims", "deliveries_claim_idx"),
         ("expire_waiting", "deliveries_expiry_idx"),
+        ("delete_old_deliveries", "deliveries_finished_idx"),
+        ("delete_old_payloads", "deliveries_finished_idx"),
         ("complete", "deliveries_pkey"),
         ("release", "deliveries_pkey"),
         ("mark_rendered", "deliveries_pkey"),

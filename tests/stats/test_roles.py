@@ -9,9 +9,22 @@ from urllib.parse import quote, urlsplit
 
 import asyncpg
 import pytest
+from tests.support.archive import (
+    ACTOR,
+    FEBRUARY,
+    JANUARY,
+    add_attempts,
+    at_now,
+    delivery_ids,
+    options_for,
+)
 from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
 from tests.support.http import open_browser
 
+from postroom.archive.erasure.service import erase
+from postroom.archive.model import Month
+from postroom.archive.restore import release_month, restore_month
+from postroom.archive.service import run_archive
 from postroom.db.data_directory import Home
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, Session
@@ -121,6 +134,61 @@ async def test_the_worker_cannot_do_more(house: House) -> None:
         await refused(session, "UPDATE migrations SET checksum = ''")
         await refused(session, "ALTER TABLE deliveries ADD COLUMN extra text")
         await refused(session, "CREATE TABLE extra ()")
+
+
+async def test_the_worker_archives(house: House, tmp_path: Path) -> None:
+    """A month and what came late of it leave, come back into their table, go again; and a person is forgotten."""
+    options = options_for(tmp_path)
+    async with house.session("postroom_owner") as session:
+        await session.execute(
+            "CREATE TABLE attempts_2030_01 PARTITION OF attempts FOR VALUES FROM ('2030-01-01Z') TO ('2030-02-01Z')"
+        )
+    async with house.room("postroom_worker") as room:
+        for month in (JANUARY, FEBRUARY):
+            await add_attempts(room.pool, month, 5, first=month.month * 100)
+        report = await run_archive(room, options, actor=ACTOR, clock=at_now)
+        assert (report.rows, await delivery_ids(room.pool)) == (10, [])
+        assert report.partitions_made == 9
+        await restore_month(room, options, Month("attempts", JANUARY), attach=True, actor=ACTOR)
+        assert len(await delivery_ids(room.pool)) == 5
+        assert await release_month(room, Month("attempts", JANUARY), actor=ACTOR) == 1
+    for role in ("postroom_worker", "postroom_api"):
+        async with house.room(role) as room:
+            assert (await erase(room, options, address=f"{role}@example.org", actor=ACTOR)).is_done
+            await refused_to(room, "SELECT * FROM erasure_key")
+
+
+async def refused_to(room: Room, sql: str) -> None:
+    async with room.pool.acquire() as session:
+        await refused(session, sql)
+
+
+async def test_archiving_reaches_no_other_table(house: House) -> None:
+    """Whatever the worker writes into the records, and whatever it calls its own temporary tables."""
+    lie = """
+        INSERT INTO archived_partitions (id, state, is_attached, part, rows, bytes, from_time, to_time, table_name,
+            source_name, path, file_sha256, content_sha256, restored_at, restored_name)
+        VALUES ($1, 'detached', false, 1, 0, 0, '2030-01-01Z', '2030-02-01Z', $2, $3, '', '', '', now(), $3)
+    """
+    async with house.session("postroom_worker") as session:
+        await session.execute("CREATE TEMP TABLE api (at timestamptz) PARTITION BY RANGE (at)")
+        for number, (table, name) in enumerate(
+            [("attempts", "api_keys"), ("api", "api_keys"), ("attempts", "attempts_default")], start=1
+        ):
+            await session.execute("DELETE FROM archived_partitions")
+            await session.execute(lie, number, table, name)
+            for call in (
+                f"SELECT drop_archived_source({number})",
+                f"SELECT drop_restored_table('{name}')",
+                f"SELECT make_restored_table('{table}', '{name}')",
+                f"SELECT attach_restored_table('{table}', '{name}', '2030-01-01Z')",
+            ):
+                with pytest.raises(asyncpg.PostgresError, match=r"is no piece|is still part"):
+                    await session.execute(call)
+    for role in ("postroom_reader", "postroom_sender"):
+        async with house.session(role) as session:
+            await refused(session, "SELECT postroom.drop_archived_source(1)")
+            await refused(session, "SELECT postroom.ensure_partitions('attempts', 100000)")
 
 
 async def test_the_api_accepts_over_http(house: House) -> None:

@@ -5,6 +5,7 @@ With `die_at` it kills itself with SIGKILL at the n-th occurrence of a step; oth
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from postroom.archive.backup.service import restore_backup
 from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions, Month
 from postroom.archive.restore import restore_month
@@ -30,9 +32,11 @@ class Orders:
     url: str
     folder: str
     now: datetime
-    task: str = "run"  # or restore, or erase
+    task: str = "run"  # or restore, erase, bring_back
     die_at: str | None = None
     occurrence: int = 1
+    endpoint: str | None = None  # of a bucket; the folder is its URL then
+    pages: int = 2
 
     def encode(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -53,26 +57,49 @@ class Doom:
 
 async def run_to_its_end(orders: Orders) -> int:
     """Start a process and wait until it has ended, one way or the other."""
+    return (await _run(orders))[0]
+
+
+async def peak_kilobytes(orders: Orders) -> int:
+    """Start a process that does all of its work, and say how large it grew."""
+    code, told = await _run(orders)
+    assert code == 0
+    return int(told.splitlines()[-1])
+
+
+async def _run(orders: Orders) -> tuple[int, bytes]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.support.archive_process",
         orders.encode(),
         cwd=REPOSITORY,
-        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+        stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}", **_credentials()},
     )
     try:
         async with asyncio.timeout(60):
-            return await process.wait()
+            told, _ = await process.communicate()
+        return process.returncode or 0, told
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
 
 
+def _credentials() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+
+
 async def work(orders: Orders) -> None:
     doom = Doom(orders)
-    options = ArchiveOptions(url=orders.folder, pages=2, batch_limit=50, work_dir=Path(orders.folder) / "work")
+    place = None if orders.endpoint else Path(orders.folder) / "work"
+    options = ArchiveOptions(
+        url=orders.folder, endpoint=orders.endpoint, pages=orders.pages, batch_limit=50, work_dir=place
+    )
+    if orders.task == "bring_back":
+        await restore_backup(orders.url, Path(orders.folder) / "room.backup", actor="tests", signal=doom)
+        return
     async with open_room(Settings(database_url=orders.url, pool_size=3)) as room:
         await _perform(room, options, orders, doom)
 
@@ -89,3 +116,4 @@ async def _perform(room: Room, options: ArchiveOptions, orders: Orders, doom: Do
 
 if __name__ == "__main__":
     asyncio.run(work(msgspec.json.decode(sys.argv[1], type=Orders)))
+    sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\n")

@@ -1,7 +1,10 @@
 """A receiver of webhooks on loopback that answers as told and remembers what it was sent."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -25,12 +28,13 @@ class Request:
 
 @dataclass(slots=True)
 class Receiver:
-    """What to answer, and what came. `silent` never answers; `drops` hangs up."""
+    """What to answer, and what came. `silent` never answers; `stalls` answers and never ends; `drops` hangs up."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     silent: bool = False
+    stalls: bool = False
     drops: bool = False
     requests: list[Request] = field(default_factory=list)
     url: str = ""
@@ -43,7 +47,17 @@ class Receiver:
             request.transport.close()
         if self.silent:
             await asyncio.Event().wait()
+        if self.stalls:
+            return await self._stall(request)
         return web.Response(status=self.status, headers=self.headers, body=self.body)
+
+    async def _stall(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=self.status, headers=self.headers)
+        response.content_length = len(self.body) + 1
+        await response.prepare(request)
+        await response.write(self.body)
+        await asyncio.Event().wait()
+        return response
 
 
 @contextlib.asynccontextmanager
@@ -63,6 +77,15 @@ async def receiving(receiver: Receiver, *, tls: ssl.SSLContext | None = None) ->
         await runner.cleanup()
 
 
+def is_genuine(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
+    """How a receiver checks, written from the specification: any v1 signature under the secret it knows will do."""
+    key = base64.b64decode(secret.removeprefix("whsec_"))
+    content = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
+    expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+    offered = [entry.split(",", 1) for entry in headers["webhook-signature"].split(" ")]
+    return any(version == "v1" and hmac.compare_digest(value, expected) for version, value in offered)
+
+
 @dataclass(frozen=True, slots=True)
 class Recipient:
     address: str
@@ -78,6 +101,7 @@ class Posting:
     headers: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime = datetime(2026, 11, 15, tzinfo=UTC)
     lane: str = "transactional"
+    idempotency_key: str | None = None
 
     @property
     def recipients(self) -> tuple[Recipient, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.archive.model import ArchiveOptions, Month, Segment
+from postroom.errors import SettingInvalid
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ archive = typer.Typer()
 
 Store = Annotated[
     str | None,
-    typer.Option("--store", help="The archive: a folder, or s3://bucket/prefix."),
+    typer.Option("--store", help="Where new files go: a folder, or s3://bucket/prefix."),
+]
+Copy = Annotated[
+    str | None,
+    typer.Option("--store", help="Read a copy of the archive: a folder, or s3://bucket/prefix."),
 ]
 Endpoint = Annotated[
     str | None,
@@ -31,10 +36,19 @@ MonthArgument = Annotated[str, typer.Argument(help="The month, `2026-01`.")]
 _LISTED = ("id", "table_name", "month", "part", "state", "rows", "bytes", "archived_at", "restored_name", "path")
 
 
-def options_from(room: "Room", store: str | None, endpoint: str | None) -> ArchiveOptions:
+def options_from(
+    room: "Room", *, store: str | None = None, copy: str | None = None, endpoint: str | None = None
+) -> ArchiveOptions:
     """What the settings say, and over it what the command line says."""
     chosen = ArchiveOptions.of(room.settings)
-    return replace(chosen, url=store or chosen.url, endpoint=endpoint or chosen.endpoint)
+    return replace(chosen, url=store or chosen.url, copy_url=copy, endpoint=endpoint or chosen.endpoint)
+
+
+def place_for_new(options: ArchiveOptions) -> ArchiveOptions:
+    """The same, if there is a place for new files."""
+    if options.url is None:
+        raise SettingInvalid("POSTROOM_ARCHIVE_URL", "is not set, and no --store is given: where is the archive to be?")
+    return options
 
 
 @archive.command()
@@ -46,7 +60,14 @@ def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = Fal
         if not as_json:
             say(f"archived {segment.label}: {segment.rows} rows, {segment.bytes} bytes, {segment.path}")
 
-    report = in_room(lambda room: run_archive(room, options_from(room, store, endpoint), actor=actor(), progress=told))
+    report = in_room(
+        lambda room: run_archive(
+            room,
+            place_for_new(options_from(room, store=store, endpoint=endpoint)),
+            actor=actor(),
+            progress=told,
+        )
+    )
     _tell_run(report, as_json=as_json)
 
 
@@ -63,9 +84,9 @@ def list_(*, table: Table = None, as_json: AsJson = False) -> None:
 
 
 @archive.command()
-def verify(*, table: Table = None, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
+def verify(*, table: Table = None, copy: Copy = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
     """Read every file back and compare it with its record. Exit 1 if one is not what it should be."""
-    findings = in_room(lambda room: _verify(room, options_from(room, store, endpoint), table))
+    findings = in_room(lambda room: _verify(room, options_from(room, copy=copy, endpoint=endpoint), table))
     if as_json:
         print_json([{"id": f.segment.id, "path": f.segment.path, "problem": f.problem} for f in findings])
     else:
@@ -81,7 +102,7 @@ def restore(
     month: MonthArgument,
     *,
     attach: Annotated[bool, typer.Option("--attach", help="Make it part of its table again.")] = False,
-    store: Store = None,
+    copy: Copy = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +111,9 @@ def restore(
 
     wanted = _month(table, month)
     back = in_room(
-        lambda room: restore_month(room, options_from(room, store, endpoint), wanted, attach=attach, actor=actor())
+        lambda room: restore_month(
+            room, options_from(room, copy=copy, endpoint=endpoint), wanted, attach=attach, actor=actor()
+        )
     )
     if as_json:
         print_json(back)
@@ -113,14 +136,16 @@ def query(
     sql: Annotated[str, typer.Argument(help="One SELECT; every archived table is a view of its name.")],
     *,
     limit: Annotated[int, typer.Option(min=1, help="The most rows to print.")] = 1000,
-    store: Store = None,
+    copy: Copy = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the archive a question in SQL; the database is not asked."""
     from postroom.archive.query import query_archive
 
-    answer = in_room(lambda room: query_archive(room.pool, options_from(room, store, endpoint), sql, limit=limit))
+    answer = in_room(
+        lambda room: query_archive(room.pool, options_from(room, copy=copy, endpoint=endpoint), sql, limit=limit)
+    )
     _tell_answer(answer, as_json=as_json)
 
 

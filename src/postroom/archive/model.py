@@ -6,8 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
-"""Tables partitioned by month whose closed months move to the archive. One that is not there is passed over."""
+from postroom.settings import ARCHIVED_TABLES, Settings
 
 BACKGROUND_SHARE = 0.05
 BACKGROUND_PAGES = 256
@@ -27,6 +26,9 @@ class State(StrEnum):
 
 HAS_FILE = (State.EXPORTED, State.VERIFIED, State.DETACHED, State.ARCHIVED)
 """States in which the archive has the file of a piece."""
+
+MAY_HAVE_FILE = (State.EXPORTING, *HAS_FILE)
+"""And the one in which a killed process may have left one behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Segment:
     source_name: str
     is_attached: bool
     path: str
+    store_url: str | None  # the store it lies in; None: the one of the settings, from before this was recorded
     columns: tuple[Column, ...]
     file_sha256: str | None
     content_sha256: str | None
@@ -111,11 +114,16 @@ class Segment:
 class ArchiveOptions:
     """Where the archive is, and how long things stay here and there."""
 
-    url: str = "archive"  # a folder, or s3://bucket/prefix
+    url: str | None = None  # where new pieces go: a folder, or s3://bucket/prefix; None: nothing is archived
+    copy_url: str | None = None  # read from here, wherever the pieces were written: a copy of the archive
     endpoint: str | None = None  # of a store that speaks S3 and is not Amazon's
     tables: tuple[str, ...] = ARCHIVED_TABLES
     hot: timedelta = timedelta(days=90)
     keep: timedelta = timedelta(days=365)
+    hot_by_table: tuple[tuple[str, timedelta], ...] = ()  # where a table differs
+    keep_by_table: tuple[tuple[str, timedelta], ...] = ()
+    stats_kept: timedelta = timedelta(days=730)  # counts of hours
+    recipients_kept: timedelta = timedelta(days=365)  # the people of a campaign, after its end
     months_ahead: int = 2
     pages: int = 1024  # read in one step of an export
     batch_limit: int = 5000  # late rows moved in one transaction
@@ -123,23 +131,36 @@ class ArchiveOptions:
     interval: timedelta = timedelta(hours=1)  # between two turns of the loop
     work_dir: Path | None = None  # for files on their way; the system's temporary directory unless given
 
+    def hot_for(self, table: str) -> timedelta:
+        return dict(self.hot_by_table).get(table, self.hot)
+
+    def keep_for(self, table: str) -> timedelta:
+        return dict(self.keep_by_table).get(table, self.keep)
+
     @classmethod
-    def in_background(cls, settings: Any = None) -> Self:
+    def in_background(cls, settings: Settings | None = None) -> Self:
         """As the loop works beside the queue: in small steps, a twentieth of the time."""
         chosen = cls() if settings is None else cls.of(settings)
         return replace(chosen, share=min(chosen.share, BACKGROUND_SHARE), pages=min(chosen.pages, BACKGROUND_PAGES))
 
     @classmethod
-    def of(cls, settings: Any) -> Self:
-        """The options that the settings name; what they do not know keeps its default."""
+    def of(cls, settings: Settings) -> Self:
+        """The options that the settings name.
+
+        Only beside the embedded server the data directory will do: with a database that others reach too, it would be
+        the disk of whichever worker happened to hold the lock.
+        """
+        is_embedded = settings.database_url is None
         chosen: dict[str, Any] = {
-            "url": getattr(settings, "archive_url", None) or str(settings.data_dir / "archive"),
-            "endpoint": getattr(settings, "archive_endpoint", None),
-            "hot": getattr(settings, "archive_after", None),
-            "keep": getattr(settings, "archive_retention", None),
-            "interval": getattr(settings, "archive_interval", None),
+            "url": settings.archive_url or (str(settings.data_dir / "archive") if is_embedded else None),
+            "endpoint": settings.archive_endpoint,
+            "interval": settings.archive_interval,
+            "stats_kept": settings.stats_retention,
+            "recipients_kept": settings.campaign_retention,
         }
-        return cls(**{name: value for name, value in chosen.items() if value is not None})
+        for name, value in (("hot", settings.archive_after), ("keep", settings.archive_retention)):
+            chosen[name if isinstance(value, timedelta) else f"{name}_by_table"] = value
+        return cls(**chosen)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Where the archive's files lie: a folder of this machine, or a bucket that speaks S3.
 
 A file is there whole or not at all: a folder gets it under another name first and syncs it to the disk before it is
-renamed; a bucket shows an upload only when it is complete. Writing the same path again replaces the file.
+renamed; a bucket shows an upload only when it is complete. Writing the same path again replaces the file. A piece that
+was written is found in the store it was written to: the record says which.
 """
 
 import asyncio
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from postroom.archive.model import ArchiveOptions, Segment
 from postroom.errors import ArchiveDamaged, ArchiveExtraMissing, ArchiveUnreachable
+from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -52,14 +55,16 @@ class Folder:
             raise ArchiveDamaged(f"{path} is not in the archive.") from error
 
     async def delete(self, path: str) -> None:
-        await asyncio.to_thread((self._root / path).unlink, missing_ok=True)
+        target = self._root / path
+        for left in (target, _unfinished(target)):  # what a killed process was writing goes with it
+            await asyncio.to_thread(left.unlink, missing_ok=True)
 
     async def exists(self, path: str) -> bool:
         return await asyncio.to_thread((self._root / path).exists)
 
     def _put(self, target: Path, source: Path) -> None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = target.with_name(f".{target.name}.unfinished")
+        fresh = _unfinished(target)
         shutil.copyfile(source, fresh)
         _sync(fresh)
         fresh.replace(target)
@@ -117,23 +122,48 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def open_objects(url: str, *, endpoint: str | None = None) -> Objects:
-    """The archive that a URL names: `s3://bucket/prefix`, `file:///path`, or simply a path."""
-    if url.startswith("s3://"):
-        return Bucket(url, endpoint=endpoint)
-    return Folder(Path(url.removeprefix("file://")).absolute())
+    """The archive that a URL names: `s3://bucket/prefix`, `file:///path`, or simply a path; nothing else is one."""
+    store_url = normal_url(url)
+    if store_url.startswith("s3://"):
+        return Bucket(store_url, endpoint=endpoint)
+    return Folder(Path(store_url.removeprefix("file://")))
+
+
+def normal_url(url: str) -> str:
+    """A URL as it is recorded; raises `ArchiveUnreachable` when no archive can be there."""
+    try:
+        return parse_archive_url(url)
+    except ValueError as error:
+        raise ArchiveUnreachable(f"The archive's URL {error}.") from error
+
+
+def objects_of(segment: Segment, options: ArchiveOptions) -> Objects:
+    """The store that a piece lies in."""
+    url = options.copy_url or segment.store_url or options.url
+    if url is None:
+        raise ArchiveUnreachable(f"Nobody says where {segment.path} is: POSTROOM_ARCHIVE_URL is not set.")
+    return open_objects(url, endpoint=options.endpoint)
 
 
 def _bucket(url: str, endpoint: str | None) -> "S3Store":
     try:
+        from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ImportError as error:
         raise ArchiveExtraMissing("obstore") from error
-    if endpoint is None:
-        return S3Store.from_url(url)
-    is_plain = endpoint.startswith("http://")
-    return S3Store.from_url(
-        url, endpoint=endpoint, virtual_hosted_style_request=False, client_options={"allow_http": is_plain}
-    )
+    try:
+        if endpoint is None:
+            return S3Store.from_url(url)
+        is_plain = endpoint.startswith("http://")
+        return S3Store.from_url(
+            url, endpoint=endpoint, virtual_hosted_style_request=False, client_options={"allow_http": is_plain}
+        )
+    except (BaseError, ValueError) as error:
+        raise ArchiveUnreachable(f"{url} is no bucket: {str(error).splitlines()[0]}") from error
+
+
+def _unfinished(target: Path) -> Path:
+    return target.with_name(f".{target.name}.unfinished")
 
 
 def _sync(path: Path) -> None:

@@ -14,8 +14,8 @@ SELECT collect_late_rows(:id, :batch_limit) AS moved;
 SELECT archive_select(:source_name, :from_page, :to_page) AS statement;
 
 -- name: count_pages :one
--- How many pages a table has now.
-SELECT pg_relation_size(to_regclass(quote_ident(:source_name))) / current_setting('block_size')::bigint AS pages;
+-- How many pages a table has now; none when it is gone, also while it goes.
+SELECT coalesce(pg_relation_size(to_regclass(quote_ident(:source_name))), 0) / current_setting('block_size')::bigint AS pages;
 
 -- name: count_rows :one
 -- How many rows a table has.
@@ -44,8 +44,8 @@ SELECT partition_column(:table_name) AS name;
 -- name: find_segment :maybe
 -- One piece by its id.
 SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
-    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, restored_name, columns::text,
-    file_sha256, content_sha256
+    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, store_url, restored_name,
+    columns::text, file_sha256, content_sha256
 FROM archived_partitions
 WHERE id = :id;
 
@@ -57,18 +57,18 @@ WHERE attrelid = to_regclass(quote_ident(:source_name)) AND attnum > 0 AND NOT a
 ORDER BY attnum;
 
 -- name: list_expiring :many
--- Pieces whose time in the archive is over, oldest first.
+-- Pieces of a table whose time in the archive is over, oldest first.
 SELECT id
 FROM archived_partitions
-WHERE state = 'archived' AND restored_at IS NULL
+WHERE table_name = :table_name AND state = 'archived' AND restored_at IS NULL
     AND to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
 ORDER BY to_time, id;
 
 -- name: list_segments :many
 -- Every piece, oldest month first, of one table or of all.
 SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
-    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, restored_name, columns::text,
-    file_sha256, content_sha256
+    verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, store_url, restored_name,
+    columns::text, file_sha256, content_sha256
 FROM archived_partitions
 WHERE (:table_name::text IS NULL OR table_name = :table_name)
     AND (:after_id::bigint IS NULL OR id > :after_id)
@@ -158,3 +158,7 @@ RETURNING id;
 -- name: try_archive_lock :one
 -- The right to work on the archive, if nobody has it; held until this session ends.
 SELECT pg_try_advisory_lock(hashtextextended('archive of ' || current_schema(), 0)) AS is_locked;
+
+-- name: use_store :exec
+-- The file will lie there; said before it is written, so that nobody has to look for what a killed process left.
+UPDATE archived_partitions SET store_url = :store_url WHERE id = :id AND state = 'exporting';

@@ -14,7 +14,7 @@ from typing import Any
 
 from postroom.archive.export import working_directory
 from postroom.archive.model import HAS_FILE, ArchiveOptions
-from postroom.archive.objects import open_objects
+from postroom.archive.objects import objects_of
 from postroom.archive.service import list_segments
 from postroom.db.pool import Pool
 from postroom.db.queries import load
@@ -36,13 +36,12 @@ async def query_archive(pool: Pool, options: ArchiveOptions, sql: str, *, limit:
     _load_duckdb()
     named = [table for table in options.tables if re.search(rf"\b{re.escape(table)}\b", sql)]
     segments = [segment for segment in await list_segments(pool, limit=1_000_000) if segment.state in HAS_FILE]
-    objects = open_objects(options.url, endpoint=options.endpoint)
     with working_directory(options) as directory:
         local_files: dict[str, list[str]] = {table: [] for table in named}
         for segment in segments:
             if segment.table_name in local_files:
                 local = Path(directory) / f"{segment.id}.parquet"
-                await objects.fetch(segment.path, local)
+                await objects_of(segment, options).fetch(segment.path, local)
                 local_files[segment.table_name].append(str(local))
         return await asyncio.to_thread(_answer, sql, local_files, limit)
 

@@ -15,7 +15,7 @@ import asyncpg
 from postroom.archive import store
 from postroom.archive.export import fetched
 from postroom.archive.model import ArchiveOptions, Month, Segment, State
-from postroom.archive.objects import Objects, open_objects
+from postroom.archive.objects import objects_of
 from postroom.archive.pace import Pace
 from postroom.archive.parquet import read_csv
 from postroom.archive.service import archive_session
@@ -47,13 +47,12 @@ async def restore_month(
     signal: Signal = unheard,
 ) -> Restored:
     """Bring all pieces of a month back, proven by count and checksum; `attach` makes it part of its table again."""
-    objects = open_objects(options.url, endpoint=options.endpoint)
     name = month.restored_name
     async with archive_session(room) as session:
         pieces = await _pieces(session, month)
         await store.make_restored_table(session, table_name=month.table, name=name)
         for piece in pieces:
-            await _fill(session, objects, piece, name=name, options=options)
+            await _fill(session, piece, name=name, options=options)
             signal("filled")
         rows = sum(piece.rows or 0 for piece in pieces)
         found = await store.count_rows(session, name=name)
@@ -85,9 +84,9 @@ async def _pieces(session: Session, month: Month) -> list[Segment]:
     return pieces
 
 
-async def _fill(session: Session, objects: Objects, piece: Segment, *, name: str, options: ArchiveOptions) -> None:
+async def _fill(session: Session, piece: Segment, *, name: str, options: ArchiveOptions) -> None:
     content, pace = hashlib.sha256(), Pace(options.share)
-    async with fetched(objects, piece, options) as local:
+    async with fetched(objects_of(piece, options), piece, options) as local:
         async for csv in _steps(local):
             content.update(csv)
             await session.copy_to_table(

@@ -17,11 +17,11 @@ import structlog
 from postroom.archive import store
 from postroom.archive.export import check_file, content_in_table, working_directory, write_file
 from postroom.archive.model import HAS_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
-from postroom.archive.objects import Objects, open_objects
+from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.archive.pace import Pace
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
-from postroom.errors import ArchiveBusy, ArchiveDamaged, SegmentNotFound
+from postroom.errors import ArchiveBusy, ArchiveDamaged, ArchiveUnreachable, SegmentNotFound
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
@@ -55,7 +55,10 @@ async def run_archive(
     signal: Signal = unheard,
     progress: Progress = lambda _segment: None,
 ) -> RunReport:
-    """Make partitions ahead, archive what is old enough, forget what the archive kept long enough."""
+    """Make partitions ahead, archive what is old enough, forget what the archive kept long enough.
+
+    Without a place for the archive only partitions are made, and nothing leaves the database.
+    """
     async with archive_session(room) as session:
         archiver = Archiver(session, options, actor=actor, clock=clock, signal=signal)
         return await archiver.run(progress)
@@ -71,15 +74,14 @@ async def list_segments(
 
 async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[Finding]:
     """Read every file back and compare it with its record, one after the other."""
-    objects = open_objects(options.url, endpoint=options.endpoint)
     for segment in await list_segments(pool, table=table, limit=1_000_000):
         if segment.state in HAS_FILE:
-            yield Finding(segment, await _problem(objects, segment, options))
+            yield Finding(segment, await _problem(segment, options))
 
 
-async def _problem(objects: Objects, segment: Segment, options: ArchiveOptions) -> str | None:
+async def _problem(segment: Segment, options: ArchiveOptions) -> str | None:
     try:
-        await check_file(objects, segment, options)
+        await check_file(objects_of(segment, options), segment, options)
     except ArchiveDamaged as error:
         return error.message
     return None
@@ -99,7 +101,6 @@ class Archiver:
     ) -> None:
         self._session, self._options, self._actor = session, options, actor
         self._clock, self._signal = clock, signal
-        self._objects = open_objects(options.url, endpoint=options.endpoint)
         self._steps: dict[State, Callable[[Segment], Awaitable[None]]] = {
             State.COLLECTING: self._collect,
             State.EXPORTING: self._export,
@@ -110,6 +111,8 @@ class Archiver:
 
     async def run(self, progress: Progress) -> RunReport:
         report = RunReport(partitions_made=await self._make_partitions())
+        if self._options.url is None:
+            return report
         await self._advance(await store.list_unfinished(self._session), report, progress)
         for table in self._options.tables:
             while opened := await self._open(table):
@@ -117,7 +120,7 @@ class Archiver:
                 await self._advance(opened, report, progress)
                 if len(report.postponed) > before:
                     break  # somebody holds a lock; what is unfinished waits for the next run
-        report.expired = await self._expire()
+            report.expired += await self._expire(table)
         return report
 
     async def advance(self, segment_id: int) -> Segment:
@@ -154,7 +157,7 @@ class Archiver:
 
     async def _open(self, table: str) -> list[int]:
         """The pieces of this table that have become old enough; rows that came late are a piece of their own."""
-        when: dict[str, Any] = {"table_name": table, "retention": self._options.hot, "now": self._clock()}
+        when: dict[str, Any] = {"table_name": table, "retention": self._options.hot_for(table), "now": self._clock()}
         opened = await store.open_segments(self._session, **when)
         if not opened and (late := await store.open_late_segment(self._session, **when)) is not None:
             opened = [late]
@@ -170,20 +173,33 @@ class Archiver:
         await store.mark_collected(self._session, id=segment.id)
 
     async def _export(self, segment: Segment) -> None:
+        objects = await self._choose_store(segment)
         with working_directory(self._options) as directory:
             local = Path(directory) / "piece.parquet"
             manifest = await write_file(self._session, segment, local, options=self._options, signal=self._signal)
             self._signal("written")
-            await self._objects.put(segment.path, local)
-            await put_manifest(self._objects, segment, manifest, Path(directory))
+            await objects.put(segment.path, local)
+            await put_manifest(objects, segment, manifest, Path(directory))
         self._signal("stored")
         columns = store.manifest_columns(manifest)
         await store.mark_exported(self._session, id=segment.id, now=self._clock(), **columns)
         self._signal("exported")
 
+    async def _choose_store(self, segment: Segment) -> Objects:
+        """Where the file will be, on the record before it is there; what a killed run left elsewhere goes first."""
+        here = normal_url(self._options.url or "")
+        if segment.store_url not in (None, here):
+            try:
+                await delete_file(objects_of(segment, self._options), segment)
+            except (ArchiveUnreachable, OSError):
+                _log.warning("archive_file_left", store=segment.store_url, path=segment.path)
+        if segment.store_url != here:
+            await store.use_store(self._session, id=segment.id, store_url=here)
+        return open_objects(here, endpoint=self._options.endpoint)
+
     async def _verify(self, segment: Segment) -> None:
         try:
-            await check_file(self._objects, segment, self._options)
+            await check_file(objects_of(segment, self._options), segment, self._options)
         except ArchiveDamaged:
             await store.mark_stale(self._session, id=segment.id)
             raise
@@ -224,30 +240,44 @@ class Archiver:
             )
         self._signal("dropped")
 
-    async def _expire(self) -> list[Segment]:
+    async def _expire(self, table: str) -> list[Segment]:
         expired = []
-        for segment_id in await store.list_expiring(self._session, retention=self._options.keep, now=self._clock()):
+        for segment_id in await store.list_expiring(
+            self._session, table_name=table, retention=self._options.keep_for(table), now=self._clock()
+        ):
             segment = await self._find(segment_id)
-            await self._objects.delete(segment.path)
-            await self._objects.delete(manifest_path(segment))
+            try:
+                await delete_file(objects_of(segment, self._options), segment)
+            except (ArchiveUnreachable, OSError) as error:  # one store that is away does not keep the others' files
+                _log.warning("archive_expiry_postponed", piece=segment.label, error=str(error))
+                continue
             self._signal("deleted")
-            async with self._session.transaction():
-                await store.mark_expired(self._session, id=segment.id, now=self._clock())
-                await record_audit(
-                    self._session,
-                    actor=self._actor,
-                    action="archive.expire",
-                    subject=f"archive:{segment.id}",
-                    before={"path": segment.path, "rows": segment.rows},
-                )
-            expired.append(await self._find(segment_id))
+            expired.append(await self._mark_expired(segment))
         return expired
+
+    async def _mark_expired(self, segment: Segment) -> Segment:
+        async with self._session.transaction():
+            await store.mark_expired(self._session, id=segment.id, now=self._clock())
+            await record_audit(
+                self._session,
+                actor=self._actor,
+                action="archive.expire",
+                subject=f"archive:{segment.id}",
+                before={"path": segment.path, "store": segment.store_url, "rows": segment.rows},
+            )
+        return await self._find(segment.id)
 
     async def _find(self, segment_id: int) -> Segment:
         segment = await store.find_segment(self._session, id=segment_id)
         if segment is None:
             raise SegmentNotFound
         return segment
+
+
+async def delete_file(objects: Objects, segment: Segment) -> None:
+    """Away with a piece's file and its manifest; what is not there is fine."""
+    await objects.delete(segment.path)
+    await objects.delete(manifest_path(segment))
 
 
 def manifest_path(segment: Segment) -> str:

@@ -71,8 +71,11 @@ async def list_columns(connection: Connection, *, source_name: str) -> tuple[Col
     return tuple(Column(row["name"], row["type"]) for row in rows)
 
 
-async def list_expiring(connection: Connection, *, retention: timedelta, now: datetime | None = None) -> list[int]:
-    return [row["id"] for row in await QUERIES["list_expiring"].many(connection, retention=retention, now=now)]
+async def list_expiring(
+    connection: Connection, *, table_name: str, retention: timedelta, now: datetime | None = None
+) -> list[int]:
+    rows = await QUERIES["list_expiring"].many(connection, table_name=table_name, retention=retention, now=now)
+    return [row["id"] for row in rows]
 
 
 async def list_segments(
@@ -138,6 +141,10 @@ async def open_segments(
 
 async def try_archive_lock(connection: Connection) -> bool:
     return bool((await QUERIES["try_archive_lock"].one(connection))["is_locked"])
+
+
+async def use_store(connection: Connection, *, id: int, store_url: str) -> int:
+    return await QUERIES["use_store"].exec(connection, id=id, store_url=store_url)
 
 
 def manifest_columns(manifest: Manifest) -> dict[str, Any]:

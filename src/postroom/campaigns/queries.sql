@@ -75,6 +75,19 @@ WHERE campaign_id = :campaign_id AND (:email::text IS NULL OR lower(email) = low
 ORDER BY campaign_id, time_zone, id
 LIMIT 1;
 
+-- name: forget_recipients :exec
+-- One bounded step of retention: the people of campaigns that ended long ago. The campaign stays, with its counts.
+DELETE FROM campaign_recipients
+WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM campaigns AS c
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM campaign_recipients WHERE campaign_id = c.id LIMIT :batch_limit
+    ) AS r
+    WHERE c.finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit
+));
+
 -- name: hold_mail :exec
 -- One bounded step of holding back what of a campaign waits in the queue.
 UPDATE deliveries

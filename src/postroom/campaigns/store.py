@@ -1,7 +1,7 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -54,6 +54,12 @@ async def find_campaign(connection: Connection, *, campaign_id: int) -> Campaign
 async def find_recipient(connection: Connection, *, campaign_id: int, email: str | None) -> Recipient | None:
     row = await QUERIES["find_recipient"].maybe(connection, campaign_id=campaign_id, email=email)
     return _recipient(row) if row else None
+
+
+async def forget_recipients(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["forget_recipients"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def hold_mail(connection: Connection, *, campaign_id: int, batch_limit: int) -> int:

@@ -55,6 +55,7 @@ GROUPS = (
     Entry("dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."),
     Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     Entry("inbox", "postroom.transports.capture.cli:inbox", MAIL, "Mail that was captured instead of sent."),
+    Entry("intake", "postroom.cli.intake:intake", RUN, "Only take commands in, from a Redis or NATS stream."),
     Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; mend and resubmit."),
     Entry("senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."),
     Entry("campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."),

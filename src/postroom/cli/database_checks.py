@@ -6,6 +6,7 @@ from functools import partial
 
 import asyncpg
 
+from postroom.accounts.store import measure_stall
 from postroom.cli.finding import Finding, fail, ok, rough, warn
 from postroom.db.binaries import OLDEST_MAJOR
 from postroom.db.migrate import check_migrated
@@ -22,6 +23,9 @@ CLAIM_STALLS = timedelta(minutes=1)
 WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
 LANE_LATE = timedelta(minutes=5)
 CONNECTIONS_WARN = 0.9
+MALFORMED_COUNTED = 10_000
+TOKENS_COUNTED = 10_000
+TOKENS_LATE = timedelta(minutes=1)  # a living collector looks every second
 
 _QUERIES = load("postroom.cli", "doctor.sql")
 
@@ -36,6 +40,8 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _claims,
         _workers,
         _queue,
+        _malformed,
+        partial(_tokens, settings=settings),
         partial(_senders, settings=settings),
     )
     for check in room_checks:
@@ -137,6 +143,28 @@ async def _queue(session: Session) -> Finding:
         return ok("queue", f"nothing due for more than {rough(LANE_LATE)}")
     shown = ", ".join(f"{row['lane']} {rough(row['late'])} late" for row in rows)
     return warn("queue", shown, "start more workers, or look at `postroom deliveries list --status queued`")
+
+
+async def _malformed(session: Session) -> Finding:
+    waiting = (await _QUERIES["count_malformed"].one(session, bound=MALFORMED_COUNTED))["waiting"]
+    if not waiting:
+        return ok("malformed commands", "none waiting")
+    shown = f"{waiting}{' or more' if waiting == MALFORMED_COUNTED else ''} waiting"
+    return warn("malformed commands", shown, "look at `postroom malformed list`, then mend and resubmit")
+
+
+async def _tokens(session: Session, settings: Settings) -> Finding:
+    stall = await measure_stall(session, now=None)
+    if stall.is_alarming(TOKENS_LATE.total_seconds()):
+        holder = f"pid {stall.holder_pid}" if stall.holder_pid else stall.holder_gid or "a transaction"
+        shown = f"{holder} has held {stall.tokens} back for {rough(timedelta(seconds=stall.seconds))}"
+        return warn("tokens", shown, "end that transaction: no mail of theirs leaves before")
+    row = await _QUERIES["find_waiting_tokens"].one(session, bound=TOKENS_COUNTED)
+    if row["late"] <= TOKENS_LATE + settings.batch_timeout:
+        return ok("tokens", "collected")
+    many = " or more" if row["waiting"] == TOKENS_COUNTED else ""
+    shown = f"{row['waiting']}{many} wait, for {rough(row['late'])}, and nobody collects them"
+    return fail("tokens", shown, "start a worker that has POSTROOM_SECRET_KEY, which signs the links in account mail")
 
 
 async def _senders(session: Session, settings: Settings) -> Finding:

@@ -1,5 +1,10 @@
 -- What `postroom doctor` asks the database. Reads only; every statement answers at once whatever the size of the queue.
 
+-- name: count_malformed :one
+-- Commands from streams that nobody could accept and nobody has mended yet, counted up to a bound.
+SELECT count(*) AS waiting
+FROM (SELECT FROM malformed_commands WHERE resubmitted_at IS NULL LIMIT :bound) AS counted;
+
 -- name: count_senders :one
 -- Sender accounts: all, those that send, those that wait for a person.
 SELECT count(*) AS accounts,
@@ -19,6 +24,19 @@ SELECT
     pg_is_in_recovery() AS is_replica,
     current_setting('max_connections')::integer AS max_connections,
     (SELECT count(*) FROM pg_stat_activity) AS connections;
+
+-- name: find_waiting_tokens :one
+-- Tokens that a collector could take and has not, counted up to a bound, and how long the first has waited.
+SELECT count(*) AS waiting, coalesce(now() - to_timestamp(least(min(created_at), 253370764800)), '0') AS late
+FROM (
+    SELECT tokens.created_at
+    FROM tokens, jobs
+    WHERE job_type = 'mailroom'
+        AND (tokens.transaction_id, tokens.id) > (jobs.last_transaction_id, jobs.last_seq)
+        AND tokens.transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY tokens.transaction_id, tokens.id
+    LIMIT :bound
+) AS first;
 
 -- name: list_late_lanes :many
 -- Lanes whose oldest due delivery should have left long ago.

@@ -37,6 +37,7 @@ class Doors:
     http: socket.socket
     smtp: socket.socket | None
     bounces: socket.socket | None = None
+    smtps: socket.socket | None = None
 
     @property
     def url(self) -> str:
@@ -60,7 +61,8 @@ def take_doors(settings: Settings) -> Iterator[Doors]:
 
         http = taken.enter_context(uvicorn_server.bind(settings.http_addr))
         smtp = take(settings.smtp_addr, "POSTROOM_SMTP_ADDR")
-        yield Doors(http, smtp, take(settings.bounce_addr, "POSTROOM_BOUNCE_ADDR"))
+        bounces = take(settings.bounce_addr, "POSTROOM_BOUNCE_ADDR")
+        yield Doors(http, smtp, bounces, take(settings.smtps_addr, "POSTROOM_SMTPS_ADDR"))
 
 
 async def keep_doors(
@@ -70,14 +72,15 @@ async def keep_doors(
     settings = room.settings
     dashboard = build_dashboard(room, secret=settings.secret_key, stop=stop) if settings.secret_key else None
     async with AsyncExitStack() as stack:
-        options = SubmissionOptions.of(settings)
-        if doors.smtp is not None and options is not None:
-            accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl)
-            submission = SubmissionServer(accepting, submitter(room), options, listener=doors.smtp)
-            await stack.enter_async_context(submission)
+        accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl)
+        for listener, implicit in ((doors.smtp, False), (doors.smtps, True)):
+            options = SubmissionOptions.of(settings, implicit=implicit)
+            if listener is not None and options is not None:
+                submission = SubmissionServer(accepting, submitter(room), options, listener=listener)
+                await stack.enter_async_context(submission)
         if doors.bounces is not None:
-            listener = BounceListener(room.pool, bounce_options(settings), listener=doors.bounces)
-            await stack.enter_async_context(listener)
+            bounces = BounceListener(room.pool, bounce_options(settings), listener=doors.bounces)
+            await stack.enter_async_context(bounces)
         app: ASGIApp = build_app(room, catalog=catalog, fallback=dashboard)
         signer = link_signer(settings)
         if signer is not None:

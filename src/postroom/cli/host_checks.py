@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from postroom.app import load_catalog, load_signers
+from postroom.archive.model import ArchiveOptions
 from postroom.cli.finding import Finding, fail, ok, warn
 from postroom.db.embedded import running_url
 from postroom.errors import PostroomError
@@ -27,6 +28,7 @@ async def examine(settings: Settings) -> list[Finding]:
         await transport(settings),
         secret(settings),
         disk(settings),
+        archive(settings),
     ]
 
 
@@ -117,6 +119,14 @@ def disk(settings: Settings) -> Finding:
     if free < DISK_FAILS:
         return fail("disk", shown, "make room before PostgreSQL stops")
     return warn("disk", shown, "make room soon") if free < DISK_WARNS else ok("disk", shown)
+
+
+def archive(settings: Settings) -> Finding:
+    url = ArchiveOptions.of(settings).url
+    if url is None:
+        advice = "set POSTROOM_ARCHIVE_URL to a folder that all workers share, or to s3://bucket/prefix"
+        return warn("archive", "nowhere: old months stay in the database", advice)
+    return ok("archive", url)
 
 
 def _existing(path: Path) -> Path:

@@ -96,7 +96,9 @@ async def migrate(url: str, room: str, *, dry_run: bool = False) -> Plan:
 
 
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
-    """Raise `MigrationPending` unless the room is exactly what this version needs."""
+    """Raise `MigrationPending` unless the room is exactly what this version needs, and whole."""
+    if await _QUERIES["find_restore"].maybe(connection, room=room) is not None:
+        raise MigrationPending(f"The room {room!r} is half restored; run `postroom restore` again, with the same file.")
     plan = await _plan(connection, room)
     if not plan.is_empty:
         waiting = ", ".join(file.name for file in (*plan.migrations, *plan.functions)[:3])
@@ -143,6 +145,7 @@ async def _apply(connection: asyncpg.Connection, plan: Plan) -> None:
         async with connection.transaction():
             await connection.execute(file.text)
             await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+    await _QUERIES["put_temporary_tables_last"].exec(connection)
     async with connection.transaction():
         for file in plan.functions:
             await connection.execute(file.text)

@@ -14,6 +14,12 @@ SELECT 1
 FROM pg_catalog.pg_tables
 WHERE schemaname = :room AND tablename = 'migrations';
 
+-- name: find_restore :maybe
+-- The mark of a room that is coming back from a backup and is not whole yet.
+SELECT 1
+FROM pg_catalog.pg_tables
+WHERE schemaname = :room AND tablename = 'restoring';
+
 -- name: find_schema :maybe
 -- The room's schema, if it exists.
 SELECT 1
@@ -28,6 +34,10 @@ FROM migrations;
 -- name: lock_migrations :exec
 -- Wait for any other process that is migrating this room; the lock ends with the session.
 SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
+
+-- name: put_temporary_tables_last :exec
+-- Functions that run as the owner keep this search path: a caller's temporary table must not stand in for one of ours.
+SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', false);
 
 -- name: record_applied_file :exec
 -- Remember that a file was applied with this text.

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.delivery.header import check_header, check_text
+from postroom.delivery.header import RESERVED_PREFIX, check_header, check_text
 from postroom.delivery.model import Address, Channel, DeliveryRequest
 from postroom.delivery.retry import LADDERS
 from postroom.errors import BadInput, FieldError
@@ -21,6 +21,9 @@ MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
 MAX_URL = 2048
+OUTBOX = "outbox"
+"""The source whose webhooks say, in reserved headers, which endpoint's secret is to sign them."""
+
 _YEARS = range(1970, 9999)
 _LARGEST_NUMBER = 2**63 - 1
 
@@ -98,6 +101,10 @@ def check_url(url: str) -> str | None:
     return "must not have a fragment" if "#" in url else None
 
 
+def is_locale(value: str) -> bool:
+    return _LOCALE.fullmatch(value) is not None
+
+
 def _webhook(request: DeliveryRequest) -> Problems:
     """A webhook is one URL and one body; it has no use for anything else."""
     if len(request.to) != 1 or request.cc or request.bcc or request.reply_to or request.sender:
@@ -124,7 +131,7 @@ def _content(request: DeliveryRequest) -> Problems:
             yield given[0], "cannot be given together with a template"
         if not _TEMPLATE.fullmatch(request.template):
             yield "template", "is not a template id"
-    if request.locale is not None and not _LOCALE.fullmatch(request.locale):
+    if request.locale is not None and not is_locale(request.locale):
         yield "locale", "is not a locale such as fr or fr-FR"
     yield from _texts(request)
 
@@ -141,8 +148,10 @@ def _texts(request: DeliveryRequest) -> Problems:
 
 def _headers(request: DeliveryRequest) -> Problems:
     seen: set[str] = set()
+    is_ours = request.channel is Channel.WEBHOOK and request.source == OUTBOX
     for name, value in request.headers.items():
-        reason = check_header(name, value)
+        is_reserved = name.lower().startswith(RESERVED_PREFIX)
+        reason = check_text(value) if is_ours and is_reserved else check_header(name, value)
         if reason is None and name.lower() in seen:
             reason = "is given twice"
         if reason is not None:

@@ -48,6 +48,16 @@ class AcceptCombiner:
             count_accepted(request, accepted)
         return answers
 
+    async def accept_together(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+        """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            answers = await service.accept_batch(connection, requests, idempotency_ttl=self._ttl)
+            if any(answer.acceptance is Acceptance.CONFLICT for answer in answers):
+                raise IdempotencyConflict
+        for request, answer in zip(requests, answers, strict=True):
+            count_accepted(request, answer)
+        return answers
+
     async def drain(self) -> None:
         """Wait until everything that joined is committed."""
         await self._combiner.drain()

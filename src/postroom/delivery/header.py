@@ -28,7 +28,10 @@ FORBIDDEN_HEADERS = frozenset(
 )
 """Fields a caller may not set by hand, in lower case: they follow from the delivery itself."""
 
-FORBIDDEN_PREFIXES = ("arc-", "content-", "resent-")
+RESERVED_PREFIX = "postroom-"
+"""What Postroom tells itself about a delivery; never leaves."""
+
+FORBIDDEN_PREFIXES = ("arc-", "content-", "resent-", RESERVED_PREFIX)
 
 _STRUCTURED = frozenset(
     {

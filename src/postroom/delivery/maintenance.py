@@ -5,12 +5,14 @@ Every step is bounded, safe to run in any number of processes at once, and done 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from time import monotonic
 
 import structlog
 
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
 from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Address, DeliveryRequest, Lane
@@ -29,11 +31,12 @@ class MaintenanceOptions:
     """How long things are kept and who is told; the defaults are those of the settings."""
 
     held_lanes: Sequence[str] = ("bulk",)
-    delivery_retention: timedelta = timedelta(days=30)
-    payload_retention: timedelta = timedelta(days=7)
+    delivery_retention: timedelta = timedelta(days=7)
+    payload_retention: timedelta = timedelta(days=3)
     malformed_command_retention: timedelta = timedelta(days=30)
     recovery_interval: timedelta = timedelta(seconds=2)
     cleanup_interval: timedelta = timedelta(minutes=5)
+    share: float = 0.05  # of the time that retention works; the rest of it is for those who have mail to send
     admin: Address | None = None
 
 
@@ -54,9 +57,9 @@ class Maintenance:
                 self._repeat(
                     self._options.cleanup_interval,
                     self.make_partitions,
-                    self.clean_up,
                     self.forget_workers,
                     self.tell_admin,
+                    self.clean_up,  # the last, because it takes its time
                 )
             )
 
@@ -85,19 +88,9 @@ class Maintenance:
     async def clean_up(self) -> int:
         """Retention: bodies first, then unreadable commands, then whole deliveries."""
         options = self._options
-        total = 0
-        for delete, retention in (
-            (store.delete_old_payloads, options.payload_retention),
-            (store.delete_old_malformed_commands, options.malformed_command_retention),
-            (store.delete_old_deliveries, options.delivery_retention),
-        ):
-            while True:
-                async with self._pool.acquire() as connection:
-                    deleted = await delete(connection, retention=retention, batch_limit=STEP, now=self._clock())
-                total += deleted
-                if deleted < STEP:
-                    break
-        return total
+        bodies = await self._delete_finished(store.delete_old_payloads, options.payload_retention)
+        commands = await self._delete_commands(options.malformed_command_retention)
+        return bodies + commands + await self._delete_finished(store.delete_old_deliveries, options.delivery_retention)
 
     async def forget_workers(self) -> int:
         """Forget workers that died in their sleep: every acceptance would go on notifying them."""
@@ -115,6 +108,39 @@ class Maintenance:
                 await service.accept(connection, _notice(admin, count), now=self._clock())
         return count
 
+    async def _delete_finished(self, delete: "Callable[..., Awaitable[list[datetime]]]", retention: timedelta) -> int:
+        """Step by step, oldest first, each from where the one before ended."""
+        since: datetime | None = None
+
+        async def step(connection: Session) -> int:
+            nonlocal since
+            gone = await delete(connection, retention=retention, since=since, batch_limit=STEP, now=self._clock())
+            since = max(gone, default=since)
+            return len(gone)
+
+        return await self._giving_way(step)
+
+    async def _delete_commands(self, retention: timedelta) -> int:
+        async def step(connection: Session) -> int:
+            return await store.delete_old_malformed_commands(
+                connection, retention=retention, batch_limit=STEP, now=self._clock()
+            )
+
+        return await self._giving_way(step)
+
+    async def _giving_way(self, step: "Callable[[Session], Awaitable[int]]") -> int:
+        """Until a step finds less than it could take; a rest after each, so that mail does not wait for the broom."""
+        total = 0
+        while not self._stopping.is_set():
+            async with self._pool.acquire() as connection:
+                began = monotonic()
+                deleted = await step(connection)
+            total += deleted
+            if deleted < STEP:
+                break
+            await self._rest((monotonic() - began) * (1 / self._options.share - 1))
+        return total
+
     async def _in_steps(self, step: "Callable[..., Awaitable[Sequence[object]]]") -> int:
         total = 0
         async with self._pool.acquire() as connection:
@@ -129,11 +155,12 @@ class Maintenance:
                     await step()
                 except FLICKER as error:
                     _log.warning("maintenance_postponed", step=step.__name__, error=type(error).__name__)
-            try:
-                async with asyncio.timeout(interval.total_seconds()):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
+            await self._rest(interval.total_seconds())
+
+    async def _rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
 
 def _notice(admin: Address, count: int) -> DeliveryRequest:

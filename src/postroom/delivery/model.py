@@ -196,6 +196,7 @@ class Outgoing:
     variables: Mapping[str, Any] = field(default_factory=dict)  # of campaign mail; others were rendered before
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
+    idempotency_key: str | None = None  # of a webhook, whose receiver is told
 
     @property
     def domain(self) -> str | None:

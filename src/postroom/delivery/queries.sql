@@ -107,13 +107,14 @@ claimed AS (
     FROM due, claim
     WHERE d.id = due.id
     RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
-        d.created_at, d.retry_since, d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id
+        d.created_at, d.retry_since, d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
+        CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     retry_since, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
     from_email, from_name, subject, text_body, html_body, headers::text, attachments::text,
     campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id,
-    start_in, send_delay, shaped_domain, domain_connections
+    start_in, send_delay, shaped_domain, domain_connections, idempotency_key
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 ORDER BY claim_ordinal;
@@ -208,17 +209,22 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
     AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
 
--- name: delete_old_deliveries :exec
--- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters.
+-- name: delete_old_deliveries :many
+-- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters. One whose
+-- idempotency key still holds stays, because a replay must find it. A step begins where the one before ended, so that
+-- those who stay are passed once and not once a step.
 DELETE FROM deliveries
 WHERE id IN (
     SELECT id
     FROM deliveries
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND finished_at >= coalesce(:since::timestamptz, '-infinity')
+        AND (idempotency_expires_at IS NULL OR idempotency_expires_at <= coalesce(:now::timestamptz, now()))
     ORDER BY finished_at
     LIMIT :batch_limit
     FOR UPDATE SKIP LOCKED
-);
+)
+RETURNING finished_at;
 
 -- name: delete_old_malformed_commands :exec
 -- One bounded step of retention for commands nobody could read.
@@ -231,18 +237,21 @@ WHERE id IN (
     LIMIT :batch_limit
 );
 
--- name: delete_old_payloads :exec
--- One bounded step of retention for bodies, which go sooner than the ledger.
-DELETE FROM delivery_payloads
-WHERE delivery_id IN (
-    SELECT id
+-- name: delete_old_payloads :many
+-- One bounded step of retention for bodies, which go sooner than their deliveries. Those that went before are passed once.
+DELETE FROM delivery_payloads AS p
+USING (
+    SELECT id, finished_at
     FROM deliveries
-    JOIN delivery_payloads ON delivery_id = id
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND finished_at >= coalesce(:since::timestamptz, '-infinity')
         AND state <> 'dead_letter' -- a person may still bring it back, and not with an empty page
+        AND EXISTS (SELECT FROM delivery_payloads WHERE delivery_id = id)
     ORDER BY finished_at
     LIMIT :batch_limit
-);
+) AS old
+WHERE p.delivery_id = old.id
+RETURNING old.finished_at;
 
 -- name: ensure_attempt_partitions :one
 -- Make the ledger's partitions for this month and the next two.
@@ -567,8 +576,17 @@ SET expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
 WHERE id = ANY(:claim_ids::bigint[]) AND worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, now())
 RETURNING id;
 
+-- name: reschedule :maybe
+-- Move a delivery that was never tried to another moment; one in the past makes it due at once.
+UPDATE deliveries
+SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now())),
+    retry_since = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now()))
+WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 0
+RETURNING id;
+
 -- name: resend :maybe
--- A new delivery with the same recipients and content; the original is untouched and no key is taken over.
+-- A new delivery with the same content to the same recipients, or to another URL; the original is untouched and no key is
+-- taken over.
 WITH original AS (
     SELECT *
     FROM deliveries
@@ -588,7 +606,7 @@ clone AS (
 ),
 addresses AS (
     INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-    SELECT clone.id, kind, position, email, name
+    SELECT clone.id, kind, position, coalesce(:url::text, email), name
     FROM clone
     JOIN delivery_recipients AS r ON r.delivery_id = clone.resend_of
 ),

@@ -153,10 +153,28 @@ async def redrive(
                 return total
 
 
-async def resend(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> DeliveryId:
-    """Send the same again as a new delivery; the original stays as it is."""
+async def reschedule(
+    pool: Pool, delivery_id: int, *, send_at: datetime, actor: str, now: datetime | None = None
+) -> None:
+    """Let a delivery that was never tried leave at another moment."""
     async with pool.acquire() as connection, connection.transaction():
-        clone = await store.resend(connection, delivery_id=delivery_id, now=now)
+        done = await store.reschedule(connection, delivery_id=delivery_id, send_at=send_at, now=now)
+        await _must(connection, delivery_id, "rescheduled", done=done)
+        await record_audit(
+            connection,
+            actor=actor,
+            action="delivery.reschedule",
+            subject=f"delivery:{delivery_id}",
+            after={"send_at": send_at.isoformat()},
+        )
+
+
+async def resend(
+    pool: Pool, delivery_id: int, *, actor: str, url: str | None = None, now: datetime | None = None
+) -> DeliveryId:
+    """Send the same again as a new delivery; the original stays as it is. A webhook may go to another `url` now."""
+    async with pool.acquire() as connection, connection.transaction():
+        clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
         if clone is None:
             await _must(connection, delivery_id, "resent", done=False)
             raise DeliveryNotFound

@@ -131,11 +131,13 @@ async def count_redrivable(
 
 
 async def delete_old_deliveries(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    return await QUERIES["delete_old_deliveries"].exec(
-        connection, retention=retention, batch_limit=batch_limit, now=now
+    connection: Connection, *, retention: timedelta, since: datetime | None, batch_limit: int, now: datetime | None
+) -> list[datetime]:
+    """When those had ended that are gone."""
+    rows = await QUERIES["delete_old_deliveries"].many(
+        connection, retention=retention, since=since, batch_limit=batch_limit, now=now
     )
+    return [row["finished_at"] for row in rows]
 
 
 async def delete_old_malformed_commands(
@@ -147,9 +149,13 @@ async def delete_old_malformed_commands(
 
 
 async def delete_old_payloads(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    return await QUERIES["delete_old_payloads"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+    connection: Connection, *, retention: timedelta, since: datetime | None, batch_limit: int, now: datetime | None
+) -> list[datetime]:
+    """When those had ended whose bodies are gone."""
+    rows = await QUERIES["delete_old_payloads"].many(
+        connection, retention=retention, since=since, batch_limit=batch_limit, now=now
+    )
+    return [row["finished_at"] for row in rows]
 
 
 async def ensure_attempt_partitions(connection: Connection, *, now: datetime | None) -> int:
@@ -376,8 +382,14 @@ async def renew_claims(
     return {ClaimId(row["id"]) for row in rows}
 
 
-async def resend(connection: Connection, *, delivery_id: int, now: datetime | None) -> DeliveryId | None:
-    row = await QUERIES["resend"].maybe(connection, delivery_id=delivery_id, now=now)
+async def reschedule(connection: Connection, *, delivery_id: int, send_at: datetime, now: datetime | None) -> bool:
+    return await QUERIES["reschedule"].maybe(connection, delivery_id=delivery_id, send_at=send_at, now=now) is not None
+
+
+async def resend(
+    connection: Connection, *, delivery_id: int, url: str | None, now: datetime | None
+) -> DeliveryId | None:
+    row = await QUERIES["resend"].maybe(connection, delivery_id=delivery_id, url=url, now=now)
     return DeliveryId(row["id"]) if row else None
 
 
@@ -437,6 +449,7 @@ def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
         variables=variables,
         sender_account_id=row["sender_account_id"],
         slot=_slot(row),
+        idempotency_key=row["idempotency_key"],
     )
 
 

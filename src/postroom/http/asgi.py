@@ -88,6 +88,8 @@ class HttpApplication:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         request_id = _request_id(headers)
         found = self._routes.find(scope["path"])
+        if found is not None and scope["path"] == "/" and scope["method"] not in found[0].methods:
+            found = None  # the front page is for people; programs only ever post there
         if found is None and self._fallback is not None:
             await self._fallback(scope, receive, send)
             return

@@ -7,6 +7,7 @@ import msgspec
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from postroom.accounts import store as accounts
 from postroom.accounts.metrics import show_stall
 from postroom.accounts.service import measure_stall
 from postroom.db.migrate import check_migrated
@@ -14,6 +15,8 @@ from postroom.db.room import Room
 from postroom.delivery import store as delivery
 from postroom.errors import DatabaseError
 from postroom.http.problems import problem
+from postroom.intake.metrics import MALFORMED_WAITING
+from postroom.intake.service import count_malformed_commands
 from postroom.mail.catalog import Catalog
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -38,6 +41,7 @@ class Ready(msgspec.Struct, frozen=True):
     database: str
     migrations: str
     templates: int
+    tokens_stalled_seconds: float  # for so long somebody's open transaction has held back account mail
 
 
 async def healthz(_call: Call) -> Answer:
@@ -49,6 +53,7 @@ async def metrics(call: Call) -> Answer:
     try:
         await _measure_queue(call.room)
         show_stall(await measure_stall(call.room.pool))
+        MALFORMED_WAITING.set(await count_malformed_commands(call.room.pool))
     except Exception as error:
         if not is_connection_lost(error):
             raise
@@ -74,9 +79,10 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
         try:
             async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
                 await check_migrated(connection, call.room.name)
+                stall = await accounts.measure_stall(connection, now=None)
         except DatabaseError as error:
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
-        return Answer(Ready("ok", "ok", "ok", templates))
+        return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
 
     return [
         Endpoint(

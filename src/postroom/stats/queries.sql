@@ -5,6 +5,17 @@
 -- Everything that was counted for one campaign; see functions/campaign_figures.sql.
 SELECT campaign_figures(:campaign_id)::text AS figures;
 
+-- name: delete_old_hours :exec
+-- One bounded step of retention: counts of hours that are long past.
+DELETE FROM stats_hourly
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid
+    FROM stats_hourly
+    WHERE hour < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY hour
+    LIMIT :batch_limit
+));
+
 -- name: find_custom_data_index :maybe
 -- The index over custom data, and whether it was made to its end.
 SELECT indisvalid AS is_whole

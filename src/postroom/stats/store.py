@@ -1,7 +1,7 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import asyncpg
 import msgspec
@@ -17,6 +17,12 @@ _amounts = msgspec.json.Decoder(dict[str, int]).decode
 async def campaign_figures(connection: Connection, *, campaign_id: int) -> Figures:
     row = await QUERIES["campaign_figures"].one(connection, campaign_id=campaign_id)
     return Figures.of(_amounts(row["figures"]))
+
+
+async def delete_old_hours(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_hours"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def find_custom_data_index(connection: Connection) -> bool | None:

@@ -3,7 +3,8 @@
 NAME     backup, by PostgreSQL's own pg_dump, of the room and nothing else of the database
 PROMISES a backup is one moment: what it holds and what its manifest counts were read in one snapshot. It is restored
          into a server of its own and compared, table by table, before it counts. It comes back whole or not at all,
-         into a room that does not exist yet, here or in another cluster, under its own name or another
+         into a room that does not exist yet, here or in another cluster, under its own name or another. A restore that
+         was killed is finished by asking for it again; until then nobody else opens the room
 AFTER A RESTORE  events and their followers go on in a new epoch, and the collector of tokens where it was; what had
          been sent between backup and restore is in the queue again, and only people can know it
 FAILURES   `BackupFailed`, `RoomNotEmpty`

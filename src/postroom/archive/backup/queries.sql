@@ -17,12 +17,22 @@ SELECT NULL::bigint WHERE to_regnamespace(quote_ident(:name)) IS NULL;
 SELECT current_setting('server_version') AS server, now() AS made_at,
     (SELECT max(name) FROM migrations WHERE name NOT LIKE '%/%') AS migration;
 
+-- name: end_restore :exec
+-- The room is whole, and open to everybody.
+DROP TABLE restoring;
+
 -- name: export_snapshot :one
 -- Let pg_dump see exactly what this transaction sees.
 SELECT pg_export_snapshot() AS snapshot;
 
+-- name: find_restore :maybe
+-- The mark of a restore that is not finished, and the checksum of the file it is from.
+SELECT obj_description(oid, 'pg_class') AS sha256
+FROM pg_class
+WHERE oid = to_regclass(quote_ident(:name) || '.restoring');
+
 -- name: forget_functions :exec
--- After a change of the room's name its functions must be made anew: they carry the old one.
+-- After a restore the functions are made anew: under another name they carry the old one, and none has its privileges.
 DELETE FROM migrations WHERE name LIKE '%/%';
 
 -- name: list_table_counts :many

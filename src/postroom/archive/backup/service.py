@@ -2,6 +2,9 @@
 
 A restore under another name, and every proof, happens in a server of its own in a temporary directory: it needs no
 privilege on the real one and puts no load on it, and it is another cluster, as after a disaster.
+
+A restore is finished when its cursors are set right. Until then a table called `restoring` stands in the room: nobody
+else opens the room while it does, and the same restore, asked for again, goes on where a killed one ended.
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from postroom.db.room import Room
 from postroom.errors import BackupFailed, RoomNotEmpty
 from postroom.events.audit import record_audit
 from postroom.events.store import adopt_restored_events
+from postroom.runtime.signals import Signal, unheard
 
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
@@ -50,17 +54,22 @@ async def verify_backup(source: Path) -> BackupManifest:
     return manifest
 
 
-async def restore_backup(url: str, source: Path, *, actor: str, room: str | None = None) -> BackupManifest:
+async def restore_backup(
+    url: str, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
+) -> BackupManifest:
     """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
     manifest = await read_manifest(source)
     name = room or manifest.room
     await _check_file(source, manifest)
-    await _make_room(url, name)
-    if name == manifest.room:
-        await programs.restore(url, name, source)
-    else:
-        await _restore_renamed(url, name, source, manifest)
-    await migrate(url, name)
+    if await _begin_restore(url, name, manifest.sha256):
+        signal("begun")
+        if name == manifest.room:
+            await programs.restore(url, name, source)
+        else:
+            await _restore_renamed(url, name, source, manifest)
+    signal("restored")
+    await _renew_functions(url, name)  # a dump has no privileges: those that functions take away come with their files
+    signal("migrated")
     await _go_on(url, name, actor=actor, source=source)
     return manifest
 
@@ -132,6 +141,7 @@ async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
     session = await connect(url, name)
     try:
         async with session.transaction():
+            await store.end_restore(session)
             await adopt_restored_events(session, force=True)
             waiting = await store.adopt_restored_tokens(session)
             after = {"file": source.name, "tokens_waiting": waiting}
@@ -149,6 +159,21 @@ async def _make_room(url: str, name: str) -> None:
             raise RoomNotEmpty(f"The room {name!r} exists; restore into another database, or under another name.")
         if objects is None:
             await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
+    finally:
+        await session.close()
+
+
+async def _begin_restore(url: str, name: str, sha256: str) -> bool:
+    """Mark the room as one that comes back; False if its rows are there already, left by a restore that was killed."""
+    session: Session = await connect(url, name)
+    try:
+        marked = await store.find_restore(session, name=name)
+        if marked is None:
+            await _make_room(url, name)
+            await session.execute(f"CREATE TABLE restoring (); COMMENT ON TABLE restoring IS '{sha256}'")
+        elif marked != sha256:
+            raise RoomNotEmpty(f"The room {name!r} is being restored from another file; finish that, or drop it.")
+        return await store.count_objects(session, name=name) == 1
     finally:
         await session.close()
 

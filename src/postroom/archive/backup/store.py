@@ -23,8 +23,18 @@ async def describe_room(connection: Connection) -> Mapping[str, Any]:
     return dict(await QUERIES["describe_room"].one(connection))
 
 
+async def end_restore(connection: Connection) -> int:
+    return await QUERIES["end_restore"].exec(connection)
+
+
 async def export_snapshot(connection: Connection) -> str:
     return str((await QUERIES["export_snapshot"].one(connection))["snapshot"])
+
+
+async def find_restore(connection: Connection, *, name: str) -> str | None:
+    """The checksum of the file that a room comes back from; None unless one does."""
+    row = await QUERIES["find_restore"].maybe(connection, name=name)
+    return None if row is None else str(row["sha256"])
 
 
 async def forget_functions(connection: Connection) -> int:

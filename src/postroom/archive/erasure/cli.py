@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from postroom.archive.cli import Endpoint, Store, options_from
+from postroom.archive.cli import Endpoint, options_from
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, say
 
 
@@ -14,7 +14,6 @@ def erase(
     keep_accounts: Annotated[
         bool, typer.Option("--keep-accounts", help="Leave `accounts` and `users` to the application.")
     ] = False,
-    store: Store = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
@@ -23,7 +22,7 @@ def erase(
 
     done = in_room(
         lambda room: forget(
-            room, options_from(room, store, endpoint), address=address, actor=actor(), keep_accounts=keep_accounts
+            room, options_from(room, endpoint=endpoint), address=address, actor=actor(), keep_accounts=keep_accounts
         )
     )
     if as_json:

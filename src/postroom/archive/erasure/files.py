@@ -15,9 +15,9 @@ from postroom.archive.erasure.model import Work
 from postroom.archive.erasure.places import PLACES, How
 from postroom.archive.export import working_directory
 from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
-from postroom.archive.objects import Objects
+from postroom.archive.objects import objects_of
 from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
-from postroom.archive.service import put_manifest
+from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
 from postroom.runtime.signals import Signal, unheard
 
@@ -26,20 +26,15 @@ _DELIVERY_COLUMNS = {"attempts": ("delivery_id", "reply_text")}
 
 
 async def erase_file(
-    session: Session,
-    objects: Objects,
-    segment: Segment,
-    work: Work,
-    *,
-    options: ArchiveOptions,
-    signal: Signal = unheard,
+    session: Session, segment: Segment, work: Work, *, options: ArchiveOptions, signal: Signal = unheard
 ) -> int:
     """Rewrite one piece if the person is in it; answers how many rows were touched.
 
     A piece whose table is still here is written again from the table, which was erased before.
     """
     if segment.state is not State.ARCHIVED:
-        return await archive_store.mark_stale(session, id=segment.id)
+        return await _throw_away(session, segment, options=options, signal=signal)
+    objects = objects_of(segment, options)
     time_column = await archive_store.find_partition_column(session, table_name=segment.table_name)
     with working_directory(options) as directory:
         before, after = Path(directory) / "before.parquet", Path(directory) / "after.parquet"
@@ -56,6 +51,15 @@ async def erase_file(
     del columns["columns"]
     await archive_store.mark_rewritten(session, id=segment.id, **columns)
     return rewriting.touched
+
+
+async def _throw_away(session: Session, segment: Segment, *, options: ArchiveOptions, signal: Signal) -> int:
+    """The mark comes first: a table must never be dropped on the strength of a file that is gone."""
+    marked = await archive_store.mark_stale(session, id=segment.id)
+    signal("marked_stale")
+    if segment.store_url is not None or options.url is not None:  # otherwise nobody can have written it
+        await delete_file(objects_of(segment, options), segment)
+    return marked
 
 
 class Rewriting:

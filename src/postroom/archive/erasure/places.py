@@ -55,6 +55,7 @@ BY_FUNCTION = (
     "campaign_recipients",
     "inbox_messages",
     "address_limits",
+    "reserved_logins",
 )
 """Tables that have a stored function of their own, because what belongs together must go together."""
 

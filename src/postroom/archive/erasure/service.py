@@ -6,7 +6,9 @@ part can be done again; the row in `erasures` says which one is due.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+import asyncpg
 import structlog
 
 from postroom.archive import store as archive_store
@@ -14,17 +16,26 @@ from postroom.archive.erasure import store
 from postroom.archive.erasure.files import erase_file
 from postroom.archive.erasure.model import Erasure, ErasureState, Work
 from postroom.archive.erasure.places import PLACES, How, Place
-from postroom.archive.model import HAS_FILE, ArchiveOptions
-from postroom.archive.objects import open_objects
+from postroom.archive.model import MAY_HAVE_FILE, ArchiveOptions
 from postroom.archive.service import archive_session
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.delivery.address import parse_address
-from postroom.errors import ArchiveBusy, ArchiveUnreachable, BadInput, ErasureNotFound
+from postroom.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveExtraMissing,
+    ArchiveUnreachable,
+    BadInput,
+    ErasureNotFound,
+)
 from postroom.events.audit import record_audit
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
+
+WAITS = (ArchiveBusy, ArchiveDamaged, ArchiveExtraMissing, ArchiveUnreachable, OSError)
+"""What keeps an erasure from its files; the database is done by then, and somebody else, or a later turn, goes on."""
 
 
 async def erase(
@@ -36,22 +47,27 @@ async def erase(
     keep_accounts: bool = False,
     signal: Signal = unheard,
 ) -> Erasure:
-    """Forget whoever has this address. While somebody else works on the archive, the answer is an erasure that runs."""
+    """Forget whoever has this address. While files of the archive cannot be had, the answer is an erasure that runs."""
     work = await _begin(room.pool, _checked(address), actor=actor, keep_accounts=keep_accounts)
     signal("begun")
     try:
         await _go_on(room, options, work.id, signal=signal)
-    except (ArchiveBusy, ArchiveUnreachable) as error:
-        _log.warning("erasure_waits_for_archive", erasure=work.id, reason=error.code)
+    except WAITS as error:
+        _log.warning("erasure_waits_for_archive", erasure=work.id, reason=str(error))
     return await get_erasure(room.pool, work.id)
 
 
 async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
-    """Go on with what was begun and not finished; answers how many that were."""
+    """Go on with what was begun and not finished, each for itself; answers how many that were."""
     async with room.pool.acquire() as connection:
         running = await store.list_running(connection)
     for erasure_id in running:
-        await _go_on(room, options, erasure_id)
+        try:
+            await _go_on(room, options, erasure_id)
+        except WAITS as error:
+            _log.warning("erasure_waits_for_archive", erasure=erasure_id, reason=str(error))
+        except Exception:  # noqa: BLE001 - one that fails for a reason of its own does not keep the others
+            _log.exception("erasure_failed", erasure=erasure_id)
     return len(running)
 
 
@@ -138,32 +154,43 @@ async def _search(connection: Session, work: Work, *, options: ArchiveOptions, s
 
 
 async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> int:
+    """Page by page. A month that the archiver drops meanwhile is searched in its file."""
     touched, page = 0, 0
-    while page < await archive_store.count_pages(connection, source_name=table):
-        touched += await store.erase_pages(
-            connection,
-            table_name=table,
-            columns=list(place.columns),
-            from_page=page,
-            to_page=page + pages,
-            **_who(work),
-        )
-        page += pages
+    with suppress(asyncpg.UndefinedTableError):
+        while page < await archive_store.count_pages(connection, source_name=table):
+            touched += await store.erase_pages(
+                connection,
+                table_name=table,
+                columns=list(place.columns),
+                from_page=page,
+                to_page=page + pages,
+                **_who(work),
+            )
+            page += pages
     return touched
 
 
 async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal) -> None:
-    """File by file, in the order of their ids; then the erasure is done and forgets the address."""
+    """File by file, in the order of their ids; then the erasure is done and forgets the address.
+
+    A file that is damaged or missing does not keep the person in the others, but the erasure is not done.
+    """
+    damaged: ArchiveDamaged | None = None
     async with archive_session(room) as session:
         work = await store.find_work(session, id=erasure_id)
         if work is None:
             return
         for segment in await archive_store.list_segments(session, after_id=work.last_file_id):
-            if segment.state in HAS_FILE:
-                objects = open_objects(options.url, endpoint=options.endpoint)
-                amount = await erase_file(session, objects, segment, work, options=options, signal=signal)
-                await _count(session, work, "archive", amount)
-            await store.mark_file_erased(session, id=work.id, last_file_id=segment.id)
+            if segment.state in MAY_HAVE_FILE:
+                try:
+                    amount = await erase_file(session, segment, work, options=options, signal=signal)
+                    await _count(session, work, "archive", amount)
+                except ArchiveDamaged as error:
+                    damaged = damaged or error
+            if damaged is None:
+                await store.mark_file_erased(session, id=work.id, last_file_id=segment.id)
+        if damaged is not None:
+            raise damaged
         await _finish(session, work)
 
 

@@ -1,12 +1,16 @@
 -- Make a restored month part of its table again.
 CREATE OR REPLACE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamptz) RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
 SET search_path FROM CURRENT
 SET TimeZone = 'UTC'
 SET lock_timeout = '5s'
 AS $$
 BEGIN
+    PERFORM check_archive_name(p_table, p_name, 'restored_');
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
         p_table, p_name, p_from, p_from + interval '1 month');
 END
 $$;
+
+REVOKE ALL ON FUNCTION attach_restored_table(text, text, timestamptz) FROM PUBLIC;

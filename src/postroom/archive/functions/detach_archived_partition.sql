@@ -2,6 +2,7 @@
 -- worker that finishes an attempt waits behind. Fails with lock_not_available, and is tried again.
 CREATE OR REPLACE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
 SET search_path FROM CURRENT
 SET lock_timeout = '500ms'
 AS $$
@@ -15,6 +16,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'piece % is not a verified partition', p_id USING ERRCODE = 'PR110';
     END IF;
+    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
     EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', v_piece.table_name, v_piece.source_name);
 END
 $$;
+
+REVOKE ALL ON FUNCTION detach_archived_partition(bigint) FROM PUBLIC;

@@ -1,19 +1,26 @@
 -- The last step: the rows are in the archive, their table goes. Only a table that is no partition any more is dropped.
 CREATE OR REPLACE FUNCTION drop_archived_source(p_id bigint, p_now timestamptz DEFAULT now()) RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
 SET search_path FROM CURRENT
 SET lock_timeout = '5s'
 AS $$
 DECLARE
-    v_name text;
+    v_piece archived_partitions;
 BEGIN
     UPDATE archived_partitions
     SET state = 'archived', archived_at = p_now
     WHERE id = p_id AND state IN ('verified', 'detached') AND NOT is_attached
-    RETURNING source_name INTO v_name;
+    RETURNING * INTO v_piece;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'piece % is still part of its table', p_id USING ERRCODE = 'PR110';
     END IF;
-    EXECUTE format('DROP TABLE %I', v_name);
+    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
+    IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(quote_ident(v_piece.source_name)) AND relispartition) THEN
+        RAISE EXCEPTION '% is still part of its table', v_piece.source_name USING ERRCODE = 'PR110';
+    END IF;
+    EXECUTE format('DROP TABLE %I', v_piece.source_name);
 END
 $$;
+
+REVOKE ALL ON FUNCTION drop_archived_source(bigint, timestamptz) FROM PUBLIC;

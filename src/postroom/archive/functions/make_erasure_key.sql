@@ -3,6 +3,7 @@
 -- places.
 CREATE OR REPLACE FUNCTION make_erasure_key() RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER -- whoever erases needs a key, and need not be able to read it
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -26,3 +27,5 @@ BEGIN
     INSERT INTO erasure_key (inner_pad, outer_pad) VALUES (v_inner, v_outer) ON CONFLICT DO NOTHING;
 END
 $$;
+
+REVOKE ALL ON FUNCTION make_erasure_key() FROM PUBLIC;

@@ -2,10 +2,12 @@
 -- never finished is thrown away; one that was is somebody's.
 CREATE OR REPLACE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
 LANGUAGE plpgsql
+SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
 SET search_path FROM CURRENT
 SET client_min_messages = warning
 AS $$
 BEGIN
+    PERFORM check_archive_name(p_table, p_name, 'restored_');
     IF EXISTS (SELECT FROM archived_partitions WHERE restored_name = p_name) THEN
         RAISE EXCEPTION 'the table % holds a restored month already', p_name USING ERRCODE = 'PR111';
     END IF;
@@ -13,3 +15,5 @@ BEGIN
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', p_name, p_table);
 END
 $$;
+
+REVOKE ALL ON FUNCTION make_restored_table(text, text) FROM PUBLIC;

@@ -2,6 +2,7 @@
 -- Answers the id of the piece, or NULL when the default partition has no such rows.
 CREATE OR REPLACE FUNCTION open_late_segment(p_table text, p_before timestamptz) RETURNS bigint
 LANGUAGE plpgsql
+SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
 SET search_path FROM CURRENT
 SET TimeZone = 'UTC'
 SET lock_timeout = '1s'
@@ -34,3 +35,5 @@ BEGIN
     RETURN v_id;
 END
 $$;
+
+REVOKE ALL ON FUNCTION open_late_segment(text, timestamptz) FROM PUBLIC;

@@ -35,3 +35,5 @@ BEGIN
     RETURN v_made;
 END
 $$;
+
+REVOKE ALL ON FUNCTION ensure_partitions(text, integer, timestamptz) FROM PUBLIC;

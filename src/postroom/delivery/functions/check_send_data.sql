@@ -44,7 +44,7 @@ BEGIN
             'authentication-results', 'bcc', 'cc', 'date', 'delivered-to', 'dkim-signature', 'domainkey-signature',
             'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
             'subject', 'to')
-        OR lower(name) ~ '^(arc|content|resent)-'
+        OR lower(name) ~ '^(arc|content|resent|postroom)-'
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
