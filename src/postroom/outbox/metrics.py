@@ -26,7 +26,9 @@ _PAIR = ["topic", "publisher"]
 PUBLISHED = Counter("postroom_outbox_published", "Messages handed over", _PAIR, registry=REGISTRY)
 ERRORS = Counter("postroom_outbox_errors", "Batches that could not be published", _PAIR, registry=REGISTRY)
 LEADER = Gauge("postroom_outbox_leader", "Whether this process leads a pair", _PAIR, registry=REGISTRY)
-STATUS = Gauge("postroom_outbox_status", "Whether a pair has this status", [*_PAIR, "status"], registry=REGISTRY)
+STATUS = Gauge(
+    "postroom_outbox_status", "Whether a pair has this status", ["topic", "publisher", "status"], registry=REGISTRY
+)
 LAG_EVENTS = Gauge("postroom_outbox_lag_events", "Events that wait, up to a bound", _PAIR, registry=REGISTRY)
 LAG_SECONDS = Gauge("postroom_outbox_lag_seconds", "The age of the oldest event that waits", _PAIR, registry=REGISTRY)
 STALLED_SECONDS = Gauge(

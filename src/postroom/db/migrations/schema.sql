@@ -128,7 +128,7 @@ CREATE TYPE token_action AS ENUM (
 
 CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
@@ -269,7 +269,7 @@ $$;
 
 CREATE FUNCTION activate_account() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
     UPDATE accounts
@@ -287,23 +287,24 @@ $$;
 
 CREATE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
-    IF NOT p_force AND NOT has_restored_events() THEN
+    IF NOT p_force AND NOT has_restored_events() AND NOT has_later_events() THEN
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
     UPDATE event_clock
-    SET epoch = 1 + greatest(epoch, (SELECT (max(transaction_id)::text::bigint >> 48)::integer FROM events))
-    WHERE p_force OR has_restored_events();
+    SET epoch = 1 + greatest(epoch, (SELECT (max(transaction_id)::text::bigint >> 48)::integer FROM events)),
+        system_identifier = cluster_identifier()
+    WHERE p_force OR has_restored_events() OR has_later_events();
     RETURN FOUND;
 END
 $$;
 
 CREATE FUNCTION adopt_restored_tokens() RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_cursor  jobs;
@@ -324,10 +325,10 @@ $$;
 
 CREATE FUNCTION announce_tokens() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
-    IF EXISTS (SELECT FROM created) AND NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
+    IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
         NOTIFY token_insert;
     END IF;
     RETURN NULL;
@@ -336,7 +337,7 @@ $$;
 
 CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb DEFAULT NULL::jsonb, p_idempotency jsonb DEFAULT NULL::jsonb, p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_correlation_ids text[] DEFAULT NULL::text[], p_causation_ids text[] DEFAULT NULL::text[], p_in_order boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -375,7 +376,9 @@ BEGIN
         v_exclusive := v_exclusive || event_query_keys(p_idempotency);
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
-    PERFORM refuse_stale_snapshot();
+    IF p_condition IS NOT NULL OR p_idempotency IS NOT NULL THEN
+        PERFORM refuse_stale_snapshot();
+    END IF;
     v_answer := append_locked_events(
         p_types, p_tags, p_data, p_condition, p_idempotency, p_occurred_at, p_correlation_ids, p_causation_ids);
     IF (v_answer -> 'success')::boolean THEN
@@ -387,7 +390,7 @@ $$;
 
 CREATE FUNCTION append_events_batch(p_types text[], p_tags text[], p_data jsonb[], p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
     PERFORM append_events(p_types, p_tags, p_data, p_occurred_at => p_occurred_at, p_in_order => true);
@@ -396,7 +399,7 @@ $$;
 
 CREATE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -439,7 +442,9 @@ BEGIN
     END IF;
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
-    PERFORM refuse_stale_snapshot();
+    IF v_exclusive <> '{}' THEN -- something is asked
+        PERFORM refuse_stale_snapshot();
+    END IF;
     -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();
@@ -465,7 +470,7 @@ $$;
 
 CREATE FUNCTION append_events_if(p_types text[], p_tags text[], p_data jsonb[], p_event_types text[] DEFAULT NULL::text[], p_condition_tags text[] DEFAULT NULL::text[], p_after_cursor_position bigint DEFAULT NULL::bigint, p_idempotency_types text[] DEFAULT NULL::text[], p_idempotency_tags text[] DEFAULT NULL::text[], p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS jsonb
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_condition   jsonb;
@@ -521,6 +526,7 @@ DECLARE
     v_horizon        xid8;
     v_matched        jsonb;
     v_cursor         text;
+    v_occurred_at    timestamptz;
     v_written        record;
 BEGIN
     IF p_idempotency IS NOT NULL THEN
@@ -541,10 +547,11 @@ BEGIN
 
     v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
     v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
+    v_occurred_at := coalesce(event_time(p_occurred_at), now());
     IF cardinality(p_types) = 1 THEN -- most appends are of one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
-            coalesce(p_occurred_at, now()), p_correlation_ids[1], p_causation_ids[1])
+            v_occurred_at, p_correlation_ids[1], p_causation_ids[1])
         RETURNING 1::bigint AS events_count, position AS last_position INTO v_written;
         INSERT INTO event_tags (tag, transaction_id, position, type)
         SELECT DISTINCT carried.tag, v_transaction_id, v_written.last_position, p_types[1]
@@ -553,7 +560,7 @@ BEGIN
         WITH appended AS (
             INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
             SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
-                coalesce(p_occurred_at, now()), given.correlation_id, given.causation_id
+                v_occurred_at, given.correlation_id, given.causation_id
             FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
                 AS given(type, tags, data, correlation_id, causation_id, place)
             ORDER BY given.place
@@ -601,7 +608,7 @@ BEGIN
         INSERT INTO events (
             position, type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id
         )
-        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(occurred_at, now()), correlation_id,
+        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(event_time(occurred_at), now()), correlation_id,
             causation_id
         FROM free
     ),
@@ -691,12 +698,13 @@ END
 $$;
 
 CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '5s'
     AS $$
 BEGIN
+    PERFORM check_archive_name(p_table, p_name, 'restored_');
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
         p_table, p_name, p_from, p_from + interval '1 month');
 END
@@ -747,6 +755,19 @@ BEGIN
         RAISE EXCEPTION 'a campaign that was started cannot be changed' USING ERRCODE = 'PR070', COLUMN = 'status';
     END IF;
     RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION check_archive_name(p_table text, p_name text, p_kind text DEFAULT ''::text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    IF NOT starts_with(p_name, p_table || '_' || p_kind) OR NOT EXISTS (
+        SELECT FROM pg_class
+        WHERE relname = p_table AND relkind = 'p' AND relnamespace = quote_ident(current_schema())::regnamespace
+    ) THEN
+        RAISE EXCEPTION '% is no piece of the months of %', p_name, p_table USING ERRCODE = 'PR110';
+    END IF;
 END
 $$;
 
@@ -880,7 +901,7 @@ BEGIN
             'authentication-results', 'bcc', 'cc', 'date', 'delivered-to', 'dkim-signature', 'domainkey-signature',
             'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
             'subject', 'to')
-        OR lower(name) ~ '^(arc|content|resent)-'
+        OR lower(name) ~ '^(arc|content|resent|postroom)-'
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
@@ -890,7 +911,7 @@ $_$;
 
 CREATE FUNCTION clear_soft_bounces(p_address text[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     AS $$
 DECLARE
@@ -918,9 +939,20 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION cluster_identifier() RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    IF has_function_privilege('pg_catalog.pg_control_system()'::regprocedure, 'EXECUTE') THEN
+        RETURN (SELECT system_identifier FROM pg_control_system());
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION collect_late_rows(p_id bigint, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $_$
 DECLARE
     v_piece archived_partitions;
@@ -943,14 +975,16 @@ $_$;
 
 CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(verdict text, account bigint)
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 #variable_conflict use_column
 DECLARE
-    c_guesses CONSTANT integer := 5;
-    v_now     bigint := floor(extract(epoch FROM p_now));
-    v_token   tokens;
-    v_wrong   integer;
+    c_guesses     CONSTANT integer := 5;
+    c_day_guesses CONSTANT integer := 25; -- of 100,000 codes
+    v_now         bigint := floor(extract(epoch FROM p_now));
+    v_hash        bytea := sha256(convert_to(lower(p_email), 'UTF8'));
+    v_token       tokens;
+    v_is_over     boolean;
 BEGIN
     SELECT t.* INTO v_token
     FROM tokens AS t
@@ -960,18 +994,24 @@ BEGIN
     LIMIT 1
     FOR UPDATE OF t;
 
-    IF v_token.id IS NULL THEN
-        INSERT INTO address_limits AS l (address_hash, action, wrong_guesses, requests_from, touched_at)
-        VALUES (sha256(convert_to(lower(p_email), 'UTF8')), p_action, 1, p_now, p_now)
-        ON CONFLICT (address_hash, action) DO UPDATE
-        SET wrong_guesses = least(l.wrong_guesses + 1, c_guesses + 1), touched_at = p_now
-        RETURNING l.wrong_guesses INTO v_wrong;
-        RETURN QUERY SELECT CASE WHEN v_wrong > c_guesses THEN 'void' ELSE 'wrong' END, NULL::bigint;
-    ELSIF v_token.wrong_guesses >= c_guesses THEN
+    INSERT INTO address_limits AS l (address_hash, action, requests_from, day_from, touched_at, token)
+    VALUES (v_hash, p_action, p_now, p_now, p_now, v_token.id)
+    ON CONFLICT (address_hash, action) DO UPDATE
+    SET wrong_guesses = CASE WHEN excluded.token > coalesce(l.token, 0) THEN 0 ELSE l.wrong_guesses END,
+        token = greatest(l.token, excluded.token),
+        day_guesses = CASE WHEN l.day_from <= p_now - interval '1 day' THEN 0 ELSE l.day_guesses END,
+        day_from = CASE WHEN l.day_from <= p_now - interval '1 day' THEN p_now ELSE l.day_from END,
+        touched_at = p_now
+    RETURNING l.wrong_guesses >= c_guesses OR l.day_guesses >= c_day_guesses INTO v_is_over;
+
+    IF v_is_over THEN
         RETURN QUERY SELECT 'void', NULL::bigint;
-    ELSIF sha256(convert_to(v_token.code, 'UTF8')) <> sha256(convert_to(p_code, 'UTF8')) THEN
+    ELSIF v_token.id IS NULL OR sha256(convert_to(v_token.code, 'UTF8')) <> sha256(convert_to(p_code, 'UTF8')) THEN
+        UPDATE address_limits
+        SET wrong_guesses = wrong_guesses + 1, day_guesses = day_guesses + 1
+        WHERE address_hash = v_hash AND action = p_action;
         UPDATE tokens AS t
-        SET wrong_guesses = t.wrong_guesses + 1,
+        SET wrong_guesses = least(t.wrong_guesses + 1, c_guesses),
             expires_at = CASE WHEN t.wrong_guesses + 1 >= c_guesses THEN least(t.expires_at, v_now) ELSE t.expires_at END
         WHERE t.id = v_token.id;
         RETURN QUERY SELECT 'wrong', NULL::bigint;
@@ -988,7 +1028,7 @@ $$;
 
 CREATE FUNCTION count_attempts() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
@@ -1004,7 +1044,7 @@ $$;
 
 CREATE FUNCTION count_deliveries() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'off'
     AS $$
@@ -1054,9 +1094,42 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION count_request(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    c_requests CONSTANT integer  := 5;
+    c_window   CONSTANT interval := '15 minutes';
+    v_requests integer;
+BEGIN
+    INSERT INTO address_limits AS l (address_hash, action, requests, requests_from, day_from, touched_at, token)
+    VALUES (
+        sha256(convert_to(lower(p_email), 'UTF8')), p_action, 1, p_now, p_now, p_now,
+        (
+            SELECT max(t.id)
+            FROM tokens AS t
+            JOIN accounts AS a ON a.id = t.account
+            WHERE lower(a.email) = lower(p_email) AND t.action = p_action
+        )
+    )
+    ON CONFLICT (address_hash, action) DO UPDATE
+    SET requests = CASE WHEN l.requests_from <= p_now - c_window THEN 1 ELSE least(l.requests + 1, c_requests + 1) END,
+        requests_from = CASE WHEN l.requests_from <= p_now - c_window THEN p_now ELSE l.requests_from END,
+        -- A new token is guessed anew; an address that gets none must look the same.
+        wrong_guesses = CASE
+            WHEN l.requests_from <= p_now - c_window OR l.requests < c_requests THEN 0 ELSE l.wrong_guesses
+        END,
+        token = greatest(l.token, excluded.token),
+        touched_at = p_now
+    RETURNING l.requests INTO v_requests;
+    RETURN v_requests <= c_requests;
+END
+$$;
+
 CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_rows bigint;
@@ -1068,11 +1141,22 @@ $$;
 
 CREATE FUNCTION create_activation_tokens() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
+DECLARE
+    v_seed bytea;
+    v_now  bigint := floor(extract(epoch FROM now()));
 BEGIN
-    INSERT INTO tokens (account, action)
-    SELECT id, 'activation'
+    IF NOT EXISTS (SELECT FROM created WHERE status = 'provisioned') THEN
+        RETURN NULL; -- an insert of nothing would be announced
+    END IF;
+    v_seed := uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid());
+    INSERT INTO tokens (account, action, secret, code, created_at, expires_at)
+    SELECT id, 'activation', sha256(v_seed || '\x01' || int8send(id)),
+        -- five digits from 48 bits, as the column's default makes them
+        lpad((('x' || encode(substr(sha256(v_seed || '\x02' || int8send(id)), 1, 6), 'hex'))::bit(48)::bigint
+            % 100000)::text, 5, '0'),
+        v_now, v_now + 900
     FROM created
     WHERE status = 'provisioned'
     ORDER BY id;
@@ -1123,9 +1207,9 @@ CREATE FUNCTION delivery_fact(p_old delivery_state, p_new delivery_state, p_atte
     END
 $$;
 
-CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint)
+CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint, locale character varying)
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     AS $$
@@ -1140,21 +1224,19 @@ BEGIN
     WHERE job_type = 'mailroom'
     FOR UPDATE;
 
-    v_line := pg_snapshot_xmin(pg_current_snapshot());
-    IF v_transaction_id > v_line THEN
-        -- A dump restored into another cluster, which counts its transactions from the beginning. Nothing is mailed twice:
-        -- a delivery remembers its token.
-        v_transaction_id := '0';
-        v_id := 0;
+    IF has_restored_tokens() THEN
+        PERFORM renumber_tokens();
+        RETURN; -- what waits has just become this transaction's, and is read by the next
     END IF;
+    v_line := pg_snapshot_xmin(pg_current_snapshot());
 
     RETURN QUERY
     WITH due AS MATERIALIZED (
         SELECT t.transaction_id, t.id, t.action, t.account, a.email, a.login, t.secret, t.code, t.expires_at,
-            t.created_at
+            t.created_at, a.locale
         FROM tokens AS t,
             LATERAL (
-                SELECT email, login
+                SELECT email, login, locale
                 FROM accounts
                 WHERE accounts.id = t.account
                     AND status = CASE t.action WHEN 'activation' THEN 'provisioned' ELSE 'active' END::account_status
@@ -1187,15 +1269,22 @@ BEGIN
         FROM reached
         WHERE job_type = 'mailroom' AND choice = 1
     )
-    SELECT id, action, account, email, login, secret, code, expires_at, created_at
+    SELECT id, action, account, email, login, secret, code, expires_at, created_at, locale
     FROM due
     ORDER BY transaction_id, id;
+
+    IF EXISTS (
+        SELECT FROM jobs
+        WHERE job_type = 'mailroom' AND (last_transaction_id, last_seq) > (v_transaction_id, v_id)
+    ) THEN
+        NOTIFY token_insert;
+    END IF;
 END
 $$;
 
 CREATE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '500ms'
     AS $$
 DECLARE
@@ -1208,40 +1297,47 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'piece % is not a verified partition', p_id USING ERRCODE = 'PR110';
     END IF;
+    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
     EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', v_piece.table_name, v_piece.source_name);
 END
 $$;
 
 CREATE FUNCTION drop_archived_source(p_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
     AS $$
 DECLARE
-    v_name text;
+    v_piece archived_partitions;
 BEGIN
     UPDATE archived_partitions
     SET state = 'archived', archived_at = p_now
     WHERE id = p_id AND state IN ('verified', 'detached') AND NOT is_attached
-    RETURNING source_name INTO v_name;
+    RETURNING * INTO v_piece;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'piece % is still part of its table', p_id USING ERRCODE = 'PR110';
     END IF;
-    EXECUTE format('DROP TABLE %I', v_name);
+    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
+    IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(quote_ident(v_piece.source_name)) AND relispartition) THEN
+        RAISE EXCEPTION '% is still part of its table', v_piece.source_name USING ERRCODE = 'PR110';
+    END IF;
+    EXECUTE format('DROP TABLE %I', v_piece.source_name);
 END
 $$;
 
 CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
     AS $$
 DECLARE
+    v_table  text := (SELECT table_name FROM archived_partitions WHERE restored_name = p_name LIMIT 1);
     v_pieces integer;
 BEGIN
     UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
     GET DIAGNOSTICS v_pieces = ROW_COUNT;
     IF v_pieces > 0 THEN
+        PERFORM check_archive_name(v_table, p_name, 'restored_');
         EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
     END IF;
     RETURN v_pieces;
@@ -1250,7 +1346,7 @@ $$;
 
 CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     AS $$
 DECLARE
@@ -1280,7 +1376,7 @@ $$;
 
 CREATE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '1s'
     AS $$
@@ -1314,12 +1410,14 @@ $$;
 
 CREATE FUNCTION erase_address_limits(p_address text) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
+    v_hash    bytea := sha256(convert_to(p_address, 'UTF8'));
     v_deleted bigint;
 BEGIN
-    DELETE FROM address_limits WHERE address_hash = sha256(convert_to(p_address, 'UTF8'));
+    DELETE FROM reserved_logins WHERE login_hash = v_hash;
+    DELETE FROM address_limits WHERE address_hash = v_hash;
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
     RETURN v_deleted;
 END
@@ -1327,7 +1425,7 @@ $$;
 
 CREATE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_campaigns bigint[];
@@ -1359,7 +1457,7 @@ $$;
 
 CREATE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamp with time zone DEFAULT now()) RETURNS bigint[]
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_ids  bigint[];
@@ -1418,7 +1516,7 @@ $$;
 
 CREATE FUNCTION erase_inbox(p_address text) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_deleted bigint;
@@ -1431,7 +1529,7 @@ $$;
 
 CREATE FUNCTION erase_pages(p_table text, p_columns text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $_$
 DECLARE
     v_deletes boolean;
@@ -1473,7 +1571,7 @@ $_$;
 
 CREATE FUNCTION erase_rows(p_table text, p_column text, p_how text, p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $_$
 DECLARE
     v_touched bigint;
@@ -1495,7 +1593,7 @@ $_$;
 
 CREATE FUNCTION erase_suppressions(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_kept bigint;
@@ -1524,7 +1622,7 @@ $$;
 
 CREATE FUNCTION erased_address(p_address text) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL SAFE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
     RETURN (
@@ -1536,7 +1634,7 @@ $$;
 
 CREATE FUNCTION event_cursor_now() RETURNS text
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_own xid8;
@@ -1627,17 +1725,31 @@ CREATE FUNCTION event_tag_key(p_tag text) RETURNS text
     SELECT 'tag ' || CASE WHEN p_tag LIKE 'postroom.%' THEN split_part(p_tag, '=', 1) ELSE p_tag END
 $$;
 
+CREATE FUNCTION event_time(p_occurred_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    AS $$
+BEGIN
+    IF p_occurred_at >= '0001-01-01 00:00:00+00' AND p_occurred_at < '10000-01-01 00:00:00+00' THEN
+        RETURN p_occurred_at;
+    END IF;
+    RAISE EXCEPTION 'must be a time in the years 1 to 9999' USING ERRCODE = 'PR001', COLUMN = 'occurred_at';
+END
+$$;
+
 CREATE FUNCTION event_transaction_id() RETURNS xid8
     LANGUAGE plpgsql
     AS $$
 BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        PERFORM FROM event_clock FOR SHARE;
+    END IF;
     RETURN ((SELECT epoch::bigint << 48 FROM event_clock) + pg_current_xact_id()::text::bigint)::text::xid8;
 END
 $$;
 
 CREATE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(fed integer, suppressed integer, waiting integer)
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     AS $$
@@ -1800,7 +1912,7 @@ $$;
 
 CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET "DateStyle" TO 'ISO, YMD'
     SET "IntervalStyle" TO 'postgres'
@@ -1860,7 +1972,7 @@ $$;
 
 CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_scan_limit bigint) RETURNS TABLE(status text, leader_instance text, last_transaction_id xid8, last_position bigint, end_transaction_id xid8, end_position bigint, scanned bigint, has_unsettled boolean, horizon xid8, newest xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -1942,7 +2054,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION has_restored_events() RETURNS boolean
+CREATE FUNCTION has_later_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
 BEGIN
@@ -1955,9 +2067,35 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION has_restored_events() RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_is_elsewhere boolean := (SELECT system_identifier <> cluster_identifier() FROM event_clock);
+BEGIN
+    IF v_is_elsewhere IS NULL THEN
+        RETURN has_later_events();
+    END IF;
+    RETURN v_is_elsewhere;
+END
+$$;
+
+CREATE FUNCTION has_restored_tokens() RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    v_next xid8 := pg_snapshot_xmax(pg_current_snapshot());
+BEGIN
+    RETURN EXISTS (SELECT FROM jobs WHERE last_transaction_id >= v_next)
+        OR EXISTS (SELECT FROM tokens WHERE transaction_id >= v_next);
+END
+$$;
+
 CREATE FUNCTION insert_email_queue() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_column text;
@@ -2183,8 +2321,8 @@ END
 $$;
 
 CREATE FUNCTION make_erasure_key() RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_key   bytea := '';
@@ -2209,11 +2347,12 @@ END
 $$;
 
 CREATE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET client_min_messages TO 'warning'
     AS $$
 BEGIN
+    PERFORM check_archive_name(p_table, p_name, 'restored_');
     IF EXISTS (SELECT FROM archived_partitions WHERE restored_name = p_name) THEN
         RAISE EXCEPTION 'the table % holds a restored month already', p_name USING ERRCODE = 'PR111';
     END IF;
@@ -2318,7 +2457,7 @@ $$;
 
 CREATE FUNCTION merge_suppressions(p_address text[], p_scope text[], p_reason text[], p_until timestamp with time zone[], p_origin text[], p_campaign_id bigint[], p_sender_account_id bigint[], p_code text[], p_detail text[], p_reports integer[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     AS $$
 DECLARE
@@ -2375,8 +2514,8 @@ CREATE FUNCTION only_tag(p_query jsonb) RETURNS text
     RETURN CASE WHEN (p_query = jsonb_build_array(jsonb_build_object('types', '[]'::jsonb, 'tags', jsonb_build_array((p_query #>> '{0,tags,0}'::text[]))))) THEN (p_query #>> '{0,tags,0}'::text[]) ELSE NULL::text END;
 
 CREATE FUNCTION open_late_segment(p_table text, p_before timestamp with time zone) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '1s'
     AS $_$
@@ -2508,7 +2647,7 @@ $$;
 
 CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until text, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -2575,7 +2714,7 @@ $_$;
 
 CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_before_transaction_id xid8 DEFAULT NULL::xid8, p_before_position bigint DEFAULT NULL::bigint) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -2608,7 +2747,7 @@ $$;
 
 CREATE FUNCTION record_delivery_facts() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'off'
     AS $$
@@ -2658,7 +2797,7 @@ $$;
 
 CREATE FUNCTION record_feedback(p_kind text[], p_class text[], p_delivery_id bigint[], p_address text[], p_code integer[], p_enhanced text[], p_text text[], p_is_verified boolean[], p_origin text[], p_report_id bytea[], p_reported_at timestamp with time zone[], p_now timestamp with time zone DEFAULT now(), p_hold interval DEFAULT '24:00:00'::interval, p_holds integer DEFAULT 3) RETURNS integer
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'on'
     AS $$
@@ -2761,7 +2900,7 @@ $$;
 
 CREATE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     AS $$
 DECLARE
@@ -2801,7 +2940,7 @@ $$;
 
 CREATE FUNCTION record_suppression_changes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'off'
     AS $$
@@ -2903,33 +3042,38 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION renumber_tokens() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
+    UPDATE tokens
+    SET transaction_id = CASE
+        WHEN consumed_at IS NULL AND expires_at > extract(epoch FROM now()) THEN pg_current_xact_id() ELSE '0'
+    END;
+    UPDATE jobs
+    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
+    WHERE job_type = 'mailroom';
+END
+$$;
+
 CREATE FUNCTION request_token(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
-    c_requests CONSTANT integer  := 5;
-    c_window   CONSTANT interval := '15 minutes';
-    v_requests integer;
+    v_account bigint;
 BEGIN
-    INSERT INTO address_limits AS l (address_hash, action, requests, requests_from, touched_at)
-    VALUES (sha256(convert_to(lower(p_email), 'UTF8')), p_action, 1, p_now, p_now)
-    ON CONFLICT (address_hash, action) DO UPDATE
-    SET requests = CASE WHEN l.requests_from <= p_now - c_window THEN 1 ELSE least(l.requests + 1, c_requests + 1) END,
-        requests_from = CASE WHEN l.requests_from <= p_now - c_window THEN p_now ELSE l.requests_from END,
-        -- A new token is guessed anew; an address that gets none must look the same.
-        wrong_guesses = CASE
-            WHEN l.requests_from <= p_now - c_window OR l.requests < c_requests THEN 0 ELSE l.wrong_guesses
-        END,
-        touched_at = p_now
-    RETURNING l.requests INTO v_requests;
-    IF v_requests > c_requests THEN
+    IF NOT count_request(p_email, p_action, p_now) THEN
         RETURN false;
     END IF;
-    INSERT INTO tokens (account, action, created_at, expires_at)
-    SELECT id, p_action, floor(extract(epoch FROM p_now)), floor(extract(epoch FROM p_now + interval '15 minutes'))
-    FROM accounts
-    WHERE lower(email) = lower(p_email);
+    SELECT id INTO v_account FROM accounts WHERE lower(email) = lower(p_email);
+    IF FOUND THEN
+        INSERT INTO tokens (account, action, created_at, expires_at)
+        VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
+            floor(extract(epoch FROM p_now + interval '15 minutes')));
+    END IF;
     RETURN true;
 END
 $$;
@@ -3098,7 +3242,7 @@ $$;
 
 CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT 'sql'::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval) RETURNS bigint
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_from     text[] := parse_address('from', p_from);
@@ -3150,7 +3294,7 @@ $$;
 
 CREATE FUNCTION settle_scheduled_event() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
     UPDATE scheduled_events
@@ -3345,7 +3489,7 @@ $$;
 
 CREATE FUNCTION update_email_queue() RETURNS trigger
     LANGUAGE plpgsql
-    SET search_path TO 'postroom'
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_column text;
@@ -3377,6 +3521,17 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION user_occasions_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    NEW.is_over := false;
+    UPDATE users SET planned_version = -1 WHERE id = NEW.user_id AND planned_version = version;
+    RETURN NEW;
+END
+$$;
+
 CREATE FUNCTION users_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $_$
@@ -3401,7 +3556,7 @@ CREATE FUNCTION wake_event_followers() RETURNS void
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    IF EXISTS (SELECT FROM event_followers WHERE is_asleep) THEN
+    IF EXISTS (SELECT FROM event_followers WHERE is_asleep AND seen_at > now() - interval '7 days') THEN
         PERFORM pg_notify(current_schema() || '_events', '');
     END IF;
 END
@@ -3453,8 +3608,10 @@ CREATE TABLE accounts (
     activated_at bigint,
     suspended_at bigint,
     unsuspended_at bigint,
+    locale character varying(35),
     CONSTRAINT accounts_active CHECK (((status <> 'active'::account_status) OR (activated_at IS NOT NULL))),
     CONSTRAINT accounts_email_form CHECK (((email)::text ~ '^[^\s\x01-\x1f\x7f]+@[^\s@\x01-\x1f\x7f]+$'::text)),
+    CONSTRAINT accounts_locale_form CHECK (((locale)::text ~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'::text)),
     CONSTRAINT accounts_login_form CHECK ((((login)::text <> ''::text) AND ((login)::text !~ '[\x01-\x1f\x7f]'::text))),
     CONSTRAINT accounts_provisioned CHECK (((status <> 'provisioned'::account_status) OR (activated_at IS NULL))),
     CONSTRAINT accounts_suspended CHECK (((status = 'suspended'::account_status) = (suspended_at IS NOT NULL)))
@@ -3475,7 +3632,10 @@ CREATE TABLE address_limits (
     requests smallint DEFAULT 0 NOT NULL,
     requests_from timestamp with time zone DEFAULT now() NOT NULL,
     wrong_guesses smallint DEFAULT 0 NOT NULL,
-    touched_at timestamp with time zone DEFAULT now() NOT NULL
+    touched_at timestamp with time zone DEFAULT now() NOT NULL,
+    token bigint,
+    day_guesses smallint DEFAULT 0 NOT NULL,
+    day_from timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE api_keys (
@@ -3523,6 +3683,7 @@ CREATE TABLE archived_partitions (
     columns jsonb,
     file_sha256 text,
     content_sha256 text,
+    store_url text,
     CONSTRAINT archived_partitions_detached CHECK (((state <> ALL (ARRAY['collecting'::archive_state, 'detached'::archive_state, 'archived'::archive_state, 'expired'::archive_state])) OR (NOT is_attached))),
     CONSTRAINT archived_partitions_exported CHECK (((state = ANY (ARRAY['collecting'::archive_state, 'exporting'::archive_state])) OR ((rows IS NOT NULL) AND (bytes IS NOT NULL) AND (file_sha256 IS NOT NULL) AND (content_sha256 IS NOT NULL)))),
     CONSTRAINT archived_partitions_month CHECK ((from_time < to_time)),
@@ -4031,6 +4192,7 @@ ALTER TABLE erasures ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
 CREATE TABLE event_clock (
     is_only boolean DEFAULT true NOT NULL,
     epoch integer DEFAULT 0 NOT NULL,
+    system_identifier bigint,
     CONSTRAINT event_clock_epoch_range CHECK (((epoch >= 0) AND (epoch <= 32767))),
     CONSTRAINT event_clock_one_row CHECK (is_only)
 );
@@ -4116,7 +4278,8 @@ CREATE TABLE malformed_commands (
     reason text NOT NULL,
     detail text,
     raw bytea NOT NULL,
-    entry text
+    entry text,
+    notified_at timestamp with time zone
 );
 
 ALTER TABLE malformed_commands ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -4219,6 +4382,10 @@ CREATE TABLE recorded_facts (
     CONSTRAINT recorded_facts_form CHECK ((type ~ '^[A-Z][A-Za-z]{1,99}$'::text))
 );
 
+CREATE TABLE reserved_logins (
+    login_hash bytea NOT NULL
+);
+
 CREATE TABLE schedule_state (
     is_only boolean DEFAULT true NOT NULL,
     recorded_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -4256,7 +4423,7 @@ CREATE TABLE scheduled_events (
     CONSTRAINT scheduled_events_lease_while_processing CHECK (((status = 'PROCESSING'::scheduled_event_status) = (lease_expires_at IS NOT NULL))),
     CONSTRAINT scheduled_events_retries_counted CHECK (((retry_count >= 0) AND (retry_count <= 3)))
 )
-WITH (fillfactor='90');
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='50000');
 
 CREATE VIEW send_logs WITH (security_invoker='true') AS
  SELECT ((delivery_id << 15) | (attempt_no)::bigint) AS id,
@@ -4524,6 +4691,7 @@ CREATE TABLE user_occasions (
     event_type text NOT NULL,
     message text NOT NULL,
     rule jsonb NOT NULL,
+    is_over boolean DEFAULT false NOT NULL,
     CONSTRAINT user_occasions_kind_named CHECK ((event_type ~ '^[A-Z][A-Z_]{0,49}$'::text))
 );
 
@@ -4540,6 +4708,7 @@ CREATE TABLE users (
     email text,
     webhook_url text,
     CONSTRAINT users_date_of_birth_past CHECK ((date_of_birth < CURRENT_DATE)),
+    CONSTRAINT users_date_of_birth_readable CHECK (((date_of_birth >= '0001-01-01'::date) OR (date_of_birth = '-infinity'::date))),
     CONSTRAINT users_first_name_said CHECK (((first_name ~ '\S'::text) AND (length(first_name) <= 100))),
     CONSTRAINT users_last_name_said CHECK (((last_name ~ '\S'::text) AND (length(last_name) <= 100)))
 );
@@ -4559,7 +4728,9 @@ CREATE TABLE webhook_endpoints (
     secret bytea NOT NULL,
     previous_key_id text,
     previous_secret bytea,
+    format text DEFAULT 'standard'::text NOT NULL,
     CONSTRAINT webhook_endpoints_disabled CHECK (((status = 'disabled'::text) = (disabled_at IS NOT NULL))),
+    CONSTRAINT webhook_endpoints_format CHECK ((format = ANY (ARRAY['standard'::text, 'cloudevents'::text]))),
     CONSTRAINT webhook_endpoints_previous CHECK ((((previous_secret IS NULL) = (previous_until IS NULL)) AND ((previous_secret IS NULL) = (previous_key_id IS NULL)))),
     CONSTRAINT webhook_endpoints_status CHECK ((status = ANY (ARRAY['enabled'::text, 'disabled'::text]))),
     CONSTRAINT webhook_endpoints_topics CHECK ((cardinality(topics) > 0))
@@ -4698,6 +4869,9 @@ ALTER TABLE ONLY event_followers
 ALTER TABLE ONLY event_tags
     ADD CONSTRAINT event_tags_pkey PRIMARY KEY (tag, transaction_id, "position") INCLUDE (type);
 
+ALTER TABLE events
+    ADD CONSTRAINT events_occurred_at_range CHECK (((occurred_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at < '10000-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
+
 ALTER TABLE ONLY events
     ADD CONSTRAINT events_pkey PRIMARY KEY ("position");
 
@@ -4731,6 +4905,9 @@ ALTER TABLE ONLY outbox_topics
 ALTER TABLE ONLY recorded_facts
     ADD CONSTRAINT recorded_facts_pkey PRIMARY KEY (type);
 
+ALTER TABLE ONLY reserved_logins
+    ADD CONSTRAINT reserved_logins_pkey PRIMARY KEY (login_hash);
+
 ALTER TABLE ONLY schedule_state
     ADD CONSTRAINT schedule_state_pkey PRIMARY KEY (is_only);
 
@@ -4739,6 +4916,9 @@ ALTER TABLE ONLY scheduled_events
 
 ALTER TABLE ONLY scheduled_events
     ADD CONSTRAINT scheduled_events_pkey PRIMARY KEY (id);
+
+ALTER TABLE scheduled_events
+    ADD CONSTRAINT scheduled_events_target_readable CHECK (((target_timestamp_utc >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (target_timestamp_utc < '9999-12-31 00:00:00+00'::timestamp with time zone) AND (target_timestamp_local >= '0001-01-02 00:00:00'::timestamp without time zone) AND (target_timestamp_local < '9999-12-31 00:00:00'::timestamp without time zone))) NOT VALID;
 
 ALTER TABLE ONLY sender_accounts
     ADD CONSTRAINT sender_accounts_pkey PRIMARY KEY (id);
@@ -4863,6 +5043,10 @@ CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands USING btr
 
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands USING btree (recorded_at);
 
+CREATE INDEX malformed_commands_untold_idx ON malformed_commands USING btree (id) WHERE ((notified_at IS NULL) AND (resubmitted_at IS NULL));
+
+CREATE INDEX malformed_commands_waiting_idx ON malformed_commands USING btree (id) WHERE (resubmitted_at IS NULL);
+
 CREATE INDEX open_events_campaign_idx ON ONLY open_events USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
 
 CREATE INDEX open_events_default_campaign_id_opened_at_idx ON open_events_default USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
@@ -4937,7 +5121,7 @@ ALTER INDEX open_events_recipient_idx ATTACH PARTITION open_events_default_recip
 
 CREATE TRIGGER activate_account AFTER UPDATE OF consumed_at ON tokens FOR EACH ROW WHEN (((new.action = 'activation'::token_action) AND (new.consumed_at IS NOT NULL) AND (old.consumed_at IS NULL))) EXECUTE FUNCTION activate_account();
 
-CREATE TRIGGER announce_tokens AFTER INSERT ON tokens REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION announce_tokens();
+CREATE TRIGGER announce_tokens AFTER INSERT ON tokens FOR EACH STATEMENT EXECUTE FUNCTION announce_tokens();
 
 CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_log FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
 
@@ -4985,6 +5169,8 @@ CREATE TRIGGER suppressions_insert_history AFTER INSERT ON suppressions REFERENC
 CREATE TRIGGER suppressions_update_history AFTER UPDATE ON suppressions REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_suppression_changes();
 
 CREATE TRIGGER update_email_queue INSTEAD OF UPDATE ON email_queue FOR EACH ROW EXECUTE FUNCTION update_email_queue();
+
+CREATE TRIGGER user_occasions_guard BEFORE INSERT OR UPDATE OF user_id, event_type, message, rule ON user_occasions FOR EACH ROW EXECUTE FUNCTION user_occasions_guard();
 
 CREATE TRIGGER users_guard_insert BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION users_guard();
 
