@@ -387,7 +387,7 @@ async def reschedule(connection: Connection, *, delivery_id: int, send_at: datet
 
 
 async def resend(
-    connection: Connection, *, delivery_id: int, url: str | None, now: datetime | None
+    connection: Connection, *, delivery_id: int, url: str | None = None, now: datetime | None
 ) -> DeliveryId | None:
     row = await QUERIES["resend"].maybe(connection, delivery_id=delivery_id, url=url, now=now)
     return DeliveryId(row["id"]) if row else None
