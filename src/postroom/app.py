@@ -379,6 +379,7 @@ def _maintenance_options(settings: Settings) -> MaintenanceOptions:
     return MaintenanceOptions(
         held_lanes=settings.held_lanes,
         delivery_retention=settings.delivery_retention,
+        dead_letter_retention=settings.dead_letter_retention,
         payload_retention=settings.payload_retention,
         malformed_command_retention=settings.malformed_command_retention,
         cleanup_interval=settings.cleanup_interval,

@@ -381,6 +381,12 @@ class Settings:
         timedelta(days=7),
         "how long finished deliveries are kept, and at least as long as their idempotency keys",
     )
+    dead_letter_retention: timedelta = _setting(
+        "POSTROOM_DEAD_LETTER_RETENTION",
+        parse_duration,
+        timedelta(days=30),
+        "how long dead letters are kept, which wait for a person; at least as long as finished deliveries",
+    )
     payload_retention: timedelta = _setting(
         "POSTROOM_PAYLOAD_RETENTION",
         parse_duration,

@@ -119,10 +119,11 @@ async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
 
 
 def test_the_settings_keep_what_the_options_keep() -> None:
-    """A week for finished deliveries, three days for their bodies."""
+    """A week for finished deliveries, three days for their bodies, a month for dead letters."""
     options, settings = MaintenanceOptions(), Settings()
     assert options.delivery_retention == settings.delivery_retention == timedelta(days=7)
     assert options.payload_retention == settings.payload_retention == timedelta(days=3)
+    assert options.dead_letter_retention == settings.dead_letter_retention == timedelta(days=30)
 
 
 async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,10 +205,12 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
 
 
 async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> None:
-    """Retention of bodies spares dead letters: somebody may still bring them back."""
-    await given_up(pool)
-    await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '8 days'")
+    """Retention of finished mail spares dead letters for a month: somebody may still bring them back."""
+    older, _ = await given_up(pool, 2)
+    await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '29 days'")
     assert await Maintenance(pool).clean_up() == 0
+    await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '2 days' WHERE id = $1", older)
+    assert await Maintenance(pool).clean_up() == 1
     assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 1
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -32,6 +33,7 @@ class MaintenanceOptions:
 
     held_lanes: Sequence[str] = ("bulk",)
     delivery_retention: timedelta = timedelta(days=7)
+    dead_letter_retention: timedelta = timedelta(days=30)
     payload_retention: timedelta = timedelta(days=3)
     malformed_command_retention: timedelta = timedelta(days=30)
     recovery_interval: timedelta = timedelta(seconds=2)
@@ -90,7 +92,8 @@ class Maintenance:
         options = self._options
         bodies = await self._delete_finished(store.delete_old_payloads, options.payload_retention)
         commands = await self._delete_commands(options.malformed_command_retention)
-        return bodies + commands + await self._delete_finished(store.delete_old_deliveries, options.delivery_retention)
+        delete = partial(store.delete_old_deliveries, dead_letter_retention=options.dead_letter_retention)
+        return bodies + commands + await self._delete_finished(delete, options.delivery_retention)
 
     async def forget_workers(self) -> int:
         """Forget workers that died in their sleep: every acceptance would go on notifying them."""

@@ -211,8 +211,8 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
 
 -- name: delete_old_deliveries :many
 -- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters. One whose
--- idempotency key still holds stays, because a replay must find it. A step begins where the one before ended, so that
--- those who stay are passed once and not once a step.
+-- idempotency key still holds stays, because a replay must find it, and a dead letter has a time of its own, because it
+-- waits for a person. A step begins where the one before ended, so that those who stay are passed once and not once a step.
 DELETE FROM deliveries
 WHERE id IN (
     SELECT id
@@ -220,6 +220,7 @@ WHERE id IN (
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
         AND finished_at >= coalesce(:since::timestamptz, '-infinity')
         AND (idempotency_expires_at IS NULL OR idempotency_expires_at <= coalesce(:now::timestamptz, now()))
+        AND (state <> 'dead_letter' OR finished_at < coalesce(:now::timestamptz, now()) - :dead_letter_retention::interval)
     ORDER BY finished_at
     LIMIT :batch_limit
     FOR UPDATE SKIP LOCKED

@@ -131,11 +131,22 @@ async def count_redrivable(
 
 
 async def delete_old_deliveries(
-    connection: Connection, *, retention: timedelta, since: datetime | None, batch_limit: int, now: datetime | None
+    connection: Connection,
+    *,
+    retention: timedelta,
+    dead_letter_retention: timedelta,
+    since: datetime | None,
+    batch_limit: int,
+    now: datetime | None,
 ) -> list[datetime]:
     """When those had ended that are gone."""
     rows = await QUERIES["delete_old_deliveries"].many(
-        connection, retention=retention, since=since, batch_limit=batch_limit, now=now
+        connection,
+        retention=retention,
+        dead_letter_retention=dead_letter_retention,
+        since=since,
+        batch_limit=batch_limit,
+        now=now,
     )
     return [row["finished_at"] for row in rows]
 
