@@ -12,7 +12,8 @@ from tests.support.soak import TIMES
 from postroom.db.pool import Pool
 
 ROOT = Path(__file__).parents[2]
-WRITERS, COLLECTORS, EACH, KILLS = 8, 3, 50 * TIMES, 4 * TIMES
+WRITERS, COLLECTORS = 8, 3
+EACH, KILLS = (50, 4) if TIMES == 1 else (145 * TIMES, 10 * TIMES)  # the soak goes on for a minute
 
 
 async def start(*arguments: str, talks: bool = False) -> Process:
