@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 
 ROOT = Path(__file__).parents[2]
 WRITERS, COLLECTORS = 8, 3
-EACH, KILLS = (50, 4) if TIMES == 1 else (145 * TIMES, 10 * TIMES)  # the soak goes on for a minute
+EACH, KILLS = (50, 4) if TIMES == 1 else (190 * TIMES, 12 * TIMES)  # the soak goes on for a minute
 
 
 async def start(*arguments: str, talks: bool = False) -> Process:
