@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -21,6 +23,8 @@ from postroom.db.room import Room, open_room
 from postroom.settings import Settings
 
 SCHEMA = "postroom"
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 4 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +87,19 @@ def same_logs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory, and so a server, for each process of the run.
+def server_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory, and so a server, for each process of the run; in memory where there is room, which is twice as fast.
 
     An open transaction anywhere in a cluster holds back everybody who follows tables there, and tests of followers must
     not depend on their neighbours.
     """
-    directory = tmp_path_factory.getbasetemp() / "postgres"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and disk_usage(MEMORY).free > MEMORY_NEEDED:
+        with TemporaryDirectory(prefix="postroom-tests-", dir=MEMORY) as in_memory:
+            yield Path(in_memory)
+        return
+    on_disk = tmp_path_factory.getbasetemp() / "postgres"
+    on_disk.mkdir(parents=True, exist_ok=True)
+    yield on_disk
 
 
 @pytest.fixture(scope="session")
