@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import TypeAlias
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -74,10 +75,9 @@ class History:
         """A condition is judged by what was not seen; a duplicate, by everything."""
         self.refused.append((step.query, seen if isinstance(refusal, AppendConditionFailed) else set(), refusal))
 
-    def won(self, step: Step, seen: set[int], last_position: int) -> None:
+    def won(self, step: Step, seen: set[int], positions: list[int]) -> None:
         self.number += 1
-        first = last_position - len(step.events) + 1
-        self.writes[self.number] = list(zip(range(first, last_position + 1), step.events, strict=True))
+        self.writes[self.number] = list(zip(positions, step.events, strict=True))
         if step.is_conditional:
             self.seen[self.number] = (step.query, seen)
         elif step.is_idempotent:
@@ -114,7 +114,20 @@ async def read(session: EventSession | EventStore, query: Query) -> tuple[set[in
     return {event.position for event in events}, cursor
 
 
-async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int], Appended | Refusal]:
+def marked(events: list[Event]) -> tuple[str, list[Event]]:
+    """The same events, to be known again: positions of one append need not follow each other when others append."""
+    mark = uuid4().hex
+    return mark, [replace(event, data={"append": mark}) for event in events]
+
+
+async def positions_of(connection: asyncpg.Connection | Pool, mark: str) -> list[int]:
+    rows = await connection.fetch("SELECT position FROM events WHERE data ->> 'append' = $1 ORDER BY position", mark)
+    return [row["position"] for row in rows]
+
+
+async def transact(
+    connection: asyncpg.Connection, step: Step, events: list[Event]
+) -> tuple[set[int], Appended | Refusal]:
     """What the step had seen, and what came of its append."""
     session = EventSession(connection)
     seen, cursor = await read(session, step.query)
@@ -125,7 +138,7 @@ async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int]
             await connection.execute("SELECT 1")
         condition = AppendCondition(step.query, cursor) if step.is_conditional else None
         try:
-            appended = await session.append(step.events, condition, idempotency=step.idempotency)
+            appended = await session.append(events, condition, idempotency=step.idempotency)
         except (AppendConditionFailed, DuplicateAppend) as refusal:
             return seen, refusal
         for _ in range(step.dawdle):
@@ -135,12 +148,13 @@ async def transact(connection: asyncpg.Connection, step: Step) -> tuple[set[int]
 
 async def take(connection: asyncpg.Connection, step: Step, history: History) -> None:
     """One step; a failed serialization is as if it had never been tried."""
+    mark, events = marked(step.events)
     try:
-        seen, result = await transact(connection, step)
+        seen, result = await transact(connection, step, events)
     except asyncpg.SerializationError:
         return
     if isinstance(result, Appended):
-        history.won(step, seen, result.position)
+        history.won(step, seen, await positions_of(connection, mark))
     else:
         history.lost(step, seen, result)
 
@@ -171,14 +185,15 @@ async def test_combined_appends_are_judged_one_by_one(pool: Pool, store: EventSt
 
     async def work(writer: CombiningWriter, plan: list[Step]) -> None:
         for step in plan:
+            mark, events = marked(step.events)
             seen, cursor = await read(store, step.query)
             try:
                 condition = AppendCondition(step.query, cursor) if step.is_conditional else None
-                appended = await writer.append(step.events, condition, idempotency=step.idempotency)
+                await writer.append(events, condition, idempotency=step.idempotency)
             except (AppendConditionFailed, DuplicateAppend) as refusal:
                 history.lost(step, seen, refusal)
             else:
-                history.won(step, seen, appended.position)
+                history.won(step, seen, await positions_of(pool, mark))
 
     await asyncio.gather(*(work(writers[n % 2], plan) for n, plan in enumerate(plans)))
     history.check()
@@ -198,8 +213,8 @@ STEP = Step(
 def test_a_lost_decision_is_noticed() -> None:
     """The rule has teeth: two decisions that did not see each other make a circle."""
     history = History()
-    history.won(STEP, set(), 1)
-    history.won(STEP, set(), 2)
+    history.won(STEP, set(), [1])
+    history.won(STEP, set(), [2])
     with pytest.raises(ValueError, match="cycle"):
         history.check()
 
@@ -216,7 +231,7 @@ def test_a_lost_decision_is_noticed() -> None:
 def test_a_refusal_without_reason_is_noticed(refusal: Refusal) -> None:
     """An event that nobody appended, another than is told, one that does not match: none stands in the way."""
     history, untagged = History(), replace(STEP, events=[Event("A", {}, ())])
-    history.won(untagged, set(), 1)
+    history.won(untagged, set(), [1])
     history.lost(STEP, set(), refusal)
     with pytest.raises(AssertionError):
         history.check()
