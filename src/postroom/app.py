@@ -17,7 +17,7 @@ from typing import Protocol
 import structlog
 
 from postroom.accounts.letter import Letterhead
-from postroom.accounts.service import adopt_restored_tokens
+from postroom.accounts.service import renumber_restored_tokens
 from postroom.accounts.worker import Collector, Deliver, options_of
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveKeeper
@@ -219,7 +219,7 @@ async def settle_room(direct_url: str, settings: Settings) -> None:
     """What follows a migration: adopt what was restored from another cluster, record the facts that are asked for."""
     async with await open_pool(direct_url, settings.schema, size=1) as pool:
         await adopt_restored_events(pool)
-        await adopt_restored_tokens(pool)
+        await renumber_restored_tokens(pool)
         if settings.facts is not None:
             await choose_facts(pool, settings.facts)
 

@@ -52,12 +52,6 @@ def _positive(value: str) -> int:
     return int(value)
 
 
-def _locale(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}", value.strip()):
-        raise ValueError("must be a locale such as fr or pt-BR")
-    return value.strip()
-
-
 def _up_to(most: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         number = _positive(value)
@@ -308,7 +302,7 @@ class Settings:
         "POSTROOM_TEMPLATE_DIR", Path, None, "your templates, beside the built-in ones"
     )
     default_locale: str = _setting(
-        "POSTROOM_DEFAULT_LOCALE", _locale, "en", "language of account mail to people who have none of their own"
+        "POSTROOM_DEFAULT_LOCALE", str, "en", "language of account mail to people who have none of their own"
     )
     default_from: str = _setting(
         "POSTROOM_FROM", str, "Postroom <postroom@localhost>", "sender of mail that names none"

@@ -365,6 +365,12 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
         await task
 
 
+def test_a_language_that_is_none_stops_the_start() -> None:
+    """The variable is named before a mail is made."""
+    with pytest.raises(SettingInvalid, match="POSTROOM_DEFAULT_LOCALE"):
+        Letterhead.of(Settings(secret_key=KEY, default_locale="no locale"))
+
+
 def test_without_a_key_nothing_is_signed() -> None:
     """A collector that cannot sign says which setting is missing."""
     with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):

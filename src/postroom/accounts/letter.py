@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from postroom.accounts.model import Action, DueToken
 from postroom.accounts.signature import PATHS, sign
+from postroom.delivery.check import is_locale
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.errors import SettingInvalid
 from postroom.settings import Settings
@@ -26,6 +27,8 @@ class Letterhead:
     @classmethod
     def of(cls, settings: Settings) -> "Letterhead":
         """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
+        if not is_locale(settings.default_locale):
+            raise SettingInvalid("POSTROOM_DEFAULT_LOCALE", "is not a locale such as fr or fr-FR")
         return cls(settings.base_url, signing_key(settings), settings.default_locale)
 
     def sign(self, token: DueToken) -> str:

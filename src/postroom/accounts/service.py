@@ -101,7 +101,7 @@ async def get_account(pool: Pool, account_id: int) -> Account:
         return await _get(connection, account_id)
 
 
-async def adopt_restored_tokens(pool: Pool) -> None:
+async def renumber_restored_tokens(pool: Pool) -> None:
     """After a dump from another cluster, whose transactions mean nothing here: what waited there is mailed here."""
     async with pool.acquire() as connection:
         await store.renumber_tokens(connection)

@@ -16,13 +16,13 @@ from postroom.archive import store
 from postroom.archive.export import fetched
 from postroom.archive.model import ArchiveOptions, Month, Segment, State
 from postroom.archive.objects import objects_of
-from postroom.archive.pace import Pace
 from postroom.archive.parquet import read_csv
 from postroom.archive.service import archive_session
 from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
 from postroom.events.audit import record_audit
+from postroom.runtime.pace import Pace
 from postroom.runtime.signals import Signal, unheard
 
 

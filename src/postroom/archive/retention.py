@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from postroom.archive.model import ArchiveOptions
-from postroom.archive.pace import Pace
 from postroom.campaigns.store import forget_recipients
 from postroom.db.pool import Pool
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.pace import Pace
 from postroom.stats.store import delete_old_hours
 
 

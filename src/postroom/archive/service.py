@@ -18,12 +18,12 @@ from postroom.archive import store
 from postroom.archive.export import check_file, content_in_table, working_directory, write_file
 from postroom.archive.model import HAS_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
-from postroom.archive.pace import Pace
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.errors import ArchiveBusy, ArchiveDamaged, ArchiveUnreachable, SegmentNotFound
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.pace import Pace
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()

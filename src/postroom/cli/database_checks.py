@@ -13,6 +13,7 @@ from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged
+from postroom.intake.store import count_malformed_commands
 from postroom.settings import Settings
 
 SKEW_WARNS = timedelta(seconds=2)
@@ -146,7 +147,7 @@ async def _queue(session: Session) -> Finding:
 
 
 async def _malformed(session: Session) -> Finding:
-    waiting = (await _QUERIES["count_malformed"].one(session, bound=MALFORMED_COUNTED))["waiting"]
+    waiting = await count_malformed_commands(session, count_limit=MALFORMED_COUNTED)
     if not waiting:
         return ok("malformed commands", "none waiting")
     shown = f"{waiting}{' or more' if waiting == MALFORMED_COUNTED else ''} waiting"

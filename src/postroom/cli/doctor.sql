@@ -1,10 +1,5 @@
 -- What `postroom doctor` asks the database. Reads only; every statement answers at once whatever the size of the queue.
 
--- name: count_malformed :one
--- Commands from streams that nobody could accept and nobody has mended yet, counted up to a bound.
-SELECT count(*) AS waiting
-FROM (SELECT FROM malformed_commands WHERE resubmitted_at IS NULL LIMIT :bound) AS counted;
-
 -- name: count_senders :one
 -- Sender accounts: all, those that send, those that wait for a person.
 SELECT count(*) AS accounts,

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from time import monotonic
 
 import structlog
 
@@ -19,6 +18,7 @@ from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import RECOVERED
+from postroom.runtime.pace import Pace
 
 _log = structlog.get_logger()
 
@@ -133,15 +133,14 @@ class Maintenance:
 
     async def _giving_way(self, step: "Callable[[Session], Awaitable[int]]") -> int:
         """Until a step finds less than it could take; a rest after each, so that mail does not wait for the broom."""
-        total = 0
+        total, pace = 0, Pace(self._options.share, self._rest)
         while not self._stopping.is_set():
             async with self._pool.acquire() as connection:
-                began = monotonic()
                 deleted = await step(connection)
             total += deleted
             if deleted < STEP:
                 break
-            await self._rest((monotonic() - began) * (1 / self._options.share - 1))
+            await pace.rest()
         return total
 
     async def _in_steps(self, step: "Callable[..., Awaitable[Sequence[object]]]") -> int:
