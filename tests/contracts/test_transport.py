@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,7 +30,6 @@ from postroom.db.pool import Pool
 from postroom.transports import Content, Envelope, Reply, Stage, Transport
 from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
-from postroom.transports.smtp import Timeouts
 from postroom.transports.stub import StubTransport
 
 Opening = Callable[[Pool], AbstractAsyncContextManager[Transport]]
@@ -66,15 +64,13 @@ def capture(recipient: str) -> Opening:
 
 def smtp(step: str = "", said: Said = "") -> Opening:
     """SMTP against a server that does something at one step, or behaves well."""
-    impatient = Timeouts(greeting=0.05, command=0.05, data=0.05, final=0.05)
 
     @contextlib.asynccontextmanager
     async def opening(_pool: Pool) -> AsyncIterator[Transport]:
         script = Script(says={step: said} if step else {})
-        timeouts = impatient if said is SILENT else None
         async with (
             smtp_server(script) as server,
-            transport_to(server, timeouts=timeouts, max_connections=5) as transport,
+            transport_to(server, max_connections=5) as transport,
         ):
             yield transport
 
@@ -83,20 +79,17 @@ def smtp(step: str = "", said: Said = "") -> Opening:
 
 def webhook(**answer: Any) -> Opening:
     """Webhooks to a receiver that answers as told."""
-    patience = timedelta(seconds=0.1 if answer.get("silent") else 5)
-    return lambda _pool: webhook_to(Receiver(**answer), patience=patience)
+    return lambda _pool: webhook_to(Receiver(**answer))
 
 
 def gmail(**answer: Any) -> Opening:
     """Gmail with a Google that behaves as told."""
-    patience = timedelta(seconds=0.1 if answer.get("hangs") or answer.get("loses") else 5)
-    return lambda _pool: gmail_to(Google(**answer), patience=patience)
+    return lambda _pool: gmail_to(Google(**answer))
 
 
 def ses(**answer: Any) -> Opening:
     """SES with an AWS that behaves as told."""
-    patience = timedelta(seconds=0.1 if answer.get("hangs") else 5)
-    return lambda _pool: ses_to(Aws(**answer), patience=patience)
+    return lambda _pool: ses_to(Aws(**answer))
 
 
 TRANSPORTS = {

@@ -9,10 +9,9 @@ from tests.support.smtp_server import DROP, SILENT, Says, Script, ThenDrop, smtp
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.model import Lane, State
-from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
+from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 A, B = "a@example.org", "b@example.org"
-IMPATIENT = Timeouts(connect=2, greeting=0.1, command=0.1, data=0.1, final=0.1)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ async def test_what_a_server_does_is_what_is_written(pool: Pool, case: Case) -> 
     """State, attempt and each recipient's outcome follow from the server's behaviour."""
     [delivery] = await accepted(pool, a_mail(A, B))
     script = Script(says=case.says) if case.extensions is None else Script(says=case.says, extensions=case.extensions)
-    async with smtp_server(script) as server, transport_to(server, timeouts=IMPATIENT) as transport:
+    async with smtp_server(script) as server, transport_to(server) as transport:
         await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
     [attempt] = await attempts_of(pool, delivery)
     assert (attempt.outcome, attempt.stage, attempt.code) == case.attempt
@@ -84,7 +83,7 @@ async def test_bulk_mail_without_a_last_word_is_held(pool: Pool, act: object) ->
     """Bulk mail that may have arrived is a dead letter for a person to judge."""
     await accepted(pool, a_mail(A, lane=Lane.BULK))
     says: Says = {".": act}  # type: ignore[dict-item]
-    async with smtp_server(Script(says=says)) as server, transport_to(server, timeouts=IMPATIENT) as transport:
+    async with smtp_server(Script(says=says)) as server, transport_to(server) as transport:
         await a_worker(pool, transport).run_once(Lane.BULK)
     [letter], _ = await service.list_dead_letters(pool)
     assert letter.reason == "ambiguous"
@@ -95,7 +94,7 @@ async def test_nobody_listening_is_a_deferral(pool: Pool) -> None:
     [delivery] = await accepted(pool)
     async with smtp_server() as server:
         port = server.port
-    transport = SmtpTransport(SmtpRelay("127.0.0.1", port, tls="none"), timeouts=IMPATIENT)
+    transport = SmtpTransport(SmtpRelay("127.0.0.1", port, tls="none"))
     await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
     await transport.close()
     [attempt] = await attempts_of(pool, delivery)

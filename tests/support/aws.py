@@ -1,15 +1,15 @@
 """AWS on loopback: moto for the real thing, and a small SES of our own for what moto does not do."""
 
-import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 from moto.server import ThreadedMotoServer
+from tests.support.silence import fall_silent
 
 from postroom.runtime.aws import AwsCredentials, SignatureRefused, parse_authorization, verify
 from postroom.transports.ses import SesTransport
@@ -58,7 +58,7 @@ class Aws:
             assert request.transport is not None
             request.transport.close()
         if self.hangs:
-            await asyncio.Event().wait()
+            await fall_silent()
         if self.status != 200:
             return _refusal(self.status, self.error, self.message, self.headers)
         return web.json_response({"MessageId": f"id-{len(self.requests)}"})
@@ -100,12 +100,10 @@ async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
 
 
 @contextlib.asynccontextmanager
-async def ses_to(
-    aws: Aws, *, patience: timedelta = timedelta(seconds=5), credentials: AwsCredentials = CREDENTIALS, **options: Any
-) -> AsyncIterator[SesTransport]:
+async def ses_to(aws: Aws, *, credentials: AwsCredentials = CREDENTIALS, **options: Any) -> AsyncIterator[SesTransport]:
     """A transport and its SES, both real."""
     async with aws_running(aws):
-        transport = SesTransport(credentials, region=REGION, endpoint_url=aws.url, timeout=patience, **options)
+        transport = SesTransport(credentials, region=REGION, endpoint_url=aws.url, **options)
         try:
             yield transport
         finally:

@@ -1,13 +1,11 @@
 """Google on loopback: tokens for verified claims, and a mailbox that sends, refuses, hangs and can be asked."""
 
-import asyncio
 import base64
 import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.support.silence import fall_silent
 
 from postroom.transports.gmail import GmailCredentials, GmailTransport
 from postroom.transports.gmail.token import READ, SEND
@@ -87,12 +86,12 @@ class Google:
             assert request.transport is not None
             request.transport.close()
         if self.loses:
-            await asyncio.Event().wait()
+            await fall_silent()
         if self.status != 200:
             return refusal(self.status, self.reason, self.message, self.headers)
         self.mails.append(mail)
         if self.hangs:
-            await asyncio.Event().wait()
+            await fall_silent()
         return web.json_response({"id": f"m{len(self.mails)}", "threadId": "t", "labelIds": ["SENT"]})
 
     async def find(self, request: web.Request) -> web.Response:
@@ -160,7 +159,6 @@ async def google_running(google: Google) -> AsyncIterator[Google]:
 async def gmail_to(
     google: Google,
     *,
-    patience: timedelta = timedelta(seconds=5),
     base_url: str | None = None,
     max_connections: int = 10,
 ) -> AsyncIterator[GmailTransport]:
@@ -170,7 +168,6 @@ async def gmail_to(
             credentials_for(google),
             subject=SUBJECT,
             base_url=base_url or google.url,
-            timeout=patience,
             max_connections=max_connections,
         )
         try:

@@ -19,6 +19,8 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
+from tests.support.silence import wait_out
+
 from postroom.transports.base import Envelope
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
 
@@ -35,7 +37,7 @@ class Drop(Act):
 
 
 class Silent(Act):
-    """Never answer; the connection stays open until the client gives up."""
+    """Never answer, until the client gives up: time passes at once."""
 
 
 DROP = Drop()
@@ -313,6 +315,7 @@ class Dialogue:
             self._writer.write(act.line.encode() + b"\r\n" + act.more)
             return act.line
         if isinstance(act, Silent):
+            await wait_out()
             while await self._reader.read(65_536):
                 pass
             raise _Gone

@@ -1,6 +1,5 @@
 """A receiver of webhooks on loopback that answers as told and remembers what it was sent."""
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -8,9 +7,10 @@ import hmac
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from aiohttp import web
+from tests.support.silence import fall_silent
 
 from postroom.transports import Content, Envelope, Reply
 from postroom.transports.webhook.compose import WebhookComposer
@@ -46,7 +46,7 @@ class Receiver:
             assert request.transport is not None
             request.transport.close()
         if self.silent:
-            await asyncio.Event().wait()
+            await fall_silent()
         if self.stalls:
             return await self._stall(request)
         return web.Response(status=self.status, headers=self.headers, body=self.body)
@@ -56,7 +56,7 @@ class Receiver:
         response.content_length = len(self.body) + 1
         await response.prepare(request)
         await response.write(self.body)
-        await asyncio.Event().wait()
+        await fall_silent()
         return response
 
 
@@ -125,10 +125,10 @@ class ToOneReceiver:
 
 
 @contextlib.asynccontextmanager
-async def webhook_to(receiver: Receiver, *, patience: timedelta = timedelta(seconds=5)) -> AsyncIterator[ToOneReceiver]:
+async def webhook_to(receiver: Receiver) -> AsyncIterator[ToOneReceiver]:
     """A transport and its receiver, both real."""
     async with receiving(receiver):
-        transport = WebhookTransport(timeout=patience, allow_private=True)
+        transport = WebhookTransport(allow_private=True)
         try:
             yield ToOneReceiver(transport, receiver.url)
         finally:

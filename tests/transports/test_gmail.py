@@ -23,7 +23,6 @@ from postroom.transports.exchange import Exchange
 from postroom.transports.gmail import GmailCredentials, GmailTransport
 from postroom.transports.gmail.token import READ, SEND, TokenSource
 
-HASTY = timedelta(seconds=0.1)
 LETTER = Letter(b"To: a@example.org\r\nMessage-ID: <7@example.org>\r\nSubject: hello\r\n\r\nhow are you?\r\n")
 
 
@@ -183,7 +182,7 @@ async def test_a_useless_hint_is_none(moment: str) -> None:
 async def test_silence_after_the_message_is_looked_into() -> None:
     """The mailbox is asked at once; a message that is there was sent."""
     google = Google(hangs=True)
-    async with gmail_to(google, patience=HASTY) as transport:
+    async with gmail_to(google) as transport:
         reply = await send(transport)
     assert (reply.stage, reply.code) == (Stage.FINAL, 250)
     assert google.questions == ["rfc822msgid:7@example.org"]
@@ -193,7 +192,7 @@ async def test_silence_after_the_message_is_looked_into() -> None:
 async def test_a_lost_message_stays_in_doubt() -> None:
     """A message that is not there may still be on its way: nobody knows."""
     google = Google(loses=True)
-    async with gmail_to(google, patience=HASTY) as transport:
+    async with gmail_to(google) as transport:
         reply = await send(transport)
     assert (reply.stage, reply.code) == (Stage.FINAL, None)
 
@@ -201,7 +200,7 @@ async def test_a_lost_message_stays_in_doubt() -> None:
 async def test_a_doubtful_message_is_looked_for_before_it_is_sent_again() -> None:
     """What turned up in the meantime is not sent twice."""
     google = Google(loses=True)
-    async with gmail_to(google, patience=HASTY) as transport:
+    async with gmail_to(google) as transport:
         await send(transport)
         google.loses = False
         google.mails.append(LETTER.plain)  # it had been on its way
@@ -212,7 +211,7 @@ async def test_a_doubtful_message_is_looked_for_before_it_is_sent_again() -> Non
 async def test_a_doubtful_message_that_is_not_there_is_sent() -> None:
     """If the mailbox does not hold it, the repetition is wanted."""
     google = Google(loses=True)
-    async with gmail_to(google, patience=HASTY) as transport:
+    async with gmail_to(google) as transport:
         await send(transport)
         google.loses = False
         reply = await send(transport)
@@ -222,7 +221,7 @@ async def test_a_doubtful_message_that_is_not_there_is_sent() -> None:
 async def test_without_the_right_to_read_doubt_remains() -> None:
     """A domain that delegates sending alone can send; only the question stays open."""
     google = Google(hangs=True, scopes={SEND})
-    async with gmail_to(google, patience=HASTY) as transport:
+    async with gmail_to(google) as transport:
         reply = await send(transport)
         known = await transport.was_sent("<7@example.org>")
     assert (reply.stage, reply.code, known) == (Stage.FINAL, None, None)

@@ -22,7 +22,7 @@ from tests.support.smtp_server import (
 )
 
 from postroom.transports import Reply, Stage
-from postroom.transports.smtp import SmtpRelay, Timeouts
+from postroom.transports.smtp import SmtpRelay
 from postroom.transports.smtp.relay import TlsMode
 
 
@@ -52,11 +52,11 @@ def trusted(authority: Authority) -> ssl.SSLContext:
     return authority.server_context("127.0.0.1")
 
 
-async def attempt(script: Script, relay: SmtpRelay, timeouts: Timeouts | None = None) -> tuple[Reply, Server]:
+async def attempt(script: Script, relay: SmtpRelay) -> tuple[Reply, Server]:
     """Send one message to a server with this script; the relay's port is the server's."""
     async with smtp_server(script) as server:
         there = replace(relay, port=server.port)
-        async with transport_to(server, relay=there, timeouts=timeouts) as transport:
+        async with transport_to(server, relay=there) as transport:
             return await transport.send(envelope(), Letter()), server
 
 
@@ -172,7 +172,7 @@ async def test_a_plain_server_behind_smtps_is_refused() -> None:
 async def test_a_handshake_that_never_ends_is_given_up() -> None:
     """A server that answers nothing to the handshake costs its time and no more."""
     script = Script(extensions=("STARTTLS",), says={"connect": SILENT})
-    reply, _ = await attempt(script, relay("implicit", verify=False), Timeouts(connect=0.1))
+    reply, _ = await attempt(script, relay("implicit", verify=False))
     assert (reply.stage, reply.code) == (Stage.TLS, None)
 
 

@@ -224,7 +224,7 @@ async def test_retry_after_reaches_the_reply() -> None:
 
 async def test_silence_is_deferred() -> None:
     """A receiver that does not answer in time is asked again; it knows a repetition by its id."""
-    async with webhook_to(Receiver(silent=True), patience=timedelta(seconds=0.05)) as transport:
+    async with webhook_to(Receiver(silent=True)) as transport:
         reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
     assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONTENT, None, Verdict.DEFERRED)
 
@@ -243,7 +243,7 @@ async def test_a_status_is_an_answer_though_its_body_stalls(
 ) -> None:
     """Once the status has come it decides, with as much of the body as came in time."""
     receiver = Receiver(status=status, body=body, stalls=True)
-    async with webhook_to(receiver, patience=timedelta(seconds=0.3)) as transport:
+    async with webhook_to(receiver) as transport:
         reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
     assert (reply.stage, reply.text, verdict(reply)) == (Stage.FINAL, text, means)
     assert len(receiver.requests) == 1
