@@ -1,9 +1,9 @@
 """Letters: parsed once, written for each person, hostile to nobody and by nobody."""
 
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import fields, replace
 from tests.support.builders import NOON
 from tests.support.campaigns import HTML, SIGNER, a_letter, letters_of
 

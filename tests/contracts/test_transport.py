@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.aws import Aws, ses_to
 from tests.support.gmail_server import Google, gmail_to
 from tests.support.smtp_server import (

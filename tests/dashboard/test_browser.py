@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from playwright.async_api import Browser, Page, expect
 from tests.dashboard.office import Office, a_full_day, ambiguous, captured, given_up, tried
 from tests.support.builders import REFUSED, a_mail, accepted, state_of

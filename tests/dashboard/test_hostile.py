@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import pytest
 from playwright.async_api import Browser, Page
 from starlette.requests import Request
@@ -103,7 +104,9 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
         sender=Address("post@example.org", hostile[:200]),
     )
     mail = replace(mail, to=(Address("ada@example.org", hostile[:200]),))
-    [delivery_id] = await tried(office.pool, mail, reply=replace(DELIVERED, text=hostile, remote_host=hostile[:200]))
+    [delivery_id] = await tried(
+        office.pool, mail, reply=msgspec.structs.replace(DELIVERED, text=hostile, remote_host=hostile[:200])
+    )
     dead = await ambiguous(office.pool)
     await office.pool.execute("UPDATE delivery_payloads SET subject = $1", hostile)
     await office.pool.execute("UPDATE dead_letters SET detail = $1", hostile)

@@ -1,9 +1,9 @@
 """From a reply to what is written: the delivery's end, each recipient's, and columns that PostgreSQL can hold."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, NOON, REFUSED
 
 from postroom.delivery.complete import (

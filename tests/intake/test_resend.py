@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 import resend
 from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, ResendError, ValidationError
@@ -406,7 +407,7 @@ async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
     words = {name: last_event(replace(delivery, **change), now=now) for name, (change, _word) in STATES.items()}
     assert words == {name: word for name, (_change, word) in STATES.items()}
     assert {change.get("state", State.QUEUED) for change, _word in STATES.values()} == set(State)
-    refused = tuple(replace(each, outcome=RecipientOutcome.REFUSED) for each in delivery.recipients)
+    refused = tuple(msgspec.structs.replace(each, outcome=RecipientOutcome.REFUSED) for each in delivery.recipients)
     assert last_event(replace(delivery, state=State.FAILED, recipients=refused), now=now) == "bounced"
 
 

@@ -1,7 +1,6 @@
 """From a delivery to an envelope and a message."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from postroom.delivery.model import (
     Address,
@@ -236,7 +236,7 @@ class TestHeaders:
     def test_refuses_injection(self, changes: dict[str, object], field: str) -> None:
         """Nothing a delivery carries can add a header; the error names where it was tried."""
         with pytest.raises(ValueError, match=field):
-            COMPOSER.compose(replace(OUTGOING, **changes), now=NOW)  # type: ignore[arg-type]
+            COMPOSER.compose(replace(OUTGOING, **changes), now=NOW)
 
     def test_bad_names_stop_the_start(self) -> None:
         """A sender or message domain that cannot be written is refused when the composer is made."""

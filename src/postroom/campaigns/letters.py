@@ -10,9 +10,11 @@ field holds can become a header or, in HTML, markup.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from postroom.campaigns import store
 from postroom.campaigns.letter import ReadyLetter, ready

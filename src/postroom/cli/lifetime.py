@@ -5,6 +5,7 @@ that runs finishes what it has begun. Both end with exit 0: being told to stop i
 """
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -25,6 +26,14 @@ class Life:
     def running(self) -> None:
         """From here on a signal means finishing, not giving up."""
         self._is_running = True
+        _collect_less()
+
+
+def _collect_less() -> None:
+    """What was made while starting stays, and mail makes no circles: looking for garbage cost a tenth of all work."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 async def live(main: Callable[[Life], Awaitable[None]]) -> None:

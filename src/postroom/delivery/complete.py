@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
@@ -30,8 +32,7 @@ _RECIPIENT_OUTCOMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What an attempt made of a delivery, ready to be written.
 
     `state` is the new state, or `waiting` for queued or rendered as before the claim.
@@ -51,8 +52,7 @@ class Result:
     is_forgiven: bool = False  # the attempt is told, and does not count
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What the attempt itself cannot know: the time, the dice, and the lane's word on ambiguity."""
 
     now: datetime

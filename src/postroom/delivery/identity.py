@@ -1,6 +1,6 @@
 """A claimed mail as the account that carries it may write it: see `postroom.senders.identity`."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from postroom.delivery.model import Address, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.senders.identity import Mailbox, identify

@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NewType
 
+import msgspec
+
 from postroom.senders.model import Slot
 
 ClaimId = NewType("ClaimId", int)
@@ -154,8 +156,7 @@ class Accepted:
         return self.acceptance is Acceptance.REPLAYED
 
 
-@dataclass(frozen=True, slots=True)
-class Recipient:
+class Recipient(msgspec.Struct, frozen=True, gc=False):
     """One address of a delivery and what became of it."""
 
     kind: RecipientKind
@@ -168,8 +169,7 @@ class Recipient:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A claimed delivery with everything an attempt needs."""
 
     id: DeliveryId
@@ -193,7 +193,7 @@ class Outgoing:
     attachments: tuple[Attachment, ...]
     problem: str | None = None  # why what is stored cannot be sent
     campaign_id: int | None = None  # the campaign whose content this is, made personal by `variables`
-    variables: Mapping[str, Any] = field(default_factory=dict)  # of campaign mail; others were rendered before
+    variables: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of campaign mail; others were rendered before
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told

@@ -18,8 +18,9 @@ Hardness, for whatever scope the reply has:
 | suppressed by the transport                        | suppressed                                                   |
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from postroom.transports import Envelope, RecipientReply, Reply, Stage
 
@@ -38,8 +39,7 @@ class Verdict(StrEnum):
     SUPPRESSED = "suppressed"
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientVerdict:
+class RecipientVerdict(msgspec.Struct, frozen=True, gc=False):
     """What became of one address in this attempt, and in whose words."""
 
     address: str
@@ -49,8 +49,7 @@ class RecipientVerdict:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What became of an attempt: one verdict per recipient, one for the whole, and the hint to come back later."""
 
     verdict: Verdict

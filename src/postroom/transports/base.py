@@ -5,9 +5,10 @@ A transport returns facts and decides nothing. What a reply means is decided onc
 an exception out of `send` is a bug of ours.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 
 class Stage(StrEnum):
@@ -22,8 +23,7 @@ class Stage(StrEnum):
     FINAL = "final"  # the whole content was handed over; with no code, nobody knows what became of it
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """Who sends, who receives, and the name this message keeps over all its attempts."""
 
     delivery_id: int
@@ -47,8 +47,7 @@ class Content(Protocol):
         """Return the message with CRLF line ends; with `eight_bit` false, every byte is ASCII."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientReply:
+class RecipientReply(msgspec.Struct, frozen=True):
     """What was said about one recipient."""
 
     address: str
@@ -57,8 +56,7 @@ class RecipientReply:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What the other side said to one attempt.
 
     `code` is None when no answer came (a refused connection, a time-out, a dropped line). `recipients` holds one

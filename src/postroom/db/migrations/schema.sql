@@ -1936,7 +1936,7 @@ CREATE TABLE delivery_recipients (
     name text,
     detail text
 )
-WITH (fillfactor='90');
+WITH (fillfactor='50');
 
 CREATE FUNCTION first_domain(p_delivery_id bigint) RETURNS text
     LANGUAGE sql STABLE

@@ -1,8 +1,9 @@
 """The seam: one message in, one reply out, through SES."""
 
 import ssl
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from postroom.runtime.aws import AwsCredentials, sign
 from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage

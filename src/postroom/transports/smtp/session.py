@@ -7,7 +7,9 @@ for, and its answer to that is of no interest.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.transports.smtp.answer import Answer

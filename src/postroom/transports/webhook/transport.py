@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import ssl
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
+from msgspec.structs import replace
 from yarl import URL
 
 from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
