@@ -131,9 +131,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_mail_is_read_quickly_and_never_raises(name: str) -> None:
     """Whatever it is, it is some report, within seconds."""
-    started = time.monotonic()
+    started = time.process_time()
     assert read_report(HOSTILE[name]).kind in ReportKind
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5  # of work, however long the machine stalls: nothing grows by the square
 
 
 def test_a_report_before_20_megabytes_is_still_read() -> None:

@@ -5,7 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -13,7 +13,7 @@ from time import monotonic
 
 import pytest
 from tests.outbox.conftest import MakeTopic, RunOutbox
-from tests.support.outbox import Recorder, append, until
+from tests.support.outbox import HURRY, Recorder, append, until
 from tests.support.soak import TIMES
 
 from postroom.db.pool import Pool, connect, open_pool
@@ -21,6 +21,7 @@ from postroom.db.room import Room
 from postroom.events import Event, EventStore
 from postroom.outbox import Pair, service
 from postroom.outbox.seat import Seat
+from postroom.outbox.worker import OutboxOptions
 
 REPOSITORY = Path(__file__).parents[2]
 SOAK_S, KILL_EVERY_S = (60, 3) if TIMES > 1 else (0, 0)
@@ -60,25 +61,21 @@ async def test_events_reach_a_subscriber(store: EventStore, make_topic: MakeTopi
         await until(lambda: recorder.positions == positions)
 
 
-async def test_a_sleeping_leader_hears_within_a_tenth_of_a_second(
+async def test_a_sleeping_leader_is_woken_by_an_append(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Asleep it would look again only after a second: what wakes it is the notification."""
+    """Asleep it would look again only after an hour: what wakes it is the notification, each time."""
     recorder = Recorder()
     await make_topic()
-    async with run_outbox(recorder):
-        took: list[float] = []
+    async with run_outbox(recorder, relay=replace(HURRY, poll=timedelta(hours=1), idle=timedelta(hours=1))):
         for count in range(1, 6):
 
             async def is_asleep() -> bool:
                 return bool(await pool.fetchval("SELECT EXISTS (SELECT FROM event_followers WHERE is_asleep)"))
 
             await until(is_asleep)
-            started = asyncio.get_running_loop().time()
             await store.append(Event.of("Deposited"))
             await until(lambda count=count: len(recorder.messages) == count)  # type: ignore[misc]
-            took.append(asyncio.get_running_loop().time() - started)
-    assert sorted(took)[2] < 0.1, took
 
 
 async def test_pairs_are_shared_evenly_and_handed_over(
@@ -201,9 +198,17 @@ async def test_a_publisher_of_ten_lines(store: EventStore, make_topic: MakeTopic
         await until(lambda: told == [f"postroom:0:{position} Opened"])
 
 
-async def _leader_pid(pool: Pool) -> int | None:
-    (line,) = await service.list_progress(pool)
-    return None if line.leader_instance is None else int(line.leader_instance.split(":")[1])
+async def _leader_pid(pool: Pool) -> int:
+    """Who leads; nobody does for the moment in which one hands over to another."""
+    led: list[str] = []
+
+    async def is_led() -> bool:
+        (line,) = await service.list_progress(pool)
+        led.extend([line.leader_instance] if line.leader_instance is not None else [])
+        return bool(led)
+
+    await until(is_led)
+    return int(led[0].split(":")[1])
 
 
 async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
@@ -242,7 +247,6 @@ class Fleet:
 
     async def kill_leader(self) -> None:
         victim = await _leader_pid(self.pool)
-        assert victim is not None
         self.by_pid[victim].kill()
         await self.by_pid[victim].wait()
         self.kills, self.killed_at, self.size = self.kills + 1, monotonic(), self.path.stat().st_size
@@ -316,10 +320,10 @@ async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     assert len({pid for _id, _position, pid in seen}) > tally.kills
 
 
-async def test_takeover_takes_seconds(
+async def test_takeover_waits_for_no_silence(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """From the kill of the leader to the first message of the next."""
+    """A lock goes with its session: the next leads long before the last would be taken for dead."""
     await make_topic(publisher="file")
     path = tmp_path / "seen"
     path.touch()
@@ -331,10 +335,11 @@ async def test_takeover_takes_seconds(
         victim = await _leader_pid(pool)
         await append(store, 1)
         next(process for process in (one, other) if process.pid == victim).kill()
-        killed = asyncio.get_running_loop().time()
         await store.append(Event.of("Last"))
-        await until(lambda: len({line.split()[0] for line in path.read_text().splitlines()}) == 3)
-        assert asyncio.get_running_loop().time() - killed < 5
+        await until(
+            lambda: len({line.split()[0] for line in path.read_text().splitlines()}) == 3,
+            patience_s=OutboxOptions().silence.total_seconds() * 2 / 3,
+        )
 
 
 @pytest.mark.parametrize("count", [1])

@@ -52,10 +52,11 @@ async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
     await turns.wait(three[0])
     turns.skip(three[1])
     assert heard == []
+    before = time.monotonic()
     await turns.wait(three[2])
     [release] = heard
     assert (release.claim_id, release.account_id) == (1, 7)
-    assert abs(time.monotonic() - release.last_start) < 0.02
+    assert before <= release.last_start <= time.monotonic()
 
 
 async def test_an_account_without_a_pace_is_not_held() -> None:

@@ -9,27 +9,27 @@ SET jit = off -- a plan that avoids something counts as dear, and would be compi
 SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
 AS $$
 DECLARE
-    v_types text[];
-    v_ids   bigint[];
-    v_data  jsonb[];
+    v_recorded CONSTANT text[] := ARRAY(SELECT type FROM recorded_facts);
+    v_types    text[];
+    v_ids      bigint[];
+    v_data     jsonb[];
 BEGIN
-    IF NOT EXISTS (SELECT FROM recorded_facts) THEN
+    IF v_recorded = '{}' THEN
         RETURN NULL;
     END IF;
     IF TG_OP = 'INSERT' THEN
-        SELECT array_agg(type), array_agg(id), array_agg(data)
+        SELECT array_agg('DeliveryAccepted'::text), array_agg(id),
+            array_agg(jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source))
         INTO v_types, v_ids, v_data
-        FROM (
-            SELECT 'DeliveryAccepted' AS type, id,
-                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source) AS data
+        FROM new_rows
+        WHERE 'DeliveryAccepted' = ANY (v_recorded);
+        IF EXISTS (SELECT FROM new_rows WHERE state = 'suppressed') AND 'DeliverySuppressed' = ANY (v_recorded) THEN
+            SELECT v_types || array_agg('DeliverySuppressed'::text), v_ids || array_agg(id), v_data || array_agg(jsonb_build_object(
+                'delivery', id, 'lane', lane, 'channel', channel, 'source', source, 'reason', reason))
+            INTO v_types, v_ids, v_data
             FROM new_rows
-            UNION ALL
-            SELECT 'DeliverySuppressed', id,
-                jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source, 'reason', reason)
-            FROM new_rows
-            WHERE state = 'suppressed'
-        ) AS fact
-        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+            WHERE state = 'suppressed';
+        END IF;
     ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
         OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
     THEN -- not merely a claim or a rendering, which are the busiest statements of all and no facts
@@ -43,7 +43,7 @@ BEGIN
             JOIN old_rows AS o USING (id)
             WHERE n.state <> o.state
         ) AS fact
-        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded);
+        WHERE type = ANY (v_recorded);
     END IF;
     IF v_types IS NOT NULL THEN
         PERFORM append_facts('postroom.delivery', v_types, v_ids, v_data);
