@@ -9,6 +9,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.complete import Result
 from postroom.delivery.model import Address, Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.rows import read_outgoing
 from postroom.delivery.worker import Compose, Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.transports import Content, Envelope, RecipientReply, Reply, Stage, Transport
@@ -136,7 +137,7 @@ async def claimed(
         if not rows:
             return []
         recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
-    return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+    return [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
 
 
 async def state_of(pool: Pool, delivery_id: int) -> State:

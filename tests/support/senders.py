@@ -9,6 +9,7 @@ from tests.support.builders import claimed as claimed_plainly
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.model import Lane, Outgoing
+from postroom.delivery.rows import read_outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
@@ -134,7 +135,7 @@ async def claimed(
         if not rows:
             return []
         recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
-    return [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+    return [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
 
 
 __all__ = [

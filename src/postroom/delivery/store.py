@@ -1,20 +1,15 @@
-"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+"""One function per statement of `queries.sql`, under the same name; `rows` makes values of what it answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
-import msgspec
 
 from postroom.db.queries import Connection, load
 from postroom.delivery.model import (
-    Acceptance,
     Accepted,
-    Address,
-    Attachment,
     Attempt,
-    Channel,
     ClaimId,
     DeadLetter,
     Delivery,
@@ -22,53 +17,34 @@ from postroom.delivery.model import (
     DeliverySummary,
     Lane,
     LaneDepth,
-    Outgoing,
     Recipient,
-    RecipientKind,
-    RecipientOutcome,
     Recovered,
     State,
     Unrendered,
 )
-from postroom.senders.model import Slot
+from postroom.delivery.rows import (
+    read_accepted,
+    read_claim_recipient,
+    read_dead_letter,
+    read_delivery,
+    read_recipient,
+    read_summary,
+    read_unrendered,
+)
 
 QUERIES = load("postroom.delivery")
-
-_decode = msgspec.json.Decoder().decode
-_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
-_decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
-
-
-def _json(value: str | None) -> Any:
-    return _decode(value) if value else {}
-
-
-def _headers(value: str | None) -> Mapping[str, str]:
-    return _decode_headers(value) if value else {}
-
-
-def _attachments(value: str | None) -> tuple[Attachment, ...]:
-    return _decode_attachments(value) if value else ()
-
-
-def _accepted(row: asyncpg.Record) -> Accepted:
-    return Accepted(DeliveryId(row["delivery_id"]), State(row["state"]), Acceptance(row["acceptance"]))
-
-
-def _sender(row: asyncpg.Record) -> Address | None:
-    return Address(row["from_email"], row["from_name"]) if row["from_email"] else None
 
 
 async def accept(connection: Connection, *, room: str | None = None, **columns: Any) -> list[Accepted]:
     """Take requests given as columns; on a connection that is not ours, `room` names the schema."""
     statement = QUERIES["accept"] if room is None else QUERIES.in_room("accept", room)
-    return [_accepted(row) for row in await statement.many(connection, **columns)]
+    return [read_accepted(row) for row in await statement.many(connection, **columns)]
 
 
 async def accept_one(connection: Connection, *, room: str | None = None, **columns: Any) -> Accepted:
     """Take one request given as values, but for its recipients, which are columns."""
     statement = QUERIES["accept_one"] if room is None else QUERIES.in_room("accept_one", room)
-    return _accepted(await statement.one(connection, **columns))
+    return read_accepted(await statement.one(connection, **columns))
 
 
 async def cancel(connection: Connection, *, delivery_id: int, reason: str, now: datetime | None) -> bool:
@@ -189,43 +165,7 @@ async def find_delivery(connection: Connection, *, delivery_id: int) -> Delivery
     if row is None:
         return None
     recipients = await list_recipients(connection, delivery_id=delivery_id)
-    same = {
-        name: row[name]
-        for name in [
-            "attempt_count",
-            "next_attempt_at",
-            "created_at",
-            "expires_at",
-            "finished_at",
-            "ladder",
-            "source",
-            "idempotency_key",
-            "template_id",
-            "locale",
-            "reason",
-            "detail",
-            "traceparent",
-            "rendered_at",
-            "subject",
-        ]
-    }
-    return Delivery(
-        id=DeliveryId(row["id"]),
-        state=State(row["state"]),
-        lane=Lane(row["lane"]),
-        channel=Channel(row["channel"]),
-        resend_of=row["resend_of"],
-        tags=_json(row["tags"]),
-        custom_data=_json(row["custom_data"]) or None,
-        sender=_sender(row),
-        text=row["text_body"],
-        html=row["html_body"],
-        variables=_json(row["variables"]),
-        headers=_json(row["headers"]),
-        attachments=_attachments(row["attachments"]),
-        recipients=tuple(recipients),
-        **same,
-    )
+    return read_delivery(row, recipients)
 
 
 async def find_schedule(connection: Connection, *, lane: Lane) -> datetime | None:
@@ -248,9 +188,7 @@ async def list_claim_recipients(
     """Every recipient of a claim by delivery; one who is suppressed by now says so."""
     grouped: dict[int, list[Recipient]] = {}
     for row in await QUERIES["list_claim_recipients"].many(connection, claim_id=claim_id, now=now):
-        outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else RecipientOutcome(row["outcome"])
-        recipient = Recipient(RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome)
-        grouped.setdefault(row["delivery_id"], []).append(recipient)
+        grouped.setdefault(row["delivery_id"], []).append(read_claim_recipient(row))
     return grouped
 
 
@@ -265,51 +203,19 @@ async def list_dead_letters(
     rows = await QUERIES["list_dead_letters"].many(
         connection, reason=reason, before_at=before_at, before_id=before_id, page_limit=page_limit
     )
-    return [DeadLetter(**{**row, "lane": Lane(row["lane"]), "channel": Channel(row["channel"])}) for row in rows]
+    return [read_dead_letter(row) for row in rows]
 
 
 async def list_deliveries(connection: Connection, **filters: Any) -> list[DeliverySummary]:
-    return [
-        DeliverySummary(
-            **{
-                **row,
-                "state": State(row["state"]),
-                "lane": Lane(row["lane"]),
-                "channel": Channel(row["channel"]),
-                "recipients": tuple(row["recipients"] or ()),
-            }
-        )
-        for row in await QUERIES["list_deliveries"].many(connection, **filters)
-    ]
+    return [read_summary(row) for row in await QUERIES["list_deliveries"].many(connection, **filters)]
 
 
 async def list_recipients(connection: Connection, *, delivery_id: int) -> list[Recipient]:
-    return [
-        Recipient(
-            RecipientKind(row["kind"]),
-            row["position"],
-            row["email"],
-            row["name"],
-            RecipientOutcome(row["outcome"]),
-            row["code"],
-            row["enhanced_code"],
-            row["detail"],
-        )
-        for row in await QUERIES["list_recipients"].many(connection, delivery_id=delivery_id)
-    ]
+    return [read_recipient(row) for row in await QUERIES["list_recipients"].many(connection, delivery_id=delivery_id)]
 
 
 async def lock_unrendered(connection: Connection, *, batch_limit: int) -> list[Unrendered]:
-    return [
-        Unrendered(
-            DeliveryId(row["id"]),
-            Lane(row["lane"]),
-            row["template_id"],
-            row["locale"],
-            _json(row["variables"]),
-        )
-        for row in await QUERIES["lock_unrendered"].many(connection, batch_limit=batch_limit)
-    ]
+    return [read_unrendered(row) for row in await QUERIES["lock_unrendered"].many(connection, batch_limit=batch_limit)]
 
 
 async def mark_dead_letters_notified(connection: Connection, *, now: datetime | None) -> int:
@@ -422,57 +328,3 @@ async def wake_up(connection: Connection, *, worker_id: int, lane: Lane) -> int:
 
 async def wake_workers(connection: Connection, *, lanes: Sequence[str]) -> None:
     await QUERIES["wake_workers"].exec(connection, lanes=lanes)
-
-
-def outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
-    """A claimed row and its recipients as the value an attempt works on."""
-    headers: Mapping[str, str] = {}
-    attachments: tuple[Attachment, ...] = ()
-    variables: Mapping[str, Any] = {}
-    problem = None
-    try:
-        headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
-        variables = _json(row["variables"])
-    except msgspec.MsgspecError as error:  # written by hand: one such row must not stop its neighbours
-        problem = f"headers, attachments or variables cannot be read: {error}"
-    return Outgoing(
-        id=DeliveryId(row["id"]),
-        claim_id=ClaimId(row["claim_id"]),
-        channel=Channel(row["channel"]),
-        lane=Lane(row["lane"]),
-        ladder=row["ladder"],
-        attempt_no=row["attempt_count"],
-        attempt_base=row["attempt_base"],
-        is_expired=bool(row["is_expired"]),
-        created_at=row["created_at"],
-        retry_since=row["retry_since"],
-        expires_at=row["expires_at"],
-        traceparent=row["traceparent"],
-        recipients=tuple(recipients),
-        sender=_sender(row),
-        subject=row["subject"] or "",
-        text=row["text_body"],
-        html=row["html_body"],
-        headers=headers,
-        attachments=attachments,
-        problem=problem,
-        campaign_id=row["campaign_id"],
-        variables=variables,
-        sender_account_id=row["sender_account_id"],
-        slot=_slot(row),
-        idempotency_key=row["idempotency_key"],
-    )
-
-
-def _slot(row: asyncpg.Record) -> Slot | None:
-    account_id, domain = row["sender_account_id"], row["shaped_domain"]
-    if account_id is None and domain is None:
-        return None
-    return Slot(
-        claim_id=row["claim_id"],
-        account_id=account_id,
-        start_in_s=row["start_in"].total_seconds() if row["start_in"] else 0.0,
-        delay_s=row["send_delay"].total_seconds() if row["send_delay"] else 0.0,
-        domain=domain,
-        connections=row["domain_connections"],
-    )

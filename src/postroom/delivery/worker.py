@@ -26,6 +26,7 @@ from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
 from postroom.delivery.complete import Result
 from postroom.delivery.completer import FLICKER, Completer
 from postroom.delivery.model import ClaimId, Lane, Outgoing
+from postroom.delivery.rows import read_outgoing
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
@@ -178,7 +179,7 @@ class Worker:
             await self._wake_up(lane, connection)
         self._completer.expect(claim_id, len(rows))
         self._signal("claimed")
-        claimed = [store.outgoing(row, recipients.get(row["id"], ())) for row in rows]
+        claimed = [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
         await self._get_ready(claimed, asked_at)
         return claimed
 

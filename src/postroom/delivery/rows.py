@@ -1,0 +1,188 @@
+"""From rows to values, here and nowhere else."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from postroom.delivery.model import (
+    Acceptance,
+    Accepted,
+    Address,
+    Attachment,
+    Channel,
+    ClaimId,
+    DeadLetter,
+    Delivery,
+    DeliveryId,
+    DeliverySummary,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+    State,
+    Unrendered,
+)
+from postroom.senders.model import Slot
+
+_decode = msgspec.json.Decoder().decode
+_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+_decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
+
+
+def read_accepted(row: asyncpg.Record) -> Accepted:
+    return Accepted(DeliveryId(row["delivery_id"]), State(row["state"]), Acceptance(row["acceptance"]))
+
+
+def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
+    return DeadLetter(**{**row, "lane": Lane(row["lane"]), "channel": Channel(row["channel"])})
+
+
+def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Delivery:
+    same = {
+        name: row[name]
+        for name in [
+            "attempt_count",
+            "next_attempt_at",
+            "created_at",
+            "expires_at",
+            "finished_at",
+            "ladder",
+            "source",
+            "idempotency_key",
+            "template_id",
+            "locale",
+            "reason",
+            "detail",
+            "traceparent",
+            "rendered_at",
+            "subject",
+        ]
+    }
+    return Delivery(
+        id=DeliveryId(row["id"]),
+        state=State(row["state"]),
+        lane=Lane(row["lane"]),
+        channel=Channel(row["channel"]),
+        resend_of=row["resend_of"],
+        tags=_json(row["tags"]),
+        custom_data=_json(row["custom_data"]) or None,
+        sender=_sender(row),
+        text=row["text_body"],
+        html=row["html_body"],
+        variables=_json(row["variables"]),
+        headers=_json(row["headers"]),
+        attachments=_attachments(row["attachments"]),
+        recipients=tuple(recipients),
+        **same,
+    )
+
+
+def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
+    """A claimed row and its recipients as the value an attempt works on."""
+    headers: Mapping[str, str] = {}
+    attachments: tuple[Attachment, ...] = ()
+    variables: Mapping[str, Any] = {}
+    problem = None
+    try:
+        headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
+        variables = _json(row["variables"])
+    except msgspec.MsgspecError as error:  # written by hand: one such row must not stop its neighbours
+        problem = f"headers, attachments or variables cannot be read: {error}"
+    return Outgoing(
+        id=DeliveryId(row["id"]),
+        claim_id=ClaimId(row["claim_id"]),
+        channel=Channel(row["channel"]),
+        lane=Lane(row["lane"]),
+        ladder=row["ladder"],
+        attempt_no=row["attempt_count"],
+        attempt_base=row["attempt_base"],
+        is_expired=bool(row["is_expired"]),
+        created_at=row["created_at"],
+        retry_since=row["retry_since"],
+        expires_at=row["expires_at"],
+        traceparent=row["traceparent"],
+        recipients=tuple(recipients),
+        sender=_sender(row),
+        subject=row["subject"] or "",
+        text=row["text_body"],
+        html=row["html_body"],
+        headers=headers,
+        attachments=attachments,
+        problem=problem,
+        campaign_id=row["campaign_id"],
+        variables=variables,
+        sender_account_id=row["sender_account_id"],
+        slot=_slot(row),
+        idempotency_key=row["idempotency_key"],
+    )
+
+
+def read_recipient(row: asyncpg.Record) -> Recipient:
+    """With what became of it."""
+    return Recipient(
+        RecipientKind(row["kind"]),
+        row["position"],
+        row["email"],
+        row["name"],
+        RecipientOutcome(row["outcome"]),
+        row["code"],
+        row["enhanced_code"],
+        row["detail"],
+    )
+
+
+def read_claim_recipient(row: asyncpg.Record) -> Recipient:
+    """As an attempt needs it; one who is suppressed by now says so."""
+    outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else RecipientOutcome(row["outcome"])
+    return Recipient(RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome)
+
+
+def read_summary(row: asyncpg.Record) -> DeliverySummary:
+    return DeliverySummary(
+        **{
+            **row,
+            "state": State(row["state"]),
+            "lane": Lane(row["lane"]),
+            "channel": Channel(row["channel"]),
+            "recipients": tuple(row["recipients"] or ()),
+        }
+    )
+
+
+def read_unrendered(row: asyncpg.Record) -> Unrendered:
+    return Unrendered(
+        DeliveryId(row["id"]), Lane(row["lane"]), row["template_id"], row["locale"], _json(row["variables"])
+    )
+
+
+def _slot(row: asyncpg.Record) -> Slot | None:
+    account_id, domain = row["sender_account_id"], row["shaped_domain"]
+    if account_id is None and domain is None:
+        return None
+    return Slot(
+        claim_id=row["claim_id"],
+        account_id=account_id,
+        start_in_s=row["start_in"].total_seconds() if row["start_in"] else 0.0,
+        delay_s=row["send_delay"].total_seconds() if row["send_delay"] else 0.0,
+        domain=domain,
+        connections=row["domain_connections"],
+    )
+
+
+def _sender(row: asyncpg.Record) -> Address | None:
+    return Address(row["from_email"], row["from_name"]) if row["from_email"] else None
+
+
+def _json(value: str | None) -> Any:
+    return _decode(value) if value else {}
+
+
+def _headers(value: str | None) -> Mapping[str, str]:
+    return _decode_headers(value) if value else {}
+
+
+def _attachments(value: str | None) -> tuple[Attachment, ...]:
+    return _decode_attachments(value) if value else ()
