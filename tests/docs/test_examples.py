@@ -120,6 +120,17 @@ async def test_the_roles_of_the_handbook_suffice(database_url: str, server_direc
         await run_sql(administrator, "-c", "DROP SCHEMA IF EXISTS postroom CASCADE")
         for role in ROLES:
             await run_sql(administrator, "-c", f"DROP OWNED BY {role}", "-c", f"DROP ROLE {role}")
+        await _until_alone(database_url)
+
+
+async def _until_alone(url: str) -> None:
+    """A psql that has ended leaves its session behind for a moment, and only a superuser may end a superuser's."""
+    connection = await asyncpg.connect(url)
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'postgres'"
+    async with asyncio.timeout(PATIENCE_S):
+        while await connection.fetchval(others):
+            pass
+    await connection.close()
 
 
 async def _try_roles(as_role: Callable[[str], str]) -> None:
