@@ -21,6 +21,7 @@ from postroom.dashboard import build_dashboard
 from postroom.dashboard.asgi import POLICY
 from postroom.dashboard.service import FRESH_S, FigureReader
 from postroom.db.room import Room
+from postroom.delivery import service
 from postroom.delivery.model import Lane, State
 from postroom.http import build_app
 
@@ -34,7 +35,7 @@ async def guest(room: Room) -> Guest:
 
 async def test_every_answer_is_guarded(room: Room, guest: Guest) -> None:
     """Pages, refusals and redirects carry the policy, cannot be framed or sniffed, and are not kept by caches."""
-    for path in ["/", "/deliveries", "/nothing", "/deliveries/999", "/sign-out", "/deliveries?state=odd"]:
+    for path in ["/", "/deliveries", "/nothing", "/deliveries/999", "/sign-out", "/deliveries?status=odd"]:
         headers = (await guest.get(path)).headers
         assert headers["content-security-policy"] == POLICY
         assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
@@ -108,15 +109,15 @@ async def test_deliveries_are_listed_filtered_and_paged(room: Room, guest: Guest
     assert first.body.count(b"<tr>") == 2
     assert "failed" in text_of(first)
     assert (await guest.get("/deliveries?recipient=P7%40EXAMPLE.org")).body.count(b"<tr>") == 2
-    assert (await guest.get("/deliveries?state=queued")).status == 200
-    page = (await guest.get("/deliveries?source=shop&state=&template=")).body.decode()
+    assert (await guest.get("/deliveries?status=queued")).status == 200
+    page = (await guest.get("/deliveries?source=shop&status=&template=")).body.decode()
     assert page.index(f">{many[-1]}<") < page.index(f">{many[-2]}<")
     older = page.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
     assert "source=shop" in older
     rest = await guest.get(older)
     assert rest.body.count(b"<tr>") == 11
     assert "Newest" in text_of(rest)
-    for query in ["state=odd", "cursor=%00", "cursor=zzz", "source=" + "x" * 1001, "recipient=%00"]:
+    for query in ["status=odd", "cursor=%00", "cursor=zzz", "source=" + "x" * 1001, "recipient=%00"]:
         response = await guest.get(f"/deliveries?{query}")
         assert (query, response.status) == (query, 400)
 
@@ -134,6 +135,17 @@ async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) 
     finished = await room.pool.fetchval("SELECT finished_at FROM deliveries WHERE id = $1", delivery_id)
     assert f'title="{finished.astimezone(UTC).isoformat().replace("+00:00", "Z")}"'.encode() in page.body
     assert "UTC" in text
+
+
+async def test_what_ended_before_it_was_tried_says_so(room: Room, guest: Guest) -> None:
+    """A recipient of a cancelled delivery is not pending, whatever the row says."""
+    [delivery_id] = await accepted(room.pool, a_mail())
+    assert "It was not tried yet." in text_of(await guest.get(f"/deliveries/{delivery_id}"))
+    await service.cancel(room.pool, delivery_id, actor="tests")
+    text = text_of(await guest.get(f"/deliveries/{delivery_id}"))
+    assert "It was never tried." in text
+    assert "not tried" in text
+    assert "pending" not in text
 
 
 async def test_what_is_not_there_is_not_found(guest: Guest) -> None:

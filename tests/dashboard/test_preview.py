@@ -48,6 +48,13 @@ def test_looks_remain() -> None:
     assert 'href="https://example.org"' in shown
 
 
+def test_the_title_of_the_document_is_no_text() -> None:
+    """What a browser shows on its tab does not stand loose above the letter."""
+    assert (
+        clean("<html><head><title>Welcome</title></head><body><p>Hello</p></body></html>", {}).strip() == "<p>Hello</p>"
+    )
+
+
 def test_pictures_inside_the_message_are_shown() -> None:
     """A picture by content id takes its place; an unknown one leaves nothing behind."""
     inside = picture("image/GIF", PIXEL)

@@ -47,8 +47,8 @@ async def test_every_form_asks_who_is_there(guest: Guest) -> None:
 async def test_a_key_opens_a_session(room: Room, guest: Guest) -> None:
     """The cookie is for this host only, out of reach of scripts and other sites, and holds nothing of the key."""
     key, row = await create_key(room.pool, "ada", scopes=["deliveries:read"], actor="tests")
-    response = await guest.sign_in(f"  {key}\n", next="/deliveries?state=sent")
-    assert (response.status, response.headers["location"]) == (303, "/deliveries?state=sent")
+    response = await guest.sign_in(f"  {key}\n", next="/deliveries?status=sent")
+    assert (response.status, response.headers["location"]) == (303, "/deliveries?status=sent")
     cookie = response.headers["set-cookie"]
     assert {"HttpOnly", "Path=/", "SameSite=strict"} <= set(cookie.split("; "))
     assert "Secure" not in cookie
@@ -113,7 +113,7 @@ def test_signing_in_never_leads_elsewhere(asked: str | None) -> None:
 
 def test_signing_in_leads_back() -> None:
     """A page with its filters is found again."""
-    assert local_path("/deliveries?recipient=a%40b.org&state=sent") == "/deliveries?recipient=a%40b.org&state=sent"
+    assert local_path("/deliveries?recipient=a%40b.org&status=sent") == "/deliveries?recipient=a%40b.org&status=sent"
 
 
 async def test_a_revoked_key_loses_its_session(room: Room) -> None:

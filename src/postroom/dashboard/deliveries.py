@@ -14,7 +14,7 @@ from postroom.delivery.shapes import attempt_shape, delivery_shape, summary_shap
 from postroom.errors import BadInput
 from postroom.http.problems import Refused
 
-FILTERS = ("state", "recipient", "template", "source")
+FILTERS = ("status", "recipient", "template", "source")
 
 
 async def list_page(visit: Visit) -> Response:
@@ -22,7 +22,7 @@ async def list_page(visit: Visit) -> Response:
     found, cursor = await service.list_deliveries(
         visit.pool,
         DeliveryFilter(
-            state=_state(chosen["state"]),
+            state=_state(chosen["status"]),
             recipient=chosen["recipient"],
             template_id=chosen["template"],
             source=chosen["source"],
@@ -43,7 +43,7 @@ def _state(asked: str | None) -> State | None:
     try:
         return State(asked) if asked else None
     except ValueError:
-        raise BadInput.of("state", "is not a state of deliveries") from None
+        raise BadInput.of("status", "is not a status of deliveries") from None
 
 
 async def show_page(visit: Visit) -> Response:

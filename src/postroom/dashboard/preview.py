@@ -76,6 +76,7 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
         tags=_TAGS,
         attributes=_ATTRIBUTES,
         attribute_filter=keep,
+        clean_content_tags={"script", "style", "title"},
         url_schemes={"http", "https", "mailto", "tel", "cid", "data"},
         url_relative="deny",
         filter_style_properties=_PROPERTIES,
