@@ -60,6 +60,14 @@ def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt
     )
 
 
+def test_the_reason_is_in_the_words_that_decided() -> None:
+    """A mail put off for one recipient says what was said to that one, not the yes to the others."""
+    late = RecipientReply("b@example.org", 451, "4.3.0", "try again later")
+    reply = Reply(Stage.FINAL, 250, "2.0.0", "queued", recipients=(late,))
+    result = decided(an_outgoing(a_recipient(), a_recipient("b@example.org", position=1)), reply)
+    assert (result.outcome, result.detail) == ("deferred", "try again later")
+
+
 def decided(outgoing: Outgoing, reply: Reply, *, now_after: timedelta = timedelta()) -> Result:
     waiting = tuple(dict.fromkeys(each.address for each in outgoing.recipients if is_open(each)))
     outcome = classify(reply, Envelope(7, "<7@example.org>", "post@example.org", waiting))

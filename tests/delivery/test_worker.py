@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 
 from tests.support.builders import (
     BUSY,
@@ -13,6 +14,7 @@ from tests.support.builders import (
     Hanging,
     Recording,
     Steps,
+    a_compose,
     a_mail,
     a_worker,
     accepted,
@@ -24,12 +26,18 @@ from tests.support.builders import (
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery import store
+from postroom.delivery.attempt import Compose
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Lane, State
-from postroom.delivery.worker import WorkerOptions
+from postroom.delivery.model import Address, Channel, DeliveryRequest, Lane, State
+from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.transports import Reply, Stage
+from postroom.transports.webhook.compose import WebhookComposer
 
 HOUR = timedelta(hours=1)
+
+
+def a_webhook(url: str) -> DeliveryRequest:
+    return DeliveryRequest(to=(Address(url),), text="{}", channel=Channel.WEBHOOK, source="test")
 
 
 async def fill(pool: Pool, lane: Lane, count: int) -> None:
@@ -150,6 +158,31 @@ async def test_the_message_keeps_its_name_over_all_attempts(pool: Pool) -> None:
     first, second = transport.envelopes
     assert first.message_id == second.message_id
     assert transport.contents[0] == transport.contents[1]
+
+
+async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
+    """However many webhooks hang, mail of the same lane leaves, and no more webhooks are in flight than may be."""
+    posts = await accepted(pool, *(a_webhook(f"https://hook.example.org/{n}") for n in range(7)))
+    silent, quick, steps = Hanging(), Recording(), Steps()
+    ways = {Channel.WEBHOOK: silent, Channel.EMAIL: quick}
+    posting: Compose = partial(WebhookComposer().compose, now=NOON)
+    written = {Channel.WEBHOOK: posting, Channel.EMAIL: a_compose()}
+    worker = Worker(
+        pool,
+        compose=lambda outgoing: written[outgoing.channel](outgoing),
+        route=lambda channel, _lane: ways[channel],
+        options=WorkerOptions(batch=4, chunk=2, grace=timedelta(milliseconds=10)),
+        signal=steps,
+    )
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(silent.reached.wait(), 5)
+    mails = await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(9)))
+    await steps.reached("sent", times=9)
+    assert sorted(quick.delivery_ids) == sorted(mails)
+    assert len(silent.envelopes) == 2
+    worker.stop()
+    await running
+    assert {await state_of(pool, post) for post in posts} == {State.QUEUED}
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────

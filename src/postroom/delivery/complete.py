@@ -72,7 +72,7 @@ def decide(
         return Result(outgoing=outgoing, outcome="failed", state="sent", **facts)
     if verdict in _ENDS:
         written, state, reason = _ENDS[verdict]
-        detail = _excerpt(reply.text) if reason == "refused" else None
+        detail = _excerpt(_deciding_words(reply, outcome)) if reason == "refused" else None
         return Result(outgoing=outgoing, outcome=written, state=state, reason=reason, detail=detail, **facts)
     written = "ambiguous" if verdict is Verdict.UNKNOWN else "deferred"
     step = next_step(
@@ -83,7 +83,7 @@ def decide(
         jitter=policy.jitter,
         hold_unknown=outgoing.lane in policy.held_lanes,
     )
-    detail = _excerpt(reply.text) or f"no answer at {reply.stage}"
+    detail = _excerpt(_deciding_words(reply, outcome)) or f"no answer at {reply.stage}"
     if isinstance(step, GiveUp):
         return Result(
             outgoing=outgoing,
@@ -135,6 +135,12 @@ def suppressed(outgoing: Outgoing) -> Result:
 def unwritable(outgoing: Outgoing, problem: str) -> Result:
     """The message cannot be put into bytes; trying again would not help."""
     return Result(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+
+
+def _deciding_words(reply: Reply, outcome: Outcome) -> str:
+    """The last word, unless it was a yes to others: then what was said to those whose verdict is that of the whole."""
+    apart = (each.text for each in outcome.recipients if each.verdict is outcome.verdict and each.code != reply.code)
+    return next(apart, reply.text)
 
 
 def _reached_somebody(outgoing: Outgoing) -> bool:

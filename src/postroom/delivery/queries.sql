@@ -90,7 +90,7 @@ ON CONFLICT DO NOTHING;
 WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
-        :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders)
+        :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders, :webhook_limit)
 ),
 claim AS (
     INSERT INTO claims (id, lane, size, worker_id, claimed_at, expires_at)

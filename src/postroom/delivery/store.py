@@ -64,6 +64,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
     lease: timedelta,
     now: datetime | None,
     use_senders: bool = False,
+    webhook_limit: int | None = None,
 ) -> list[asyncpg.Record]:
     """Claimed rows without their recipients; `outgoing` joins the two."""
     return await QUERIES["claim_due"].many(
@@ -74,6 +75,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
         lease=lease,
         now=now,
         use_senders=use_senders,
+        webhook_limit=webhook_limit,
     )
 
 

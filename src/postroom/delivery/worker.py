@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -25,7 +26,7 @@ from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
 from postroom.delivery.complete import Result
 from postroom.delivery.completer import FLICKER, Completer
-from postroom.delivery.model import ClaimId, Lane, Outgoing
+from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
 from postroom.delivery.rows import read_outgoing
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, database_time
@@ -62,17 +63,23 @@ class WorkerOptions:
 class _LaneState:
     """What one lane's loop is at: its running attempts, and whether it has asked for notifications."""
 
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    mails: set[asyncio.Task[None]] = field(default_factory=set)
+    webhooks: set[asyncio.Task[None]] = field(default_factory=set)
     one_ended: asyncio.Event = field(default_factory=asyncio.Event)
     empty_looks: int = 0
     asleep: bool = False
 
-    def keep(self, task: asyncio.Task[None]) -> None:
-        self.tasks.add(task)
-        task.add_done_callback(self._ended)
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return self.mails | self.webhooks
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
+    def keep(self, task: asyncio.Task[None], channel: Channel) -> None:
+        group = self.webhooks if channel is Channel.WEBHOOK else self.mails
+        group.add(task)
+        task.add_done_callback(partial(self._ended, group))
+
+    def _ended(self, group: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+        group.discard(task)
         self.one_ended.set()
 
 
@@ -171,6 +178,7 @@ class Worker:
                 lease=self._options.lease,
                 now=self._clock(),
                 use_senders=self._senders is not None,
+                webhook_limit=max(self._options.chunk - len(self._lanes[lane].webhooks), 0),
             )
             if not rows:
                 return []
@@ -205,14 +213,14 @@ class Worker:
                 break
             started += len(chunk)
             for outgoing in chunk:
-                self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)))
+                self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)), outgoing.channel)
         if started < len(claimed):
             await self._give_back(claimed[started:])
 
     async def _make_room(self, lane: Lane) -> None:
-        """Wait until there are few enough attempts in flight, or the worker is to stop."""
+        """Wait until few enough mails are in flight, or the worker is to stop. Webhooks were limited by the claim."""
         state = self._lanes[lane]
-        while len(state.tasks) > self._options.chunk and not self._stopping.is_set():
+        while len(state.mails) > self._options.chunk and not self._stopping.is_set():
             state.one_ended.clear()  # one bell for all: waiting on each task anew costs more than the attempts
             await state.one_ended.wait()
 
@@ -239,8 +247,9 @@ class Worker:
     async def _rest(self, lane: Lane) -> None:
         """Nothing is due: look again soon, then ask to be notified, look once more, and wait."""
         state = self._lanes[lane]
-        state.empty_looks += 1
-        if state.empty_looks <= LINGERS:
+        has_many_webhooks = len(state.webhooks) * 2 > self._options.chunk  # more may be due than may be in flight
+        state.empty_looks += not has_many_webhooks
+        if has_many_webhooks or state.empty_looks <= LINGERS:
             await self._waker.wait(lane, LINGER)
         elif not state.asleep:
             async with self._pool.acquire() as connection:

@@ -3,9 +3,11 @@
 -- decides, and ROWS tells the statement around it how few rows to expect.
 --
 -- Webhooks and mail are read apart, because mail may have to wait for a mailbox: where both are due, a batch holds half and
--- half. With sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how.
+-- half, and no more webhooks than p_webhook_limit (NULL: any), so that receivers who do not answer hold up no mail. With
+-- sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(
-    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false,
+    p_webhook_limit integer DEFAULT NULL
 )
 RETURNS TABLE (
     id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
@@ -35,7 +37,7 @@ BEGIN
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
         ORDER BY d.next_attempt_at, d.id
-        LIMIT (p_limit + 1) / 2
+        LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
     ) AS due;
     GET DIAGNOSTICS v_webhooks = ROW_COUNT;
