@@ -6,26 +6,27 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed, until
+from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed, state_of, until
 from tests.support.chaos import ledger, leftovers
 
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Lane
+from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
 from postroom.transports import Content, Envelope, Reply
 
+CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name = 'postroom'"
+)
 OPTIONS = WorkerOptions(batch=20, chunk=5, until_empty=True, poll_interval=timedelta(milliseconds=20))
 
 
 async def cut_all(room: Room) -> None:
     """End every connection of the room's workers, as a restart would."""
     connection = await asyncpg.connect(room.url)
-    await connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND application_name = 'postroom'"
-    )
+    await connection.execute(CUT)
     await connection.close()
 
 
@@ -82,6 +83,44 @@ async def test_a_cut_after_any_step_is_survived(room: Room, step: str) -> None:
     assert transport.delivery_ids == [delivery]
     assert [(entry.state, entry.sent) for entry in await ledger(room.pool)] == [("sent", 1)]
     assert await leftovers(room.pool) == (0, 0)
+
+
+class Closing(Recording):
+    """A way out during which the database goes away and stays away."""
+
+    def __init__(self, witness: asyncpg.Connection) -> None:
+        super().__init__()
+        self._witness, self.closed = witness, asyncio.Event()
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        reply = await super().send(envelope, content)
+        await limit_connections(self._witness, 0)
+        await self._witness.execute(CUT)
+        self.closed.set()
+        return reply
+
+
+async def limit_connections(connection: asyncpg.Connection, limit: int) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT {limit}')
+
+
+async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None:
+    """It insists on writing for the grace time, then ends with the reason; the lease tells what it was at."""
+    [delivery] = await accepted(room.pool)
+    own, witness = await open_pool(room.url, room.name, size=4), await asyncpg.connect(room.url)
+    transport = Closing(witness)
+    worker = a_worker(own, transport, options=WorkerOptions(grace=timedelta(milliseconds=50)))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(transport.closed.wait(), 10)
+    worker.stop()
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(running, 10)
+    assert caught.group_contains(asyncpg.TooManyConnectionsError)
+    await limit_connections(witness, -1)
+    await witness.close()
+    own.terminate()
+    assert (transport.delivery_ids, await state_of(room.pool, delivery)) == ([delivery], State.SENDING)
 
 
 async def test_maintenance_survives_a_cut(room: Room) -> None:

@@ -6,9 +6,12 @@ nothing, and is counted.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from functools import partial
+from time import monotonic
 from typing import TypeVar
 
 import asyncpg
@@ -64,6 +67,7 @@ class Completer:
         self._arrived = asyncio.Event()
         self._all_written = asyncio.Event()
         self._all_written.set()
+        self._give_up_at = math.inf
 
     def expect(self, claim_id: ClaimId, count: int) -> None:
         """A claim holds this many deliveries; it is closed when each has its result or was given back."""
@@ -86,6 +90,10 @@ class Completer:
             )
         )
         await self._close({claim_id: len(delivery_ids)})
+
+    def hurry(self, patience: timedelta) -> None:
+        """Insist no longer than that: without a database a process must still end, and leases tell what it was at."""
+        self._give_up_at = monotonic() + patience.total_seconds()
 
     async def drain(self) -> None:
         await self._all_written.wait()
@@ -139,6 +147,8 @@ class Completer:
             except ValueError:  # the driver cannot encode a value: a bug, which no patience mends
                 raise
             except FLICKER as error:
+                if monotonic() > self._give_up_at:
+                    raise
                 _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, 2)

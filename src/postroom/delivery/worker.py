@@ -119,6 +119,7 @@ class Worker:
     def stop(self) -> None:
         """Ask the worker to finish what it has begun and return from `run`."""
         self._stopping.set()
+        self._completer.hurry(self._options.grace)
         self._ring_all()
         for state in self._lanes.values():
             state.one_ended.set()
