@@ -101,6 +101,32 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize(
+    "variable", [e.metadata["variable"] for e in fields(Settings) if isinstance(getattr(Settings(), e.name), timedelta)]
+)
+@pytest.mark.parametrize("value", ["9999999d", "999999999999d", "9" * 400])
+def test_no_duration_is_longer_than_a_hundred_years(variable: str, value: str) -> None:
+    """Neither the database nor Python can write down a moment so long ago; the start says which variable it was."""
+    with pytest.raises(SettingInvalid, match=f"{variable}.*(hundred years|unit)"):
+        read_settings({variable: value})
+
+
+@pytest.mark.parametrize("name", ["ARCHIVE_RETENTION", "ARCHIVE_AFTER", "DELIVERY_RETENTION", "TOKEN_RETENTION"])
+def test_how_long_things_are_kept_has_a_unit(name: str) -> None:
+    """365 would be seconds, and everything would be deleted at once."""
+    with pytest.raises(SettingInvalid, match=f"POSTROOM_{name}.*365d"):
+        read_settings({f"POSTROOM_{name}": "365"})
+
+
+@pytest.mark.parametrize(
+    "after, retention", [("90d", "0"), ("90d", "30d"), ("attempts=400d", "365d"), ("", "open_events=1d")]
+)
+def test_the_archive_keeps_at_least_what_it_gets(after: str, retention: str) -> None:
+    """Otherwise every month would be deleted by the run that archived it."""
+    with pytest.raises(SettingInvalid, match=r"POSTROOM_ARCHIVE_RETENTION.*POSTROOM_ARCHIVE_AFTER"):
+        read_settings({"POSTROOM_ARCHIVE_AFTER": after, "POSTROOM_ARCHIVE_RETENTION": retention})
+
+
 def test_every_setting_is_in_the_reference() -> None:
     """The documented table and the code name the same variables."""
     documented = {line.split("`")[1] for line in REFERENCE.read_text().splitlines() if line.startswith("| `POSTROOM_")}

@@ -25,6 +25,7 @@
     │   ├── ClaimLost               another worker holds the delivery
     │   ├── DuplicateAppend         the fact was appended before
     │   ├── EmailTaken              told to operators only: an address never reveals its account
+    │   ├── EventUnreadable         a stored event holds what cannot be read
     │   ├── IdempotencyConflict     the key was used with another body
     │   ├── LoginTaken
     │   ├── MonthTaken              the month is back already, or rows of it are there
@@ -33,6 +34,8 @@
     │   ├── RoomNotEmpty            a backup is restored into a room that is not there yet
     │   ├── SecretKeyMissing        without POSTROOM_SECRET_KEY no secret can be stored
     │   ├── SenderExists            the mailbox is a sender account already
+    │   ├── TopicExists             a topic of this name is there already; nothing was changed
+    │   ├── TopicNeeded             webhook endpoints or rules still name the topic
     │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
     ├── GoneError                   it was good once
@@ -41,9 +44,15 @@
     ├── LimitError                  too much of it; later, or another way
     │   └── GuessedTooOften         five wrong codes: the token is void
     ├── ArchiveDamaged              a file of the archive is not what its record says
+    ├── ArchivePathTaken            a file lies where a new one was to be written; it was left as it is
     ├── ArchiveUnreachable          the archive's store does not answer
+    │   └── ArchiveForeign          the file was written by another room, which alone may change it
     ├── BackupFailed                the backup could not be made, or is not what it should be
+    ├── EventsBusy                  an append waited too long for somebody's open transaction
+    ├── OutputLost                  what a command prints cannot be written
     ├── PublishFailed               a publisher could not hand a batch over; the outbox tries again
+    ├── ViewFailed                  a view waits for a person, so nobody should wait for it
+    ├── ReaderPaused                whoever reads a command's output did not read in time; it is tried again
     └── NotFoundError
         ├── AccountNotFound
         ├── CampaignNotFound
@@ -282,6 +291,17 @@ class EmailTaken(ConflictError):
     code = "email_taken"
 
 
+class EventUnreadable(ConflictError):
+    """A stored event holds what cannot be read."""
+
+    code = "event_unreadable"
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"The event at position {position} cannot be read: {reason}.")
+        self.position = position
+        self.reason = reason
+
+
 class IdempotencyConflict(ConflictError):
     """The idempotency key was already used with a different request."""
 
@@ -337,6 +357,23 @@ class SenderExists(ConflictError):
     """The mailbox is a sender account already."""
 
     code = "sender_exists"
+
+
+class TopicExists(ConflictError):
+    """There is a topic of this name already; nothing was changed."""
+
+    code = "topic_exists"
+
+
+class TopicNeeded(ConflictError):
+    """Webhook endpoints or rules still name the topic; nothing was changed."""
+
+    code = "topic_needed"
+
+    def __init__(self, topic: str, needed_by: Sequence[str]) -> None:
+        super().__init__(f"The topic {topic!r} is still named by {', '.join(needed_by)}. Nothing was changed.")
+        self.topic = topic
+        self.needed_by = tuple(needed_by)
 
 
 class VersionConflict(ConflictError):
@@ -524,16 +561,44 @@ class ArchiveDamaged(PostroomError):
     code = "archive_damaged"
 
 
+class ArchivePathTaken(PostroomError):
+    """A file lies where a new one was to be written; it was left as it is."""
+
+    code = "archive_path_taken"
+
+
 class ArchiveUnreachable(PostroomError):
     """The archive's store does not answer."""
 
     code = "archive_unreachable"
 
 
+class ArchiveForeign(ArchiveUnreachable):
+    """Another room wrote the file, and alone may change it; see `postroom archive adopt`."""
+
+    code = "archive_foreign"
+
+
 class BackupFailed(PostroomError):
     """The backup could not be made, or is not what it should be."""
 
     code = "backup_failed"
+
+
+class EventsBusy(PostroomError):
+    """Nothing was appended: another transaction has held what this append must wait for too long. Try again later."""
+
+    code = "events_busy"
+
+
+class OutputLost(PostroomError):
+    """The output cannot be written."""
+
+    code = "output_lost"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The output cannot be written: {reason}.")
+        self.reason = reason
 
 
 class PublishFailed(PostroomError):
@@ -545,3 +610,22 @@ class PublishFailed(PostroomError):
         """`published` says how many messages at the beginning of the batch did go out."""
         super().__init__(reason)
         self.published = published
+
+
+class ReaderPaused(PostroomError):
+    """Whoever reads the output did not read in time; nothing was taken."""
+
+    code = "reader_paused"
+
+
+class ViewFailed(PostroomError):
+    """The view has failed and waits for a person."""
+
+    code = "view_failed"
+
+    def __init__(self, view: str, position: int | None, reason: str | None) -> None:
+        place = "" if position is None else f" at position {position}"
+        super().__init__(f"The view {view} has failed{place} and waits for a person: {reason or 'no reason is known'}")
+        self.view = view
+        self.position = position
+        self.reason = reason

@@ -18,6 +18,8 @@ from typing import Any
 from postroom.errors import SettingInvalid
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+_LONGEST_DAYS = 36_525
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PORTS = range(65536)
 _WEBHOOK_KEY_BYTES = range(24, 65)
@@ -30,12 +32,33 @@ ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
 def parse_duration(value: str) -> timedelta:
     """`90s`, `5m`, `1h30m`, `7d`; a plain number is seconds."""
     text = value.strip()
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return timedelta(seconds=float(text))
+    if _NUMBER.fullmatch(text):
+        text += "s"
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
         raise ValueError("must be a duration such as 30s, 5m, 12h or 7d")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > _LONGEST_DAYS * _UNITS["d"]:  # no moment so long ago can be written down
+        raise ValueError(f"must be at most {_LONGEST_DAYS}d, a hundred years")
+    return timedelta(seconds=seconds)
+
+
+def _kept(value: str) -> timedelta:
+    """How long something is kept, which is days and not seconds: `30` is a slip that would delete nearly everything."""
+    if _NUMBER.fullmatch(value.strip()) and float(value) != 0:
+        raise ValueError(f"must have a unit, such as {value.strip()}d")
+    return parse_duration(value)
+
+
+def _duration_from(least: timedelta) -> Callable[[str], timedelta]:
+    def parse(value: str) -> timedelta:
+        duration = parse_duration(value)
+        if duration < least:
+            days, seconds = least.days, least.total_seconds()
+            raise ValueError(f"must be at least {f'{days}d' if days else f'{seconds:g}s'}")
+        return duration
+
+    return parse
 
 
 def parse_address(value: str) -> tuple[str, int]:
@@ -100,9 +123,10 @@ def _secret_key(value: str) -> bytes:
     return bytes.fromhex(value)
 
 
-def _schema(value: str) -> str:
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", value):
-        raise ValueError("must be a lower-case identifier of at most 48 characters")
+def parse_schema(value: str) -> str:
+    """The name of a room. PostgreSQL keeps names that begin with pg_ for itself."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", value) or value.startswith("pg_") or value == "information_schema":
+        raise ValueError("must be a lower-case identifier of at most 48 characters that does not begin with pg_")
     return value
 
 
@@ -188,8 +212,8 @@ def _per_table(*tables: str) -> Callable[[str], "timedelta | tuple[tuple[str, ti
 
     def parse(value: str) -> "timedelta | tuple[tuple[str, timedelta], ...]":
         if "=" not in value:
-            return parse_duration(value)
-        chosen = tuple((table.lower(), duration) for table, duration in _per_kind(parse_duration)(value))
+            return _kept(value)
+        chosen = tuple((table.lower(), duration) for table, duration in _per_kind(_kept)(value))
         if any(table not in tables for table, _ in chosen):
             raise ValueError(f"must be a duration, or table=duration for some of {', '.join(tables)}")
         return chosen
@@ -197,13 +221,15 @@ def _per_table(*tables: str) -> Callable[[str], "timedelta | tuple[tuple[str, ti
     return parse
 
 
-def _per_kind(parse: Callable[[str], Any]) -> Callable[[str], tuple[tuple[str, Any], ...]]:
-    """`birthday=08:30,reminder=07:00`: a value for each kind of scheduled event."""
+def _per_kind(parse: Callable[[str], Any], *kinds: str) -> Callable[[str], tuple[tuple[str, Any], ...]]:
+    """`birthday=08:30,recurring=07:00`: a value for each kind of scheduled event, of these if any are named."""
 
     def parse_all(value: str) -> tuple[tuple[str, Any], ...]:
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
         if any(not kind.strip() or not separator for kind, separator, _ in pairs):
             raise ValueError("must be kind=value, separated by commas")
+        if kinds and any(kind.strip().lower() not in kinds for kind, _, _ in pairs):
+            raise ValueError(f"must be for some of {', '.join(kinds)}, such as {kinds[0]}={pairs[0][2].strip()}")
         return tuple((kind.strip().upper(), parse(text.strip())) for kind, _, text in pairs)
 
     return parse_all
@@ -265,7 +291,7 @@ class Settings:
         secret=True,
     )
     data_dir: Path = _setting("POSTROOM_DATA_DIR", Path, Path(".postroom"), "where the embedded server lives")
-    schema: str = _setting("POSTROOM_SCHEMA", _schema, "postroom", "the room: one PostgreSQL schema")
+    schema: str = _setting("POSTROOM_SCHEMA", parse_schema, "postroom", "the room: one PostgreSQL schema")
     pool_size: int = _setting("POSTROOM_POOL_SIZE", _positive, 20, "database connections per process")
     secret_key: bytes | None = _setting(
         "POSTROOM_SECRET_KEY",
@@ -328,7 +354,7 @@ class Settings:
         "POSTROOM_WORKER_CHUNK",
         _positive,
         100,
-        "deliveries started at once; the most one crash can make ambiguous",
+        "mails started at once; one crash makes at most twice as many ambiguous in each lane",
     )
     lease: timedelta = _setting(
         "POSTROOM_LEASE", parse_duration, timedelta(seconds=30), "how long a claim holds unrenewed"
@@ -371,19 +397,19 @@ class Settings:
     )
     delivery_retention: timedelta = _setting(
         "POSTROOM_DELIVERY_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=7),
         "how long finished deliveries are kept, and at least as long as their idempotency keys",
     )
     dead_letter_retention: timedelta = _setting(
         "POSTROOM_DEAD_LETTER_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=30),
         "how long dead letters are kept, which wait for a person; at least as long as finished deliveries",
     )
     payload_retention: timedelta = _setting(
         "POSTROOM_PAYLOAD_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=3),
         "how long bodies of finished deliveries are kept",
     )
@@ -391,7 +417,7 @@ class Settings:
         "POSTROOM_STATS_INTERVAL", parse_duration, timedelta(seconds=2), "how often counts are folded into their hours"
     )
     stats_retention: timedelta = _setting(
-        "POSTROOM_STATS_RETENTION", parse_duration, timedelta(days=730), "how long the counts of an hour are kept"
+        "POSTROOM_STATS_RETENTION", _kept, timedelta(days=730), "how long the counts of an hour are kept"
     )
     gmail_base_url: str | None = _setting(
         "POSTROOM_GMAIL_BASE_URL", _url, None, "another server than Google's for senders of type gmail"
@@ -415,7 +441,7 @@ class Settings:
     )
     campaign_retention: timedelta = _setting(
         "POSTROOM_CAMPAIGN_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=365),
         "how long the recipients of a campaign are kept after its end; the campaign and its counts stay",
     )
@@ -432,7 +458,7 @@ class Settings:
         "POSTROOM_BOUNCE_IMAP_INTERVAL", parse_duration, timedelta(minutes=1), "how often that mailbox is read"
     )
     bounce_retention: timedelta = _setting(
-        "POSTROOM_BOUNCE_RETENTION", parse_duration, timedelta(days=365), "how long reports of bounces are kept"
+        "POSTROOM_BOUNCE_RETENTION", _kept, timedelta(days=365), "how long reports of bounces are kept"
     )
     complaint_notice_interval: timedelta = _setting(
         "POSTROOM_COMPLAINT_NOTICE_INTERVAL",
@@ -480,27 +506,33 @@ class Settings:
     )
     token_retention: timedelta = _setting(
         "POSTROOM_TOKEN_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=30),
         "how long tokens are kept after they have expired",
     )
     schedule_retention: timedelta = _setting(
         "POSTROOM_SCHEDULE_RETENTION",
-        parse_duration,
+        _duration_from(timedelta(days=400)),
         timedelta(days=400),
-        "how long scheduled events are kept after their time",
+        "how long scheduled events are kept after their time; at least 400d, or what is done could be done again",
     )
     malformed_command_retention: timedelta = _setting(
         "POSTROOM_MALFORMED_COMMAND_RETENTION",
-        parse_duration,
+        _kept,
         timedelta(days=30),
         "how long unreadable commands are kept",
     )
     cleanup_interval: timedelta = _setting(
         "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "how often retention runs"
     )
+    account_mail: bool = _setting(
+        "POSTROOM_ACCOUNT_MAIL",
+        _switch,
+        default=True,
+        about="workers mail the tokens of accounts; off leaves them to `postroom tokens collect`",
+    )
     batch_limit: int = _setting(
-        "POSTROOM_BATCH_LIMIT", _positive, 10, "tokens the collector gathers before it mails them"
+        "POSTROOM_BATCH_LIMIT", _up_to(10_000), 10, "tokens the collector gathers before it mails them"
     )
     batch_timeout: timedelta = _setting(
         "POSTROOM_BATCH_TIMEOUT",
@@ -561,13 +593,13 @@ class Settings:
     )
     schedule_times: tuple[tuple[str, time], ...] = _setting(
         "POSTROOM_SCHEDULE_TIMES",
-        _per_kind(_time_of_day),
+        _per_kind(_time_of_day, "birthday", "anniversary", "recurring"),
         (),
         "local time of day by kind, such as birthday=08:30; otherwise 09:00",
     )
     schedule_max_lateness: tuple[tuple[str, timedelta], ...] = _setting(
         "POSTROOM_SCHEDULE_MAX_LATENESS",
-        _per_kind(parse_duration),
+        _per_kind(parse_duration, "birthday", "anniversary", "recurring", "reminder"),
         (),
         "by kind, such as birthday=12h: what is later is skipped; otherwise everything is sent, however late",
     )
@@ -582,7 +614,10 @@ class Settings:
         secret=True,
     )
     webhook_timeout: timedelta = _setting(
-        "POSTROOM_WEBHOOK_TIMEOUT", parse_duration, timedelta(seconds=10), "how long a webhook's receiver may take"
+        "POSTROOM_WEBHOOK_TIMEOUT",
+        _duration_from(timedelta(milliseconds=100)),
+        timedelta(seconds=10),
+        "how long a webhook's receiver may take; at least 100ms",
     )
     webhook_allow_private: bool = _setting(
         "POSTROOM_WEBHOOK_ALLOW_PRIVATE",
@@ -650,6 +685,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         except ValueError as error:
             raise SettingInvalid(variable, str(error)) from error
     settings = Settings(**values)
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: Settings) -> None:
     if settings.transport == "smtp" and settings.smtp_relay is None:
         raise SettingInvalid("POSTROOM_SMTP_RELAY", "is required with POSTROOM_TRANSPORT=smtp")
-    return settings
+    for table in ARCHIVED_TABLES:
+        if _of_table(settings, "archive_retention", table) < _of_table(settings, "archive_after", table):
+            problem = f"must not be shorter than POSTROOM_ARCHIVE_AFTER: {table} would be deleted on arrival"
+            raise SettingInvalid("POSTROOM_ARCHIVE_RETENTION", problem)
+
+
+def _of_table(settings: Settings, name: str, table: str) -> timedelta:
+    chosen, default = getattr(settings, name), getattr(Settings(), name)
+    found: timedelta = chosen if isinstance(chosen, timedelta) else dict(chosen).get(table, default)
+    return found
