@@ -12,6 +12,14 @@ from postroom.events.api import endpoints
 from postroom.http import HttpApplication
 from postroom.http.auth import Authenticator
 
+
+def nested(levels: int) -> list[object]:
+    inner: list[object] = []
+    for _ in range(levels - 1):
+        inner = [inner]
+    return inner
+
+
 OPENED = {"type": "WalletOpened", "tags": ["wallet=1", "owner=Smith, John"], "data": {"balance": 5}}
 
 
@@ -130,6 +138,7 @@ async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> Non
         ({"events": [{"type": ""}]}, "events[0].type"),
         ({"events": [{"type": "A", "tags": ["nonsense"]}]}, "events[0].tags[0]"),
         ({"events": [{"type": "A", "data": "\0"}]}, "events[0].data"),
+        ({"events": [{"type": "A"}, {"type": "A", "data": nested(500)}]}, "events[1].data"),
         ({"events": [{"type": "A"}], "condition": {"query": []}}, "condition.query"),
         ({"events": [{"type": "A"}], "condition": {"query": [{}], "after": "x"}}, "condition.after"),
         ({"events": [{"type": "A"}], "condition": {"query": [{}], "after": "9:5:///"}}, "condition.after"),
@@ -140,8 +149,9 @@ async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> Non
 )
 async def test_bad_input_is_400_and_named(browser: Browser, body: object, field: str) -> None:
     """Nothing is stored."""
-    answer = await browser.post("/v1/events", json=body)
-    assert (answer.status, answer.fields) == (400, [field])
+    for headers in ({}, {"Idempotency-Key": "key"}):
+        answer = await browser.post("/v1/events", json=body, headers=headers)
+        assert (answer.status, answer.fields) == (400, [field])
     assert (await browser.get("/v1/events")).json["items"] == []
 
 
@@ -151,6 +161,35 @@ async def test_bad_input_is_400_and_named(browser: Browser, body: object, field:
 async def test_a_bad_query_is_400(browser: Browser, target: str) -> None:
     """A cursor that is none, a query that is none, both kinds of query at once."""
     assert (await browser.get(f"/v1/events?{target}")).status == 400
+
+
+async def test_data_is_as_deep_as_it_may_be(browser: Browser) -> None:
+    """A hundred levels are stored and read, with a key and without, and so is the command."""
+    for headers in ({}, {"Idempotency-Key": "deep"}):
+        body = {"events": [{"type": "Deep", "data": nested(100)}]}
+        assert (await browser.post("/v1/events", json=body, headers=headers)).status == 201
+    assert [item["data"] for item in (await browser.get("/v1/events?type=Deep")).json["items"]] == [nested(100)] * 2
+    assert (await browser.get("/v1/commands")).status == 200
+
+
+async def test_an_event_that_cannot_be_read_is_409(browser: Browser, room: Room) -> None:
+    """The problem names the event, by its position."""
+    await browser.post("/v1/events", json={"events": [OPENED]})
+    await room.pool.execute("UPDATE events SET data = to_jsonb('1e5000'::numeric)")
+    answer = await browser.get("/v1/events?tag=wallet%3D1")
+    assert (answer.status, answer.json["code"]) == (409, "event_unreadable")
+    assert "position 1" in answer.json["detail"]
+
+
+async def test_a_cursor_may_know_of_many_open_transactions(browser: Browser, room: Room) -> None:
+    """However long it is, what was issued is taken back."""
+    await browser.post("/v1/events", json={"events": [OPENED]})
+    last = await room.pool.fetchval("SELECT max(transaction_id)::text::bigint FROM events")
+    opened = ",".join(str(last + number) for number in range(1, 4000))
+    cursor = f"{last}:{last + 5000}:{opened}///"
+    assert (await browser.get(f"/v1/events?cursor={quote(cursor)}")).json["items"] == []
+    body = {"events": [OPENED], "condition": {"query": [{"tags": ["wallet=1"]}], "after": cursor}}
+    assert (await browser.post("/v1/events", json=body)).status == 201
 
 
 async def test_commands_are_listed_newest_first(browser: Browser) -> None:

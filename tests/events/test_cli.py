@@ -43,6 +43,7 @@ def test_append_and_read(run: Run) -> None:
     assert [item["position"] for item in items(run("read", "--backwards", "--json"))] == [2, 1]
     page = run("read", "--limit", "1").output
     assert "Opened" in page
+    assert '{"a": 1}' in page
     assert "Closed" in run("read", "--after", page.rpartition("--after ")[2].strip()).output
 
 
@@ -90,6 +91,10 @@ def test_conditions(run: Run) -> None:
     assert isinstance(run("append", "Opened", "--tag", "wallet=1", "--after", cursor).exception, AppendConditionFailed)
     assert run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exit_code == 0
     assert isinstance(run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exception, DuplicateAppend)
+    for order in (("bill=7", "bill=8"), ("bill=8", "bill=7")):  # one of them is enough to refuse
+        again = run("append", "Paid", "--once", order[0], "--once", order[1])
+        assert isinstance(again.exception, DuplicateAppend)
+    assert run("append", "Paid", "--once", "bill=8", "--once", "bill=9").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
+import pytest
 from tests.support.http import open_browser
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.room import Room
+from postroom.errors import BadInput
 from postroom.events import Command, Event, EventSession, EventStore, Place, Query, SequencedEvent
 from postroom.events.api import endpoints
 from postroom.events.commands import list_commands
@@ -53,6 +56,39 @@ async def test_commands_of_one_transaction_are_found(store: EventStore, pool: Po
     assert [command.command_id for command in everything] == ["deposit-2", "deposit-1"]
     rest, more = await list_commands(pool, cursor=more, limit=2)
     assert ([command.command_id for command in rest], more) == (["deposit-0"], None)
+
+
+WRONG = [
+    (Command("", "id"), "type"),
+    (Command("x" * 65, "id"), "type"),
+    (Command("nul\0", "id"), "type"),
+    (Command("Do", ""), "id"),
+    (Command("Do", "nul\0"), "id"),
+    (Command("Do", "x" * 2000), "id"),
+    (Command("Do", "id", {"a": "nul\0"}), "data"),
+    (Command("Do", "id", {}, {"a": float("nan")}), "metadata"),
+    (Command("Do", "id", occurred_at=datetime(2030, 1, 1)), "occurred_at"),  # noqa: DTZ001 - the mistake under test
+]
+
+
+@pytest.mark.parametrize("command,field", WRONG)
+async def test_a_command_that_cannot_be_kept_is_refused(store: EventStore, command: Command, field: str) -> None:
+    """The field is named, and the handler is not asked."""
+    with pytest.raises(BadInput) as caught:
+        await store.execute(command, deposit_twice)
+    assert [error.field for error in caught.value.errors] == [field]
+    assert (await store.read(Query.all())).events == []
+
+
+async def test_a_result_that_cannot_be_kept_undoes_the_command(store: EventStore) -> None:
+    """Nothing was appended, and the id is free."""
+
+    async def handle(session: EventSession) -> str:
+        return "nul\0" + await deposit_twice(session)
+
+    with pytest.raises(BadInput, match="result"):
+        await store.execute(Command("Deposit", "deposit-1"), handle)
+    assert (await store.execute(Command("Deposit", "deposit-1"), deposit_twice)).replayed is False
 
 
 async def count(connection: Connection, events: Sequence[SequencedEvent]) -> None:

@@ -1,14 +1,17 @@
 """What cannot be stored is told to the caller by the name of its field, and never reaches the database."""
 
 import asyncio
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import asyncpg
+import msgspec
 import pytest
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput
-from postroom.events import AppendCondition, CombiningWriter, Cursor, Event, EventStore, Query, QueryItem
+from postroom.errors import BadInput, EventUnreadable
+from postroom.events import AppendCondition, CombiningWriter, Cursor, Event, EventStore, Place, Query, QueryItem
+from postroom.events.service import list_settled_events
 
 WRONG = ("nul\0", "\ud800")
 ONE = "'{X}', '{\"{}\"}', ARRAY['{}'::jsonb], p_occurred_at => $1::text::timestamptz"
@@ -75,6 +78,14 @@ async def test_a_time_that_utc_does_not_have_harms_no_neighbour(pool: Pool) -> N
     assert [isinstance(outcome, BadInput) for outcome in outcomes] == [True, True, False]
 
 
+async def test_a_time_without_a_zone_is_refused(store: EventStore) -> None:
+    """It would mean one moment in a small append and another in a large one."""
+    naive = datetime(2030, 1, 31, 9)  # noqa: DTZ001 - the mistake under test
+    for events in (Event("X"), [Event("X")] * 20):
+        with pytest.raises(BadInput, match="occurred_at: must have a time zone"):
+            await store.append(events, occurred_at=naive)
+
+
 @pytest.mark.parametrize("append", APPENDS.values(), ids=APPENDS)
 async def test_sql_refuses_a_time_that_cannot_be_read_back(pool: Pool, append: tuple[str, ...]) -> None:
     """Infinity and far years are PR001 and name the field, whatever function is called; what fits is stored."""
@@ -93,3 +104,101 @@ async def test_no_row_has_such_a_time(pool: Pool) -> None:
             "INSERT INTO events (transaction_id, horizon, occurred_at, type, tags, data)"
             " VALUES ('1', '1', 'infinity', 'X', '{}', '{}')"
         )
+
+
+async def test_a_limit_is_not_negative(store: EventStore, pool: Pool) -> None:
+    """0 reads nothing, and its cursor claims nothing; less than that is refused, in Python and in SQL."""
+    await store.append(Event.of("X", wallet=1))
+    for query in (Query.all(), Query.of(tags=["wallet=1"])):
+        nothing, seen = await store.read(query, limit=0)
+        assert (nothing, len((await store.read(query, after=seen)).events)) == ([], 1)
+        for limit in (-1, -2, 2**63 - 1):
+            for read in (store.read(query, limit=limit), store.follow(query, limit=limit)):
+                with pytest.raises(BadInput, match="limit"):
+                    await read
+            with pytest.raises(BadInput, match="limit"):
+                await store.read(query, limit=limit, backwards=True)
+    with pytest.raises(BadInput, match="batch"):
+        [event async for event in store.stream(Query.all(), batch=0)]
+    for function in ("read_events", "read_events_backwards"):
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await pool.fetch(f"SELECT * FROM {function}('[{{}}]', p_limit => -5)")
+        assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", "limit")
+
+
+UNREADABLE = {
+    "a number": "'{po=1}', to_jsonb('1e5000'::numeric)",
+    "levels": "'{po=1}', (repeat('[', 1500) || repeat(']', 1500))::jsonb",
+    "tags in tags": "'{{po=1},{po=2}}', '{}'",
+}
+
+
+@pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
+async def test_an_event_that_cannot_be_read_is_named(store: EventStore, pool: Pool, row: str) -> None:
+    """One that was stored before it was refused, or by hand: whoever meets it learns where it is."""
+    await store.append([Event.of("X", po=1), Event.of("X", po=1)])
+    await pool.execute(
+        "WITH poison AS (INSERT INTO events (transaction_id, horizon, type, tags, data)"
+        f" VALUES (pg_current_xact_id(), pg_current_xact_id(), 'X', {row}) RETURNING transaction_id, position)"
+        " INSERT INTO event_tags (tag, transaction_id, position, type)"
+        " SELECT 'po=1', transaction_id, position, 'X' FROM poison"
+    )
+    query = Query.of(tags=["po=1"])
+    assert len((await store.read(query, limit=1)).events) == 1
+    async with pool.acquire() as connection:
+        for read in (
+            store.read(query, limit=10),
+            store.read(query),
+            store.read(Query.all(), backwards=True),
+            store.follow(Query.of("X")),
+            list_settled_events(connection, after=Place(0, 0)),
+        ):
+            with pytest.raises(EventUnreadable) as caught:
+                await read
+            assert caught.value.position == 3
+
+
+BAD_ARGUMENTS = [
+    ("'{}', '{}', '{}'", "events"),
+    ("'{A}', '{}', '{}'", "events"),
+    ("ARRAY[''], '{\"{}\"}', ARRAY['1'::jsonb]", "events[0]"),
+    ("'{A,B}', '{\"{}\",\"{colon:1}\"}', ARRAY['1', '2']::jsonb[]", "events[1]"),
+    ("'{A}', '{\"{=x}\"}', ARRAY['1'::jsonb]", "events[0]"),
+    ("'{A}', '{NULL}', ARRAY['1'::jsonb]", "events[0]"),
+    ("'{A}', '{\"{}\"}', ARRAY[NULL::jsonb]", "events[0]"),
+    ("'{A}', '{a=1}', ARRAY['1'::jsonb]", "events"),
+    ("'{A}', '{\"{a=1\"}', ARRAY['1'::jsonb]", "events"),
+    ("'{A}', ARRAY['[5:4]={a=1}'], ARRAY['1'::jsonb]", "events"),
+    ("'{A}', '{\"{{a=1},{a=2}}\"}', ARRAY['1'::jsonb]", "events[0]"),
+    ("'[0:0]={A}', '{\"{}\"}', ARRAY['1'::jsonb]", "events"),
+    ("'{{A}}', '{{\"{}\"}}', ARRAY[['1'::jsonb]]", "events"),
+    ("'{A}', '{{\"{}\"}}', ARRAY['1'::jsonb]", "events"),
+    ("'{A}', '{\"{}\"}', ARRAY['1'::jsonb], p_correlation_ids => '{a,b}'", "correlation_ids"),
+    ("'{A,B}', '{\"{}\",\"{}\"}', ARRAY['1', '2']::jsonb[], p_causation_ids => '{a}'", "causation_ids"),
+    ("'{A}', '{\"{}\"}', ARRAY[to_jsonb('1e5000'::numeric)]", "events[0]"),
+    ("'{A}', '{\"{}\"}', ARRAY[jsonb_build_object('a', ARRAY[1, -1.8e308])]", "events[0]"),
+    ("'{A,B}', '{\"{}\",\"{}\"}', ARRAY['1', repeat('[', 101) || repeat(']', 101)]::jsonb[]", "events[1]"),
+    ("'{A}', '{\"{}\"}', ARRAY[(repeat('{\"a\":', 1500) || 1 || repeat('}', 1500))::jsonb]", "events[0]"),
+    ("'{A}', '{\"{}\"}', ARRAY['1'::jsonb], '{\"query\": 5}'", "query"),
+    ("'{A}', '{\"{}\"}', ARRAY['1'::jsonb], '{\"query\": [{}], \"after\": \"x\"}'", "after"),
+]
+
+
+async def test_bad_input_in_sql_names_the_field(pool: Pool) -> None:
+    """SQL callers get the same care: nothing is stored and the field is named."""
+    for arguments, field in BAD_ARGUMENTS:
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await pool.fetchval(f"SELECT append_events({arguments})")
+        assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", field), arguments
+    assert await pool.fetchval("SELECT count(*) FROM events") == 0
+
+
+async def test_sql_takes_what_can_be_read_back(pool: Pool, store: EventStore) -> None:
+    """A hundred levels, the largest double, more digits in a text or behind the point; and no ids at all."""
+    largest = int(sys.float_info.max)
+    data = ["[" * 100 + "]" * 100, f"[{largest}, -{largest}]", '"' + "9" * 400 + '"', "0." + "1" * 400]
+    await pool.fetchval(
+        "SELECT append_events($1, $2, $3::text[]::jsonb[], p_correlation_ids => '{}')", ["A"] * 4, ["{}"] * 4, data
+    )
+    read = [event.data for event in (await store.read(Query.all())).events]
+    assert read == [msgspec.json.decode(text) for text in data]

@@ -1,5 +1,6 @@
 """Tags, queries and cursors, without a database."""
 
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
@@ -18,10 +19,31 @@ PLACES = st.builds(Place, NUMBERS, NUMBERS)
 SNAPSHOTS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: f"{min(pair)}:{max(pair)}:")
 
 
+@st.composite
+def snapshots(draw: st.DrawFn) -> str:
+    """Few transactions, so that two snapshots have much in common."""
+    lowest, end = sorted(draw(st.tuples(st.integers(1, 12), st.integers(1, 12))))
+    opened = draw(st.sets(st.integers(lowest, end - 1))) if end > lowest else set()
+    return f"{lowest}:{end}:{','.join(map(str, sorted(opened)))}"
+
+
+ANY_SNAPSHOTS = snapshots()
+
+
+def is_shown(number: int, snapshot: str) -> bool:
+    """As PostgreSQL decides it."""
+    _lowest, end, opened = snapshot.split(":")
+    return number < int(end) and str(number) not in opened.split(",")
+
+
 @event("WalletOpened", tags={"wallet": "wallet_id", "owner": "owners"})
 class WalletOpened(msgspec.Struct, frozen=True):
     wallet_id: int
     owners: list[str]
+
+
+class WalletRated(msgspec.Struct, frozen=True):
+    rate: float
 
 
 @given(SNAPSHOTS, st.none() | st.tuples(SNAPSHOTS, PLACES), st.none() | PLACES)
@@ -32,7 +54,9 @@ def test_a_cursor_survives_its_journey_as_text(base: str, page: tuple[str, Place
     assert Cursor.parse(str(cursor)) == cursor
 
 
-@pytest.mark.parametrize("text", ["", "7", "1:2", "1:2:///x", "1:2:/1:2://", "-1:2:///", "1:2:///\n", "\u0661:2:///"])
+@pytest.mark.parametrize(
+    "text", ["", "7", "1:2", "1:2:///x", "1:2:/1:2://", "-1:2:///", "1:2:///\n", "\u0661:2:///", f"{'1' * 5000}:2:///"]
+)
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     """A cursor that was made up is bad input, not an error of the database."""
     with pytest.raises(BadInput, match="not a cursor"):
@@ -48,10 +72,19 @@ def test_a_cut_read_keeps_its_snapshot_and_its_place() -> None:
 
 def test_own_events_are_remembered_by_position() -> None:
     """An open transaction may append more: only what was there when it read counts as seen."""
-    cursor = NOTHING_SEEN.advanced(until="5:9:7", own=7, seen=[Place(3, 1), Place(7, 4)], is_cut=False)
-    assert cursor == Cursor("5:9:7", own=Place(7, 4))
-    assert cursor.advanced(until="5:9:7", own=7, seen=[], is_cut=False) == cursor
-    assert cursor.advanced(until="6:9:8", own=None, seen=[Place(7, 5)], is_cut=False) == Cursor("6:9:8")
+    cursor = NOTHING_SEEN.advanced(until="7:9:7", own=7, seen=[Place(3, 1), Place(7, 4)], is_cut=False)
+    assert cursor == Cursor("7:9:7", own=Place(7, 4))
+    assert cursor.advanced(until="7:9:7", own=7, seen=[], is_cut=False) == cursor
+    assert cursor.advanced(until="9:10:9", own=None, seen=[Place(7, 5)], is_cut=False) == Cursor("9:10:9")
+
+
+@given(ANY_SNAPSHOTS, ANY_SNAPSHOTS, st.none() | st.builds(Place, st.integers(1, 12), NUMBERS))
+def test_a_reader_forgets_nothing_and_learns_what_it_was_shown(base: str, until: str, own: Place | None) -> None:
+    """After a read, seen is what was seen before or lies within the read: no less, and no more."""
+    cursor = Cursor.parse(str(Cursor(base, own=own).advanced(until=until, own=None, seen=[], is_cut=False)))
+    shown = {number for number in range(1, 14) if is_shown(number, base) or is_shown(number, until)}
+    assert {number for number in range(1, 14) if is_shown(number, cursor.base)} == shown
+    assert cursor.own == (None if own is None or own.transaction_id in shown else own)
 
 
 def test_a_tag_has_a_key_and_any_value() -> None:
@@ -82,11 +115,46 @@ def test_every_wrong_event_is_named() -> None:
         check_events([])
 
 
-@pytest.mark.parametrize("data", [{"a": object()}, {"a": "nul\0"}, {"a": "\ud800"}, {"nul\0": 1}])
-def test_data_that_json_or_postgresql_cannot_hold_is_refused(data: object) -> None:
-    """U+0000 is the one character that PostgreSQL's JSON cannot hold; half a surrogate is no character."""
-    with pytest.raises(BadInput, match="data"):
-        append_columns(Append((Event("X", data),)))
+def nested(levels: int) -> list[object]:
+    return [] if levels == 1 else [nested(levels - 1)]
+
+
+REFUSED_DATA = {
+    "no JSON": {"a": object()},
+    "nul": {"a": "nul\0"},
+    "half a surrogate": {"a": "\ud800"},
+    "nul in a key": {"nul\0": 1},
+    "NaN": {"a": [1, float("nan")]},
+    "infinity": WalletRated(rate=-float("inf")),
+    "a level too deep": {"a": nested(100)},
+    "far too deep": [*nested(800), None],
+    "too large": 10**309,
+    "too small": [-(2 * 10**308)],
+    "more digits than Python prints": 10**5000,
+}
+WELCOME_DATA = {
+    "deep": {"a": nested(99)},
+    "wide": [{"a": [None]}] * 200,
+    "brackets in text": "[" * 200 + '\\"' + "{" * 200,
+    "digits in text": {"a": "9" * 400},
+    "the largest": [sys.float_info.max, -int(sys.float_info.max), 5e-324],
+    "null": [None, "null", "NaN"],
+}
+
+
+@pytest.mark.parametrize("data", REFUSED_DATA.values(), ids=REFUSED_DATA)
+def test_data_that_cannot_be_stored_or_read_back_is_refused(data: object) -> None:
+    """What JSON or PostgreSQL cannot hold, and what PostgreSQL holds but programs cannot read; the field is named."""
+    with pytest.raises(BadInput) as caught:
+        append_columns(Append((Event("X"), Event("X", data))))
+    assert [error.field for error in caught.value.errors] == ["events[1].data"]
+
+
+@pytest.mark.parametrize("data", WELCOME_DATA.values(), ids=WELCOME_DATA)
+def test_data_that_only_looks_bad_is_welcome(data: object) -> None:
+    """A hundred levels, any number that a double can be, and any text."""
+    [text] = append_columns(Append((Event("X", data),)))["data"]
+    assert msgspec.json.decode(text) == data
 
 
 def test_a_backslash_before_u0000_is_only_text() -> None:

@@ -247,27 +247,6 @@ async def test_the_seed_s_functions_answer_as_they_should(pool: Pool) -> None:
     assert [row["given"] for row in times] == [True, True, False, False]
 
 
-BAD_ARGUMENTS = [
-    ("'{}', '{}', '{}'", "events"),
-    ("'{A}', '{}', '{}'", "events"),
-    ("ARRAY[''], '{\"{}\"}', ARRAY['1'::jsonb]", "events[0]"),
-    ("'{A,B}', '{\"{}\",\"{colon:1}\"}', ARRAY['1', '2']::jsonb[]", "events[1]"),
-    ("'{A}', '{\"{=x}\"}', ARRAY['1'::jsonb]", "events[0]"),
-    ("'{A}', '{NULL}', ARRAY['1'::jsonb]", "events[0]"),
-    ("'{A}', '{\"{}\"}', ARRAY[NULL::jsonb]", "events[0]"),
-    ("'{A}', '{\"{}\"}', ARRAY['1'::jsonb], '{\"query\": 5}'", "query"),
-    ("'{A}', '{\"{}\"}', ARRAY['1'::jsonb], '{\"query\": [{}], \"after\": \"x\"}'", "after"),
-]
-
-
-async def test_bad_input_in_sql_names_the_field(pool: Pool) -> None:
-    """SQL callers get the same care: nothing is stored and the field is named."""
-    for arguments, field in BAD_ARGUMENTS:
-        with pytest.raises(asyncpg.PostgresError) as caught:
-            await pool.fetchval(f"SELECT append_events({arguments})")
-        assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", field)
-
-
 async def test_a_combining_writer_answers_each_by_itself(pool: Pool, store: EventStore) -> None:
     """Fifty appends at once, five pairs of which want the same: one of each pair is refused, all others succeed."""
     writer = CombiningWriter(pool)

@@ -20,8 +20,9 @@ from postroom.events import (
     QueryItem,
     SequencedEvent,
 )
+from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
-from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH
+from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Limit, Moment, Shape, Text
 from postroom.runtime.endpoint import Cursor as PageCursor
@@ -37,7 +38,10 @@ _TYPE = Annotated[str, msgspec.Meta(min_length=1, max_length=TYPE_LENGTH, patter
 _TAG = Annotated[
     str, msgspec.Meta(max_length=TAG_BYTES, pattern=r"^[^=\x00][^=\x00]*=[^\x00]*$", description="`key=value`.")
 ]
-_PLACE = Annotated[str, msgspec.Meta(max_length=4000, description="A cursor of an earlier answer, as it was.")]
+# A cursor grows with the transactions that are open. In a body it may hold two snapshots with five thousand each, more
+# than a server has connections; in a query string the protocol ends it at 64 KB, and any figure of ours would be lower.
+_PLACE = Annotated[str, msgspec.Meta(description="A cursor of an earlier answer, as it was.")]
+_LONG_PLACE = Annotated[str, msgspec.Meta(max_length=200_000, description="A cursor of an earlier answer, as it was.")]
 _NAME = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
 _LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many events the answer holds at most.")]
 
@@ -66,7 +70,7 @@ class ConditionShape(Shape, frozen=True, kw_only=True):
     """Nothing that matches the query was appended beyond what the cursor has seen; without a cursor, ever."""
 
     query: _QUERY
-    after: _PLACE | None = None
+    after: _LONG_PLACE | None = None
 
 
 class NewEvents(Shape, frozen=True, kw_only=True):
@@ -181,31 +185,39 @@ class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 async def append_events(store: EventStore, call: Call) -> Answer:
     body: NewEvents = call.body
+    append = _asked_append(body)
     key = call.headers.get("idempotency-key")
     try:
         if key is None:
-            return Answer(_appended(await _append(store, body)), 201)
+            return Answer(_appended(await _append(store, append)), 201)
+        append_columns(append)  # what is wrong is told by its name in the body, not in the command
         command = Command("http.append_events", f"{call.source}:{key}", msgspec.to_builtins(body))
         # Once: the condition is the caller's, and does not come true by itself.
-        result = await store.execute(command, lambda session: _append_once(session, body), attempts=1)
+        result = await store.execute(command, lambda session: _append_once(session, append), attempts=1)
     except (AppendConditionFailed, DuplicateAppend) as refusal:
         return _refused(refusal)
     return Answer(result.value, 200 if result.replayed else 201)
 
 
-async def _append_once(session: EventSession, body: NewEvents) -> AppendedShape:
-    return _appended(await _append(session, body))
+async def _append_once(session: EventSession, append: Append) -> AppendedShape:
+    return _appended(await _append(session, append))
 
 
-async def _append(store: EventStore | EventSession, body: NewEvents) -> Appended:
+async def _append(store: EventStore | EventSession, append: Append) -> Appended:
     return await store.append(
-        [
+        append.events, append.condition, idempotency=append.idempotency, occurred_at=append.occurred_at
+    )
+
+
+def _asked_append(body: NewEvents) -> Append:
+    return Append(
+        tuple(
             Event(event.type, event.data, tuple(event.tags), event.correlation_id, event.causation_id)
             for event in body.events
-        ],
+        ),
         _condition(body.condition),
-        idempotency=_query(body.idempotency) if body.idempotency is not None else None,
-        occurred_at=body.occurred_at,
+        _query(body.idempotency) if body.idempotency is not None else None,
+        body.occurred_at,
     )
 
 
@@ -338,6 +350,7 @@ def endpoints(store: EventStore) -> list[Endpoint]:
             tag="events",
             query=EventsQuery,
             answers={200: EventPage},
+            problems=(409,),
         ),
         Endpoint(
             method="POST",

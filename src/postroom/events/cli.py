@@ -44,15 +44,15 @@ def append(
         str | None, typer.Option(help="Only if nothing with the same tags was appended since this cursor.")
     ] = None,
     once: Annotated[
-        list[str] | None, typer.Option(help="key=value: only if no event has this tag; repeatable.")
+        list[str] | None, typer.Option(help="key=value: only if no event has this tag; repeated, none of them.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Append one event and print its position."""
-    from postroom.events import Event, Query
+    from postroom.events import Event, Query, QueryItem
 
     event = Event(type_, _json(data), tuple(_tags(tag)))
-    unless = Query.of(tags=_tags(once)) if once else None
+    unless = Query(tuple(QueryItem(tags=(one,)) for one in _tags(once))) if once else None
     appended = in_room(lambda room: _append(room, event, _condition(event.tags, after), unless))
     if as_json:
         print_json({"position": appended.position, "cursor": None if appended.cursor is None else str(appended.cursor)})

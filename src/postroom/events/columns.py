@@ -1,13 +1,22 @@
 """From appends to what the stored functions take: one array per column, JSON as text, tags as array literals."""
 
+import json
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
-from postroom.events.model import Append, Appended, Cursor, Event, check_events, check_time
+from postroom.events.model import DEEPEST, Append, Appended, Cursor, check_events, check_time
 
+LONGEST_PLAIN = 308
+"""A number with no more digits than this is one that everybody can read."""
+
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKET = re.compile(r"[\[{]|[\]}]")
+_LONG_NUMBER = re.compile(rf"(?<![0-9])[0-9]{{{LONGEST_PLAIN + 1},}}")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,7 +34,7 @@ def append_columns(append: Append) -> dict[str, Any]:
     return {
         "types": [event.type for event in append.events],
         "tags": [array_literal(event.tags) for event in append.events],
-        "data": [_json(index, event) for index, event in enumerate(append.events)],
+        "data": [json_text(f"events[{index}].data", event.data) for index, event in enumerate(append.events)],
         "condition": append.condition.json if append.condition else None,
         "idempotency": append.idempotency.json if append.idempotency else None,
         "occurred_at": append.occurred_at,
@@ -65,11 +74,54 @@ def appended(answer: Mapping[str, Any]) -> Appended:
     raise refusal(matched["position"], matched["type"], matched["tags"])
 
 
-def _json(index: int, event: Event) -> str:
+def json_text(field: str, value: Any, *, deepest: int = DEEPEST) -> str:
+    """The value in JSON that PostgreSQL can hold and everybody can read back; raises `BadInput` naming the field."""
     try:
-        text = _encode(event.data).decode()
+        text = _encode(value).decode()
+        problem = _problem(value, text, deepest)
+    except RecursionError as error:
+        raise BadInput.of(field, _too_deep(deepest)) from error
     except (TypeError, ValueError) as error:
-        raise BadInput.of(f"events[{index}].data", f"is not JSON: {error}") from error
-    if "\\u0000" in text and "\\u0000" in text.replace("\\\\", ""):
-        raise BadInput.of(f"events[{index}].data", "must not contain the character U+0000")
+        raise BadInput.of(field, f"is not JSON: {error}") from error
+    if problem is not None:
+        raise BadInput.of(field, problem)
     return text
+
+
+def _problem(value: Any, text: str, deepest: int) -> str | None:
+    """What is wrong. Nearly always nothing is, and a glance at the text tells; only then is it looked at closely."""
+    if "\\u0000" in text and "\\u0000" in text.replace("\\\\", ""):
+        return "must not contain the character U+0000"
+    if "null" in text and _has_no_number(value):
+        return "must not contain NaN or an infinity"
+    if text.count("[") + text.count("{") > deepest and _depth(_STRING.sub("", text)) > deepest:
+        return _too_deep(deepest)
+    if len(text) > LONGEST_PLAIN and _LONG_NUMBER.search(text) and _has_large_number(_STRING.sub("", text)):
+        return "must not contain numbers beyond 1.8e308"
+    return None
+
+
+def _too_deep(deepest: int) -> str:
+    return f"must be at most {deepest} levels deep"
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether a float in it has no JSON; our encoder writes null for it."""
+    try:
+        json.dumps(msgspec.to_builtins(value, str_keys=True), allow_nan=False)
+    except ValueError:
+        return True
+    return False
+
+
+def _depth(bare: str) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _has_large_number(bare: str) -> bool:
+    found = _LONG_NUMBER.findall(bare)
+    return any(len(digits) > LONGEST_PLAIN + 1 or int(digits) > sys.float_info.max for digits in found)

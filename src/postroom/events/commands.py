@@ -9,14 +9,18 @@ import msgspec
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import IdempotencyConflict
+from postroom.errors import BadInput, IdempotencyConflict
 from postroom.events import store
-from postroom.events.model import Place
+from postroom.events.columns import json_text
+from postroom.events.model import DEEPEST, TAG_BYTES, TYPE_LENGTH, UNSTORABLE, Place, check_time, is_storable
 from postroom.events.session import EventSession
 from postroom.events.store import KeptCommand
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 
 CommandHandler = Callable[[EventSession], Awaitable[Any]]
+
+_DEEPEST = DEEPEST + 10
+"""A request holds the data of its events a few levels down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +47,37 @@ class CommandResult:
     place: Place | None
 
 
-async def execute_once(pool: Pool, command: Command, handler: CommandHandler) -> CommandResult:
+async def execute_once(pool: Pool, command: Command, handler: CommandHandler, *, is_patient: bool) -> CommandResult:
     """One try, one transaction. Raises `IdempotencyConflict` if the id was used to ask for something else."""
-    data = _encode(command.data)
+    _check(command)
+    data = json_text("data", command.data, deepest=_DEEPEST)
     async with pool.acquire() as connection, connection.transaction():
         row = await store.begin_command(
             connection,
             type=command.type,
             command_id=command.id,
             data=data,
-            metadata=None if command.metadata is None else _encode(command.metadata),
+            metadata=None if command.metadata is None else json_text("metadata", command.metadata, deepest=_DEEPEST),
             occurred_at=command.occurred_at,
+            is_patient=is_patient,
         )
         if row is None:
             return await _first_result(connection, command, data)
-        text = _encode(await handler(EventSession(connection)))
+        text = json_text("result", await handler(EventSession(connection)), deepest=_DEEPEST)
         end = await store.finish_command(connection, id=row, result=text)
     # Decoded again, so that the first answer and every later one are the same value.
     return _result(msgspec.json.decode(text), *end, replayed=False)
+
+
+def _check(command: Command) -> None:
+    if not 1 <= len(command.type) <= TYPE_LENGTH:
+        raise BadInput.of("type", f"must have 1 to {TYPE_LENGTH} characters")
+    for name, text in (("type", command.type), ("id", command.id)):
+        if not is_storable(text):
+            raise BadInput.of(name, UNSTORABLE)
+    if not 1 <= len(command.id.encode()) <= TAG_BYTES:
+        raise BadInput.of("id", f"must have 1 to {TAG_BYTES} bytes")
+    check_time(command.occurred_at)
 
 
 async def _first_result(connection: Connection, command: Command, data: str) -> CommandResult:
@@ -86,7 +103,3 @@ async def list_commands(
         )
     last = found[limit - 1] if len(found) > limit else None
     return found[:limit], encode_cursor(last.id) if last else None
-
-
-def _encode(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

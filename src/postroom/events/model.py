@@ -8,7 +8,7 @@ hand it back.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
@@ -20,8 +20,11 @@ TYPE_LENGTH = 64
 TAG_BYTES = 1024
 UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
 LARGEST = 2**63 - 1
-_SNAPSHOT = r"(\d+:\d+:(?:\d+(?:,\d+)*)?)"
-_CURSOR = re.compile(rf"{_SNAPSHOT}/(?:{_SNAPSHOT}/(\d+)\.(\d+)|/)/(?:(\d+)\.(\d+))?", re.ASCII)
+DEEPEST = 100
+"""Levels of lists and objects within each other; what is deeper is not read back everywhere."""
+_ID = r"\d{1,19}"
+_SNAPSHOT = rf"({_ID}:{_ID}:(?:{_ID}(?:,{_ID})*)?)"
+_CURSOR = re.compile(rf"{_SNAPSHOT}/(?:{_SNAPSHOT}/({_ID})\.({_ID})|/)/(?:({_ID})\.({_ID}))?", re.ASCII)
 
 
 def tag(key: str, value: object) -> str:
@@ -93,12 +96,17 @@ class Cursor:
     def advanced(
         self, *, until: str, own: int | None, seen: Sequence["Place | SequencedEvent"], is_cut: bool
     ) -> "Cursor":
-        """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order."""
+        """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order.
+
+        A reader forgets nothing: `until` may be older than `base` for a follower, who reads no further than the oldest
+        open transaction, and in a transaction that keeps its first snapshot.
+        """
         own_place = None if own is None else _last(seen, lambda event: event.transaction_id == own)
         own_place = own_place or self.own
         if not is_cut:
-            is_covered = own_place is None or _is_visible(own_place.transaction_id, until)
-            return Cursor(until, own=None if is_covered else own_place)
+            base = _joined(self.base, until)
+            is_covered = own_place is None or _is_visible(own_place.transaction_id, base)
+            return Cursor(base, own=None if is_covered else own_place)
         last = _last(seen, lambda event: event.transaction_id != own)
         return Cursor(self.base, until, last or self.page_place or Place(0, 0), own_place)
 
@@ -119,12 +127,29 @@ def _is_visible(transaction_id: int, snapshot: str) -> bool:
     return transaction_id < int(end) and str(transaction_id) not in running.split(",")
 
 
+def _joined(one: str, other: str) -> str:
+    """The snapshot that shows what either shows: open in it is what one has open and the other does not show."""
+    (lowest, end, opened), (other_lowest, other_end, other_opened) = _parts(one), _parts(other)
+    if end <= other_lowest:
+        return other
+    if other_end <= lowest:
+        return one
+    both = set(opened).intersection(other_opened)
+    hidden = both.union((i for i in opened if i >= other_end), (i for i in other_opened if i >= end))
+    last = max(end, other_end)
+    return f"{min(hidden, default=last)}:{last}:{','.join(map(str, sorted(hidden)))}"
+
+
 def _is_snapshot(text: str) -> bool:
     """Whether PostgreSQL would read it: a batch must not fail because of one who made up a cursor."""
-    lowest, end, running = text.split(":")
-    open_ids = list(map(int, running.split(","))) if running else []
-    bounds = [1, int(lowest), *open_ids, int(end), LARGEST]
-    return bounds == sorted(bounds) and int(end) not in open_ids
+    lowest, end, opened = _parts(text)
+    bounds = [1, lowest, *opened, end, LARGEST]
+    return bounds == sorted(bounds) and end not in opened
+
+
+def _parts(snapshot: str) -> tuple[int, int, list[int]]:
+    lowest, end, opened = snapshot.split(":")
+    return int(lowest), int(end), list(map(int, opened.split(","))) if opened else []
 
 
 def _place(transaction_id: int | None, position: int | None) -> Place | None:
@@ -153,7 +178,7 @@ class Query:
             for index, item in enumerate(self.items)
             for name, texts in (("types", item.types), ("tags", item.tags))
             for place, text in enumerate(texts)
-            if not _is_storable(text)
+            if not is_storable(text)
         ]
         if errors:
             raise BadInput(errors)
@@ -219,12 +244,6 @@ class Event:
     def of(cls, type_: str, data: Any = None, **tags: object) -> Self:
         """`Event.of("WalletOpened", {"owner": "Ada"}, wallet=1)`."""
         return cls(type_, {} if data is None else data, tags_of(tags))
-
-    def caused_by(self, event: "SequencedEvent") -> "Event":
-        """The same fact, as a consequence of another."""
-        return replace(
-            self, correlation_id=event.correlation_id or str(event.position), causation_id=str(event.position)
-        )
 
 
 class SequencedEvent(msgspec.Struct, frozen=True):
@@ -315,28 +334,31 @@ def _is_plain(event: Event) -> bool:
 
 
 def _problems(event: Event) -> Iterable[tuple[str, str]]:
-    if not 1 <= len(event.type) <= TYPE_LENGTH or not _is_storable(event.type):
+    if not 1 <= len(event.type) <= TYPE_LENGTH or not is_storable(event.type):
         yield "type", "must have 1 to 64 characters"
     for index, text in enumerate(event.tags):
-        if text.find("=") < 1 or not _is_storable(text):
+        if text.find("=") < 1 or not is_storable(text):
             yield f"tags[{index}]", "must be key=value"
         elif len(text.encode()) > TAG_BYTES:
             yield f"tags[{index}]", f"must have at most {TAG_BYTES} bytes"
     for name in ("correlation_id", "causation_id"):
-        if not _is_storable(getattr(event, name) or ""):
+        if not is_storable(getattr(event, name) or ""):
             yield name, UNSTORABLE
 
 
 def check_time(occurred_at: datetime | None) -> None:
-    """Raise `BadInput` if this time lies outside of the years 1 to 9999 in UTC, as an offset can make it."""
+    """Raise `BadInput` if this time has no time zone, or lies outside of the years 1 to 9999 in UTC."""
+    if occurred_at is None:
+        return
+    if occurred_at.utcoffset() is None:
+        raise BadInput.of("occurred_at", "must have a time zone")
     try:
-        if occurred_at is not None:
-            occurred_at.astimezone(UTC)
+        occurred_at.astimezone(UTC)  # an offset can carry it into another year
     except OverflowError as error:
         raise BadInput.of("occurred_at", "must be a time in the years 1 to 9999") from error
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

@@ -6,17 +6,22 @@
 SELECT @room.adopt_restored_events(p_force => :force) AS was_restored;
 
 -- name: append_events :one
--- Append events if nothing forbids it; see functions/append_events.sql.
-SELECT @room.append_events(
-    p_types => :types::text[],
-    p_tags => :tags::text[],
-    p_data => :data::text[]::jsonb[],
-    p_condition => :condition::text::jsonb,
-    p_idempotency => :idempotency::text::jsonb,
-    p_occurred_at => :occurred_at::timestamptz,
-    p_correlation_ids => :correlation_ids::text[],
-    p_causation_ids => :causation_ids::text[]
-)::text AS answer;
+-- Append events if nothing forbids it; see functions/append_events.sql. Our own transactions say first how patient they are;
+-- a caller's has its own patience, and :is_patient is NULL.
+SELECT CASE
+    WHEN :is_patient::boolean IS NULL
+        OR set_config('lock_timeout', @room.event_patience(:is_patient::boolean), true) IS NOT NULL
+    THEN @room.append_events(
+        p_types => :types::text[],
+        p_tags => :tags::text[],
+        p_data => :data::text[]::jsonb[],
+        p_condition => :condition::text::jsonb,
+        p_idempotency => :idempotency::text::jsonb,
+        p_occurred_at => :occurred_at::timestamptz,
+        p_correlation_ids => :correlation_ids::text[],
+        p_causation_ids => :causation_ids::text[]
+    )
+END::text AS answer;
 
 -- name: append_events_each :many
 -- Append for many in one transaction, each judged by itself.
@@ -24,11 +29,13 @@ SELECT answer::text FROM @room.append_events_each(
     p_appends => :appends::text::jsonb, p_is_patient => :is_patient::boolean) AS answer;
 
 -- name: begin_command :maybe
--- Record a command unless its id is known; waits for whoever is executing it.
+-- Record a command unless its id is known; waits for whoever is executing it, but a moment only if it is not patient. The
+-- patience is that of the whole transaction, and taken first: locks look at it when they have to wait.
 INSERT INTO @room.commands (transaction_id, type, command_id, data, metadata, occurred_at)
 VALUES (
-    @room.event_transaction_id(), :type, :command_id, :data::text::jsonb, :metadata::text::jsonb,
-    coalesce(:occurred_at::timestamptz, now())
+    CASE WHEN set_config('lock_timeout', @room.event_patience(:is_patient::boolean), true) IS NOT NULL
+        THEN @room.event_transaction_id() END,
+    :type, :command_id, :data::text::jsonb, :metadata::text::jsonb, coalesce(:occurred_at::timestamptz, now())
 )
 ON CONFLICT (command_id) DO NOTHING
 RETURNING id;

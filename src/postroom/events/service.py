@@ -10,18 +10,33 @@ or, with the retry that belongs to it, `decide`.
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.errors import BadInput
 from postroom.events import store
 from postroom.events.commands import Command, CommandResult, execute_once
 from postroom.events.commands import CommandHandler as Handler
 from postroom.events.decider import Decider
-from postroom.events.model import AppendCondition, Appended, Cursor, Event, Head, Place, Query, Reading, SequencedEvent
+from postroom.events.model import (
+    Append,
+    AppendCondition,
+    Appended,
+    Cursor,
+    Event,
+    Head,
+    Place,
+    Query,
+    Reading,
+    SequencedEvent,
+)
+from postroom.events.patience import Patience
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.session import EventSession, Handlers
 from postroom.events.turns import Turns, in_turn
+from postroom.events.typed import as_events
 from postroom.events.writer import CombiningWriter
 
 State = TypeVar("State")
@@ -39,7 +54,8 @@ class EventStore:
         """`room` names the schema for calls on connections that are not the pool's."""
         self._pool, self._room = pool, room
         self._is_adopted = False
-        self._turns, self._writer = Turns(), CombiningWriter(pool)
+        self._turns, self._patience = Turns(), Patience(pool)
+        self._writer = CombiningWriter(pool, self._patience)
 
     def on(self, connection: Connection) -> EventSession:
         """The store on your own connection, in your own transaction."""
@@ -58,13 +74,15 @@ class EventStore:
 
         Small appends of one process that wait at the same moment share a commit; each is judged by itself. Raises
         `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell which
-        event matched.
+        event matched. `EventsBusy`, never on the caller's connection: a transaction is open that holds it up.
         """
-        if connection is None and not (isinstance(events, Sequence) and len(events) > FEW):
-            await self._adopt()
-            return await self._writer.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
-        async with self._session(connection) as session:
-            return await session.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
+        if connection is not None:
+            return await self.on(connection).append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
+        await self._adopt()
+        if isinstance(events, Sequence) and len(events) > FEW:
+            append = Append(as_events(events), condition, idempotency, occurred_at)
+            return await self._patience.run(partial(self._append_many, append))
+        return await self._writer.append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
 
     async def decide(
         self,
@@ -94,9 +112,11 @@ class EventStore:
         """Run a command's handler once, ever: the same id again gets the first result.
 
         The command, what its handler appends and its result are one transaction. Two who bring the same id at once: one
-        runs, the other waits for its result. If the handler is overtaken all of it is rolled back and run again.
+        runs, the other waits for its result. If the handler is overtaken, or must wait for somebody's open transaction,
+        all of it is rolled back and run again. Raises `EventsBusy` if that transaction stays open.
         """
-        return await retried(lambda: execute_once(self._pool, command, handler), attempts=attempts)
+        once = partial(execute_once, self._pool, command, handler)
+        return await retried(lambda: self._patience.run(once), attempts=attempts)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = BATCH) -> Reading:
         """The next events that no open transaction can precede: a follower that reads like this never skips."""
@@ -136,6 +156,8 @@ class EventStore:
         self, query: Query, *, after: Cursor | None = None, batch: int = BATCH
     ) -> AsyncIterator[SequencedEvent]:
         """All that matches, as of its beginning, fetched batch by batch as fast as the caller takes it."""
+        if batch < 1:
+            raise BadInput.of("batch", "must be at least 1")
         cursor, is_cut = after, True
         while is_cut:
             events, cursor = await self.read(query, after=cursor, limit=batch)
@@ -144,13 +166,14 @@ class EventStore:
                 yield event
 
     @asynccontextmanager
-    async def _session(self, connection: Connection | None = None) -> AsyncIterator[EventSession]:
-        if connection is not None:
-            yield self.on(connection)
-            return
+    async def _session(self) -> AsyncIterator[EventSession]:
         await self._adopt()
         async with self._pool.acquire() as ours:
             yield EventSession(ours)
+
+    async def _append_many(self, append: Append, *, is_patient: bool) -> Appended:
+        async with self._pool.acquire() as connection:
+            return await EventSession(connection).append_whole(append, is_patient=is_patient)
 
     async def _adopt(self) -> None:
         if not self._is_adopted:

@@ -16,6 +16,7 @@ from postroom.errors import BadInput
 from postroom.events import store
 from postroom.events.columns import append_columns, appended
 from postroom.events.model import (
+    LARGEST,
     NOTHING_SEEN,
     Append,
     AppendCondition,
@@ -59,17 +60,18 @@ class EventSession:
         """
         return await self.append_whole(Append(as_events(events), condition, idempotency, occurred_at))
 
-    async def append_whole(self, append: Append) -> Appended:
+    async def append_whole(self, append: Append, *, is_patient: bool | None = None) -> Appended:
+        """As `append`. How long it waits for others is the caller's affair, unless `is_patient` says."""
         columns = append_columns(append)
         try:
             with translated():
-                answer = await store.append_events(self._connection, room=self._room, **columns)
+                answer = await store.append_events(self._connection, room=self._room, is_patient=is_patient, **columns)
         except asyncpg.UntranslatableCharacterError as error:
             raise BadInput.of("events", "data must not contain the character U+0000") from error
         return appended(answer)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:
-        """What no open transaction can precede any more: read like this, in order, nothing is ever skipped."""
+        """What no open transaction can precede any more: read like this, in order, nothing is skipped or repeated."""
         return await self._read(query, after, limit, is_settled=True)
 
     async def head(self) -> Head:
@@ -98,11 +100,13 @@ class EventSession:
     ) -> Reading:
         """What matches and `after` has not seen, oldest first, or newest first and older than `before`.
 
-        The cursor is safe as `after` of an append, cut by a limit or not. Backwards, it says that everything older was
-        left out on purpose.
+        The cursor is safe as `after` of an append, cut by a limit or not; a limit of 0 returns no events and, if any
+        match, a cursor that has seen no more than `after`. Backwards, it says that everything older was left out on
+        purpose.
         """
         if not backwards:
             return await self._read(query, after, limit, is_settled=False)
+        _check_limit(limit)
         with translated():
             rows = await store.read_events_backwards(
                 self._connection,
@@ -117,6 +121,7 @@ class EventSession:
         return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
 
     async def _read(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> Reading:
+        _check_limit(limit)
         rows = await self._rows(query, after, limit, is_settled=is_settled)
         events = rows.events if limit is None else rows.events[:limit]
         cursor = (after or NOTHING_SEEN).advanced(
@@ -140,6 +145,11 @@ class EventSession:
                 page_limit=limit,
                 is_settled=is_settled,
             )
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and not 0 <= limit < LARGEST:
+        raise BadInput.of("limit", "must not be negative, nor larger than a bigint")
 
 
 def fold(initial: State, handlers: Handlers[State], events: Sequence[SequencedEvent]) -> State:

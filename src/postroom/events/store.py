@@ -10,10 +10,12 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, Statement, load
-from postroom.events.model import Cursor, Head, SequencedEvent
+from postroom.errors import EventUnreadable
+from postroom.events.model import Cursor, Head, Query, SequencedEvent
 
 QUERIES = load("postroom.events")
 
+_UNREADABLE = (msgspec.MsgspecError, RecursionError)
 _decode = msgspec.json.Decoder().decode
 _decode_page = msgspec.json.Decoder(
     list[tuple[int, int, datetime, str, tuple[str, ...], Any, str | None, str | None]]
@@ -83,19 +85,9 @@ async def append_events_each(connection: Connection, *, appends: str, is_patient
     return [_decode(row["answer"]) for row in rows]
 
 
-async def begin_command(
-    connection: Connection,
-    *,
-    type: str,  # noqa: A002 - the column's name
-    command_id: str,
-    data: str,
-    metadata: str | None,
-    occurred_at: datetime | None,
-) -> int | None:
+async def begin_command(connection: Connection, **columns: Any) -> int | None:
     """The row's id, or None if the command is known."""
-    row = await QUERIES["begin_command"].maybe(
-        connection, type=type, command_id=command_id, data=data, metadata=metadata, occurred_at=occurred_at
-    )
+    row = await QUERIES["begin_command"].maybe(connection, **columns)
     return None if row is None else int(row["id"])
 
 
@@ -178,7 +170,13 @@ async def read_events_backwards(connection: Connection, *, room: str | None = No
 async def read_tag(connection: Connection, *, tag: str, page_limit: int, room: str | None = None) -> ReadRows:
     """As `read_events` from the beginning, for one tag."""
     row = await _statement("read_tag", room).one(connection, tag=tag, page_limit=page_limit)
-    events = [] if row["events"] is None else list(starmap(SequencedEvent, _decode_page(row["events"])))
+    try:
+        events = [] if row["events"] is None else list(starmap(SequencedEvent, _decode_page(row["events"])))
+    except _UNREADABLE:  # row by row it turns out which one it is
+        query = Query.of(tags=[tag]).json
+        return await read_events(
+            connection, query=query, after=None, page_limit=page_limit, is_settled=False, room=room
+        )
     return ReadRows(events, row["until"], row["own"])
 
 
@@ -220,8 +218,14 @@ def _statement(name: str, room: str | None) -> Statement:
 def _event(row: asyncpg.Record) -> SequencedEvent:
     # by place and not by name: a page has hundreds of rows
     position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = row[:8]
+    try:
+        content = _decode(data)
+    except _UNREADABLE as error:
+        raise EventUnreadable(position, str(error)) from error
+    if tags and type(tags[0]) is list:
+        raise EventUnreadable(position, "its tags are a list of lists")
     return SequencedEvent(
-        position, transaction_id, occurred_at, type_, tuple(tags), _decode(data), correlation_id, causation_id
+        position, transaction_id, occurred_at, type_, tuple(tags), content, correlation_id, causation_id
     )
 
 

@@ -21,6 +21,7 @@ from postroom.db.pool import Pool
 from postroom.events import store
 from postroom.events.columns import append_json, appended, appends_json
 from postroom.events.model import Append, AppendCondition, Appended, Event, Query
+from postroom.events.patience import Patience
 from postroom.events.retry import retried
 from postroom.events.typed import as_events
 from postroom.runtime.combiner import Combiner
@@ -35,8 +36,9 @@ Answer: TypeAlias = Mapping[str, Any]
 class CombiningWriter:
     """One per process and room."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, patience: Patience | None = None) -> None:
+        self._pool, self._patience = pool, patience or Patience(pool)
+        self._tries = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
         self._combiners: list[Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]]
         self._combiners = [Combiner(self._flush, largest=LARGEST, weigh=len) for _ in range(SIDE_BY_SIDE)]
 
@@ -66,7 +68,13 @@ class CombiningWriter:
             return [asyncio.create_task(self._alone(append)) for append in appends]
 
     async def _alone(self, append: msgspec.Raw) -> Answer:
-        return (await retried(lambda: self._commit([append], is_patient=True)))[0]
+        async def commit(*, is_patient: bool) -> list[Answer]:
+            if is_patient:
+                return await self._commit([append], is_patient=True)
+            async with self._tries:  # a batch that falls apart must not take every connection, even for a moment
+                return await self._commit([append], is_patient=False)
+
+        return (await retried(lambda: self._patience.run(commit)))[0]
 
     async def _commit(self, appends: Sequence[msgspec.Raw], *, is_patient: bool) -> list[Answer]:
         # One statement outside a transaction block is its own transaction: it has committed when the answer is here.

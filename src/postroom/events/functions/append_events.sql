@@ -33,6 +33,10 @@ DECLARE
     v_answer    jsonb;
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
+    IF array_dims(p_correlation_ids) <> array_dims(p_types) OR array_dims(p_causation_ids) <> array_dims(p_types) THEN
+        RAISE EXCEPTION 'there must be as many ids as events' USING ERRCODE = 'PR001',
+            COLUMN = CASE WHEN array_dims(p_causation_ids) <> array_dims(p_types) THEN 'causation_ids' ELSE 'correlation_ids' END;
+    END IF;
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;

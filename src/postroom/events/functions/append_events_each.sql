@@ -1,7 +1,7 @@
 -- Many appends that have nothing to do with each other, in one transaction: one commit for all of them. Each succeeds or is
 -- refused by itself, in the order given, and sees those before it. The locks of all are taken before the first is
--- judged, so that two who do this cannot wait for each other in a circle. Unless p_is_patient, they wait only a moment for
--- locks (55P03 after that): one that must wait for somebody's long transaction is not to hold up the others.
+-- judged, so that two who do this cannot wait for each other in a circle. Nobody waits for locks for ever (55P03), and only
+-- a moment unless p_is_patient: one that must wait for somebody's long transaction is not to hold up the others.
 --
 -- Events are stored as they come: whoever calls this has checked them (postroom.events.model), and the tables' own
 -- constraints hold in any case. An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency",
@@ -46,9 +46,7 @@ BEGIN
     FOREACH v_query IN ARRAY v_queries LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
-    IF NOT p_is_patient THEN
-        PERFORM set_config('lock_timeout', '50ms', true);
-    END IF;
+    PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
     IF v_exclusive <> '{}' THEN -- something is asked

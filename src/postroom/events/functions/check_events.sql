@@ -1,4 +1,7 @@
--- Refuse events that cannot be stored, naming the field: PR001.
+-- Refuse events that cannot be stored, or could not be read back, naming the field: PR001.
+--
+-- This runs at every append. Data is looked into only if it is long enough to be nested too deeply or to hold a number that
+-- is too large, and its text is the shortest way to know.
 CREATE OR REPLACE FUNCTION check_events(p_types text[], p_tags text[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -8,17 +11,23 @@ BEGIN
     IF cardinality(p_types) IS NULL OR cardinality(p_types) = 0 THEN
         RAISE EXCEPTION 'there must be at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
-    IF cardinality(p_types) IS DISTINCT FROM cardinality(p_tags) OR cardinality(p_types) IS DISTINCT FROM cardinality(p_data) THEN
-        RAISE EXCEPTION 'there must be as many types as tags and data' USING ERRCODE = 'PR001', COLUMN = 'events';
+    IF array_dims(p_types) <> '[1:' || cardinality(p_types) || ']' OR array_dims(p_tags) IS DISTINCT FROM array_dims(p_types)
+        OR array_dims(p_data) IS DISTINCT FROM array_dims(p_types)
+    THEN
+        RAISE EXCEPTION 'there must be as many types as tags and data, each a plain array' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     SELECT place - 1 AS place, CASE
             WHEN type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 THEN 'the type must have 1 to 64 characters'
             WHEN data IS NULL THEN 'the data must be JSON'
+            WHEN NOT is_event_data(data) THEN 'the data must be at most 100 levels deep, its numbers at most 1.8e308'
+            WHEN array_ndims(tags::text[]) > 1 THEN 'the tags must be a plain array'
             ELSE 'a tag must be key=value and at most 1024 bytes'
         END AS problem
     INTO v_wrong
     FROM unnest(p_types, p_tags, p_data) WITH ORDINALITY AS given(type, tags, data, place)
     WHERE type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 OR tags IS NULL OR data IS NULL
+        OR (octet_length(data::text) > 200 AND NOT is_event_data(data))
+        OR array_ndims(tags::text[]) > 1
         OR EXISTS (
             SELECT FROM unnest(tags::text[]) AS carried(tag)
             WHERE tag IS NULL OR position('=' IN tag) < 2 OR octet_length(tag) > 1024
@@ -27,5 +36,9 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION '%', v_wrong.problem USING ERRCODE = 'PR001', COLUMN = format('events[%s]', v_wrong.place);
     END IF;
+EXCEPTION
+    WHEN invalid_text_representation OR array_subscript_error THEN
+        RAISE EXCEPTION 'an element of the tags must be an array literal, as {wallet=1}'
+            USING ERRCODE = 'PR001', COLUMN = 'events';
 END
 $$;

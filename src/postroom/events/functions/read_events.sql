@@ -32,6 +32,9 @@ DECLARE
     v_from          xid8 := CASE WHEN v_is_continued THEN v_seen.page_transaction_id ELSE pg_snapshot_xmin(v_seen.base) END;
     v_from_position bigint := v_seen.page_position;
 BEGIN
+    IF p_limit < 0 THEN
+        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
+    END IF;
     IF NOT p_is_settled THEN
         SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
     END IF;

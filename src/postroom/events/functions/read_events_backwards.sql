@@ -23,6 +23,9 @@ DECLARE
     v_own    xid8;
     v_before xid8 := coalesce(p_before_transaction_id, '9223372036854775807');
 BEGIN
+    IF p_limit < 0 THEN
+        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
+    END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
     RETURN QUERY
     SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
