@@ -41,6 +41,52 @@ async def test_topics_are_made_changed_listed_and_forgotten(browser: Browser) ->
     assert (await browser.get("/v1/outbox/topics/money")).json["code"] == "topic_not_found"
 
 
+async def test_a_topic_is_not_made_over_another(browser: Browser) -> None:
+    """POST is for new ones; PUT replaces, but takes the last condition only from who says that everything is meant."""
+    body = {"name": "money", "types": ["Paid"]}
+    assert (await browser.post("/v1/outbox/topics", json=body)).status == 201
+    again = await browser.post("/v1/outbox/topics", json={**body, "types": []})
+    assert (again.status, again.json["code"]) == (409, "topic_exists")
+    widened = await browser.ask("PUT", "/v1/outbox/topics/money", json={"publishers": ["redis"]})
+    assert (widened.status, widened.fields) == (400, ["everything"])
+    assert (await browser.get("/v1/outbox/topics/money")).json["types"] == ["Paid"]
+    meant = await browser.ask("PUT", "/v1/outbox/topics/money", json={"everything": True})
+    assert (meant.status, meant.json["types"]) == (200, [])
+
+
+async def test_a_publisher_is_added_to_a_topic(browser: Browser) -> None:
+    """The topic's conditions stay; twice is once; a topic that is not there is not made."""
+    await browser.post("/v1/outbox/topics", json={"name": "money", "types": ["Paid"]})
+    for _ in range(2):
+        added = await browser.ask("PUT", "/v1/outbox/money/redis", json={"start": "beginning"})
+        assert (added.status, added.json["publisher"], added.json["last_position"]) == (200, "redis", 0)
+    topic = (await browser.get("/v1/outbox/topics/money")).json
+    assert (topic["types"], topic["publishers"]) == (["Paid"], ["redis"])
+    assert (await browser.ask("PUT", "/v1/outbox/none/redis", json={})).status == 404
+    assert (await browser.ask("PUT", "/v1/outbox/money/Redis", json={})).fields == ["publisher"]
+
+
+async def test_what_rules_and_endpoints_name_stays_unless_forced(browser: Browser, make_topic: MakeTopic) -> None:
+    """409 names them; forced, the endpoint tells which of its topics are silent, as it does of a paused one."""
+    await make_topic("money")
+    rule = {"topic": "money", "event_type": "Paid", "template": "welcome", "recipient_path": "email"}
+    await browser.post("/v1/outbox/rules", json=rule)
+    endpoint = (await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})).json
+    refused = await browser.ask("DELETE", "/v1/outbox/topics/money")
+    assert (refused.status, refused.json["code"]) == (409, "topic_needed")
+    assert "webhook endpoint 1, mail rule 1" in refused.json["detail"]
+    assert "mail rule" not in (await browser.ask("DELETE", "/v1/outbox/money/webhook")).json["detail"]
+    assert (await browser.ask("DELETE", "/v1/outbox/money/intake")).status == 409
+    assert (await browser.ask("DELETE", "/v1/outbox/money/recorder")).status == 200
+    await browser.post("/v1/outbox/money/webhook/pause")
+    assert (await browser.get(f"/v1/webhooks/{endpoint['id']}")).json["silent_topics"] == ["money"]
+    await browser.post("/v1/outbox/money/webhook/resume")
+    assert (await browser.get(f"/v1/webhooks/{endpoint['id']}")).json["silent_topics"] == []
+    assert (await browser.ask("DELETE", "/v1/outbox/money/webhook?force=true")).status == 200
+    assert (await browser.get("/v1/webhooks")).json["items"][0]["silent_topics"] == ["money"]
+    assert (await browser.ask("DELETE", "/v1/outbox/topics/money?force=true")).status == 200
+
+
 async def test_a_publisher_is_paused_resumed_and_reset(
     browser: Browser, store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
@@ -84,6 +130,7 @@ async def test_rules_are_made_listed_and_forgotten(browser: Browser, make_topic:
     assert (made.status, made.json["lane"]) == (201, "transactional")
     assert (await browser.post("/v1/outbox/rules", json=body)).status == 400
     assert (await browser.post("/v1/outbox/rules", json={**body, "recipient_path": "a b"})).fields == ["recipient_path"]
+    assert (await browser.post("/v1/outbox/rules", json={**body, "template": "wellcome"})).fields == ["template"]
     assert (await browser.post("/v1/outbox/rules", json={**body, "topic": "none"})).status == 404
     assert [rule["id"] for rule in (await browser.get("/v1/outbox/rules")).json["items"]] == [made.json["id"]]
     publishers = [line["publisher"] for line in (await browser.get("/v1/outbox")).json["items"]]

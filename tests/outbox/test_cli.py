@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import structlog
@@ -11,10 +13,14 @@ from tests.support.outbox import append
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import open_pool
-from postroom.errors import BadInput, NotNext, ProgressNotFound
-from postroom.events import EventStore
+from postroom.errors import BadInput, NotNext, ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
+from postroom.events import EventStore, SequencedEvent
+from postroom.outbox.api import ProgressShape
 from postroom.outbox.cli import outbox
+from postroom.outbox.publisher import make_batch
+from postroom.outbox.webhooks.api import WebhookDeliveryShape, WebhookShape, WebhookWithSecret
 from postroom.outbox.webhooks.cli import webhooks
+from postroom.outbox.webhooks.publisher import WebhookPublisher
 
 Run = Callable[..., Result]
 
@@ -41,14 +47,39 @@ async def _append(url: str, count: int) -> list[int]:
         await pool.close()
 
 
+async def _publish(url: str, topic: str) -> None:
+    """Make a webhook of the next event."""
+    pool = await open_pool(url, "postroom", size=1)
+    try:
+        async with pool.acquire() as connection, connection.transaction():
+            event = SequencedEvent(1, 1, datetime.now(UTC), "Deposited", (), {"n": 1}, None, None)
+            batch = make_batch(topic, [event], source="tests")
+            await WebhookPublisher().publish(replace(batch, connection=connection))
+    finally:
+        await pool.close()
+
+
+def test_what_a_program_reads_is_what_the_api_says(run: Run, database_url: str) -> None:
+    """With --json endpoints and their deliveries have the names they have over HTTP."""
+    run("outbox", "topics", "create", "money")
+    made = json.loads(run("webhooks", "register", "https://example.org/h", "--topic", "money", "--json").output)
+    assert set(made) == set(WebhookWithSecret.__struct_fields__)
+    asyncio.run(_publish(database_url, "money"))
+    (posted,) = json.loads(run("webhooks", "deliveries", "1", "--json").output)["items"]
+    assert (tuple(posted), posted["status"]) == (WebhookDeliveryShape.__struct_fields__, "queued")
+    assert "queued" in run("webhooks", "deliveries", "1").output
+    (listed,) = json.loads(run("webhooks", "list", "--json").output)["items"]
+    assert tuple(listed) == WebhookShape.__struct_fields__
+
+
 def test_an_operator_s_day(run: Run, database_url: str) -> None:
     """Make a topic, see it lag, pause, resume, reset, skip, and remove it."""
-    saved = run("outbox", "topics", "save", "money", "--publisher", "log", "--start", "beginning", "--key", "wallet")
-    assert saved.output == "saved\n", saved.output
-    assert run("outbox", "topics", "save", "money").exit_code == 0
+    saved = run("outbox", "topics", "create", "money", "--publisher", "log", "--start", "beginning")
+    assert saved.output == "created: money is about every event\n", saved.output
     first, second = asyncio.run(_append(database_url, 2))
     (line,) = json.loads(run("outbox", "list", "--json").output)["items"]
     assert (line["topic"], line["publisher"], line["status"], line["lag_events"]) == ("money", "log", "ACTIVE", 2)
+    assert tuple(line) == ProgressShape.__struct_fields__
     assert "money" in run("outbox", "list").output
     assert run("outbox", "pause", "money", "log").output == "paused\n"
     assert run("outbox", "resume", "money", "log").output == "resumed\n"
@@ -64,11 +95,45 @@ def test_an_operator_s_day(run: Run, database_url: str) -> None:
     assert run("outbox", "topics", "delete", "money").output == "deleted\n"
 
 
+def test_a_publisher_is_added_and_the_topic_stays_what_it_is(run: Run) -> None:
+    """To add one is a command of its own; to create over a topic is refused; to change one says what it was."""
+    run("outbox", "topics", "create", "money", "--type", "Paid", "--type", "Refunded", "--publisher", "log")
+    assert run("outbox", "topics", "add-publisher", "money", "redis", "--start", "beginning").output == "added\n"
+    assert "already" in run("outbox", "topics", "add-publisher", "money", "redis").output
+    assert isinstance(run("outbox", "topics", "create", "money", "--type", "Paid").exception, TopicExists)
+    assert isinstance(run("outbox", "topics", "change", "money").exception, BadInput)
+    assert isinstance(run("outbox", "topics", "change", "other", "--type", "A").exception, TopicNotFound)
+    (topic,) = json.loads(run("outbox", "topics", "list", "--json").output)["items"]
+    assert (topic["types"], topic["publishers"]) == (["Paid", "Refunded"], ["log", "redis"])
+    changed = run("outbox", "topics", "change", "money", "--type", "Paid")
+    was, now = "events of type Paid or Refunded", "events of type Paid"
+    assert changed.output == f"changed: money was about {was}, and is about {now}\n"
+    assert "is about every event" in run("outbox", "topics", "change", "money", "--everything").output
+
+
+def test_a_topic_that_endpoints_name_stays(run: Run) -> None:
+    """Deleting it, or its publisher of webhooks, is refused unless forced; then the listing says what is silent."""
+    run("outbox", "topics", "create", "money")
+    run("webhooks", "register", "https://example.org/h", "--topic", "money")
+    refused = run("outbox", "topics", "delete", "money").exception
+    assert isinstance(refused, TopicNeeded)
+    assert "webhook endpoint 1" in str(refused)
+    assert isinstance(run("outbox", "topics", "remove-publisher", "money", "webhook").exception, TopicNeeded)
+    assert json.loads(run("webhooks", "list", "--json").output)["items"][0]["silent_topics"] == []
+    assert run("outbox", "topics", "delete", "money", "--force").output == "deleted\n"
+    assert json.loads(run("webhooks", "list", "--json").output)["items"][0]["silent_topics"] == ["money"]
+    run("outbox", "topics", "create", "money")
+    assert json.loads(run("webhooks", "list", "--json").output)["items"][0]["silent_topics"] == []
+
+
 def test_rules(run: Run) -> None:
     """Added, listed, forgotten."""
-    run("outbox", "topics", "save", "money")
+    run("outbox", "topics", "create", "money")
     added = run("outbox", "rules", "add", "money", "--type", "Paid", "--template", "welcome", "--recipient", "a.b")
     assert added.output == "1\n", added.output
+    unknown = run("outbox", "rules", "add", "money", "--type", "Paid", "--template", "wellcome", "--recipient", "a.b")
+    assert isinstance(unknown.exception, BadInput)
+    assert "welcome" in str(unknown.exception)
     assert json.loads(run("outbox", "rules", "list", "--json").output)["items"][0]["recipient_path"] == "a.b"
     assert "welcome" in run("outbox", "rules", "list").output
     assert run("outbox", "rules", "delete", "1").output == "deleted\n"
@@ -76,7 +141,7 @@ def test_rules(run: Run) -> None:
 
 def test_webhooks(run: Run) -> None:
     """Registered with a secret shown once, rotated, disabled, forgotten."""
-    run("outbox", "topics", "save", "money")
+    run("outbox", "topics", "create", "money")
     made = json.loads(run("webhooks", "register", "https://example.org/h", "--topic", "money", "--json").output)
     assert made["secret"].startswith("whsec_")
     rotated = run("webhooks", "rotate", "1", "--overlap", "1h").output.split()
@@ -90,12 +155,13 @@ def test_webhooks(run: Run) -> None:
     assert run("webhooks", "enable", "1").output == "enabled\n"
     assert json.loads(run("webhooks", "deliveries", "1", "--json").output)["items"] == []
     assert run("webhooks", "rotate", "1", "--overlap", "soon").exit_code == 2
+    assert isinstance(run("webhooks", "rotate", "1", "--overlap", "31d").exception, BadInput)
     assert run("webhooks", "delete", "1").output == "deleted\n"
 
 
 def test_a_webhook_is_changed(run: Run) -> None:
     """What is given changes, the rest stays; the listing shows the format."""
-    run("outbox", "topics", "save", "money")
+    run("outbox", "topics", "create", "money")
     arguments = ("register", "https://example.org/h", "--topic", "money", "--format")
     assert run("webhooks", *arguments, "cloudevents").exit_code == 0
     assert "cloudevents" in run("webhooks", "list").output

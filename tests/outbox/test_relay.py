@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 import asyncpg
 import pytest
@@ -144,6 +145,84 @@ async def test_an_exception_of_a_publisher_is_a_failure(
     assert await relay.run_once() is Step.FAILED
     (line,) = await service.list_progress(pool)
     assert line.last_error == "ZeroDivisionError: of all things"
+
+
+POISON = {
+    "a number beyond every float": "to_jsonb('1e5000'::numeric)",
+    "deeper than a stack": "(repeat('[', 1500) || repeat(']', 1500))::jsonb",
+}
+
+
+@pytest.mark.parametrize("data", POISON.values(), ids=POISON)
+async def test_an_event_that_cannot_be_read_is_a_failure_at_its_place(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, data: str
+) -> None:
+    """What comes before it gets out; then it fails for good and says where, and a skip leads past it."""
+    before = await append(store, 2)
+    (poison,) = await append(store, 1)
+    await pool.execute(f"UPDATE events SET data = {data} WHERE position = $1", poison)
+    after = await append(store, 2)
+    pair, recorder = await make_topic(), Recorder()
+    relay = await make_relay(pair, recorder)
+    assert [await relay.run_once() for _ in range(5)] == [Step.MOVED, *[Step.FAILED] * 3, Step.HELD]
+    (line,) = await service.list_progress(pool)
+    assert (line.status, line.error_count, line.failed_position) == (Status.FAILED, 3, poison)
+    assert f"position {poison} cannot be read" in (line.last_error or "")
+    await service.skip(pool, pair, position=poison, actor="tests")
+    assert await relay.run_once() is Step.MOVED
+    assert recorder.positions == [*before, *after]
+
+
+@pytest.mark.parametrize("published", [7, -1, "2", None])
+async def test_a_publisher_that_miscounts_has_published_nothing(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, published: Any
+) -> None:
+    """A number of messages that the batch cannot have is its publisher's mistake: told, and nothing moves."""
+    await append(store, 2)
+
+    class Miscounting(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            raise PublishFailed("no", published=published)
+
+    relay = await make_relay(await make_topic(), Miscounting())
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert (line.last_position, line.error_count) == (0, 1)
+    assert line.last_error == f"no (of 2 messages it says to have published {published})"
+
+
+async def test_what_a_local_publisher_counts_is_undone(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """Its batch is one transaction: whatever it says, all of it is tried again."""
+    await append(store, 2)
+
+    class Local(Recorder):
+        is_local = True
+
+        async def publish(self, batch: Batch) -> None:
+            raise PublishFailed("no", published=1)
+
+    relay = await make_relay(await make_topic(), Local())
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert (line.last_position, line.failed_position) == (0, None)
+
+
+async def test_a_cancellation_within_a_publisher_is_a_failure(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A client library that is cancelled within does not end the relay in silence."""
+    await append(store, 1)
+
+    class Cancelled(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            raise asyncio.CancelledError
+
+    relay = await make_relay(await make_topic(), Cancelled())
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert "CancelledError" in (line.last_error or "")
 
 
 async def test_a_publisher_that_hangs_fails_in_time(

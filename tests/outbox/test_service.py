@@ -126,6 +126,8 @@ async def test_new_publishers_begin_now_unless_told_otherwise(
     before = await append(store, 2)
     await topics.save_topic(pool, Topic(name="t"), publishers=["late"], actor="tests")
     await topics.save_topic(pool, Topic(name="t"), publishers=["early", "late"], from_now=False, actor="tests")
+    lines = {line.publisher: line for line in await service.list_progress(pool)}
+    assert [lines[name].last_position for name in ("early", "late")] == [0, before[-1]]
     after = await append(store, 2)
     late, early = Recorder("late"), Recorder("early")
     await (await make_relay(Pair("t", "late"), late)).run_once()

@@ -9,7 +9,7 @@ from tests.support.outbox import append, until
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, ProgressNotFound
+from postroom.errors import BadInput, ProgressNotFound, ViewFailed
 from postroom.events import Event, EventStore, SequencedEvent
 from postroom.outbox import View, Views, service
 
@@ -89,7 +89,7 @@ async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, ru
 async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> None:
     """Without anybody to keep the view, waiting times out instead of lasting for ever."""
     appended = await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="nobody keeps it"):
         await Views(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
 
 
@@ -112,9 +112,18 @@ async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
 
     async with run_outbox(view):
         await until(has_failed)
+        with pytest.raises(ViewFailed, match=r"view:balances has failed at position 2.*DataError"):
+            await Views(pool).catch_up(view)
     (line,) = await service.list_progress(pool)
     assert (await balance(pool), line.failed_position) == (1, 2)
     assert "DataError" in (line.last_error or "")
+
+
+@pytest.mark.parametrize("name", ["Balances", "my balances", "b" * 96])
+def test_a_view_s_name_is_checked(name: str) -> None:
+    """Before the database would complain in words of its own."""
+    with pytest.raises(BadInput, match="name"):
+        View(name, add, empty)
 
 
 async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> None:

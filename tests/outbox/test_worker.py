@@ -19,7 +19,7 @@ from tests.support.soak import TIMES
 from postroom.db.pool import Pool, connect, open_pool
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
-from postroom.outbox import Pair, service
+from postroom.outbox import Batch, Pair, ProgressLine, service
 from postroom.outbox.seat import Seat
 from postroom.outbox.worker import OutboxOptions
 
@@ -177,6 +177,39 @@ async def test_a_failing_publisher_is_paused_by_its_errors_and_resumed_by_a_pers
         recorder.is_down = False
         await service.resume(pool, pair, actor="tests")
         await until(lambda: recorder.positions == positions)
+
+
+async def test_a_relay_that_dies_is_counted_and_left_alone(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Whatever it died of is a failure like any other: in the listing, with pauses, and in the end it waits."""
+    tries = 0
+
+    class Deadly(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            nonlocal tries
+            tries += 1
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()  # the relay's own task, from within
+            await asyncio.Event().wait()
+
+    pair, healthy = await make_topic(publisher="deadly"), Recorder()
+    await make_topic("other")
+    await append(store, 1)
+    async with run_outbox(Deadly("deadly"), healthy):
+        await until(lambda: len(healthy.messages) == 1)
+
+        async def is_failed() -> bool:
+            return (await _line(pool, pair)).status == "FAILED"
+
+        await until(is_failed)
+    line = await _line(pool, pair)
+    assert (tries, line.error_count, line.last_error) == (3, 3, "CancelledError")
+
+
+async def _line(pool: Pool, pair: Pair) -> ProgressLine:
+    return next(line for line in await service.list_progress(pool) if (line.topic, line.publisher) == pair)
 
 
 async def test_a_publisher_of_ten_lines(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:

@@ -18,6 +18,7 @@ OPERATE = "outbox:operate"
 _NAME = Annotated[str, msgspec.Meta(pattern=NAME)]
 _PUBLISHER = Annotated[str, msgspec.Meta(pattern=PUBLISHER)]
 _TEXTS = Annotated[list[Text], msgspec.Meta(max_length=MOST_CONDITIONS)]
+_START = Literal["now", "beginning"]
 _POSITION = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -78,7 +79,7 @@ class TopicPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-class TopicBody(Shape, frozen=True, kw_only=True):
+class TopicFields(Shape, frozen=True, kw_only=True):
     """What a topic is about: all conditions hold, an empty one for every event. New publishers begin at `start`."""
 
     types: _TEXTS = msgspec.field(default_factory=list)
@@ -86,13 +87,31 @@ class TopicBody(Shape, frozen=True, kw_only=True):
     any_keys: _TEXTS = msgspec.field(default_factory=list)
     exact_tags: _TEXTS = msgspec.field(default_factory=list)
     publishers: Annotated[list[_PUBLISHER], msgspec.Meta(max_length=20)] = msgspec.field(default_factory=list)
-    start: Literal["now", "beginning"] = "now"
+    start: _START = "now"
 
 
-class NewTopic(TopicBody, frozen=True, kw_only=True):
+class NewTopic(TopicFields, frozen=True, kw_only=True):
     """A topic to make."""
 
     name: _NAME
+
+
+class TopicBody(TopicFields, frozen=True, kw_only=True):
+    """A topic as it is to be, for all its publishers. `everything`: to take away its last condition is meant."""
+
+    everything: bool = False
+
+
+class PublisherBody(Shape, frozen=True, kw_only=True):
+    """Where a publisher that is new to the topic begins."""
+
+    start: _START = "now"
+
+
+class ForceQuery(Shape, frozen=True, kw_only=True):
+    """`force`: although webhook endpoints or rules name the topic, and hear no more of it."""
+
+    force: Literal["true", "false"] = "false"
 
 
 class ResetBody(Shape, frozen=True, kw_only=True):
@@ -161,7 +180,7 @@ class Done(msgspec.Struct, frozen=True):
 
 async def list_outbox(call: Call) -> Answer:
     lines = await service.list_progress(call.room.pool)
-    return Answer(ProgressPage([_line(line) for line in lines]))
+    return Answer(ProgressPage([progress_shape(line) for line in lines]))
 
 
 async def pause_publisher(call: Call) -> Answer:
@@ -184,39 +203,62 @@ async def skip_event(call: Call) -> Answer:
     return Answer(SkippedShape(position=skipped.position, type=skipped.type))
 
 
+async def add_publisher(call: Call) -> Answer:
+    await topics.add_publisher(call.room.pool, _pair(call), from_now=call.body.start == "now", actor=call.actor)
+    return await _told(call)
+
+
 async def remove_publisher(call: Call) -> Answer:
-    await topics.remove_publisher(call.room.pool, _pair(call), actor=call.actor)
+    await topics.remove_publisher(call.room.pool, _pair(call), force=call.query.force == "true", actor=call.actor)
     return Answer(Done())
 
 
 async def list_topics(call: Call) -> Answer:
-    return Answer(TopicPage([_topic(topic) for topic in await topics.list_topics(call.room.pool)]))
+    return Answer(TopicPage([topic_shape(topic) for topic in await topics.list_topics(call.room.pool)]))
 
 
 async def get_topic(call: Call) -> Answer:
-    return Answer(_topic(await topics.get_topic(call.room.pool, call.path["name"])))
+    return Answer(topic_shape(await topics.get_topic(call.room.pool, call.path["name"])))
 
 
 async def create_topic(call: Call) -> Answer:
-    return await _save(call, call.body.name, 201)
+    body: NewTopic = call.body
+    made = await topics.create_topic(
+        call.room.pool,
+        _conditions(body.name, body),
+        publishers=body.publishers,
+        from_now=body.start == "now",
+        actor=call.actor,
+    )
+    return Answer(topic_shape(made), 201)
 
 
 async def change_topic(call: Call) -> Answer:
-    return await _save(call, call.path["name"], 200)
+    body: TopicBody = call.body
+    saved = await topics.save_topic(
+        call.room.pool,
+        _conditions(call.path["name"], body),
+        publishers=body.publishers,
+        from_now=body.start == "now",
+        everything=body.everything,
+        actor=call.actor,
+    )
+    return Answer(topic_shape(saved))
 
 
 async def delete_topic(call: Call) -> Answer:
-    await topics.delete_topic(call.room.pool, call.path["name"], actor=call.actor)
+    await topics.delete_topic(call.room.pool, call.path["name"], force=call.query.force == "true", actor=call.actor)
     return Answer(Done())
 
 
 async def list_rules(call: Call) -> Answer:
-    return Answer(RulePage([_rule(rule) for rule in await mails.list_rules(call.room.pool)]))
+    return Answer(RulePage([rule_shape(rule) for rule in await mails.list_rules(call.room.pool)]))
 
 
 async def create_rule(call: Call) -> Answer:
     rule = MailRule(**{name: getattr(call.body, name) for name in call.body.__struct_fields__})
-    return Answer(_rule(await mails.add_rule(call.room.pool, rule, actor=call.actor)), 201)
+    templates = mails.list_templates(call.room.settings)
+    return Answer(rule_shape(await mails.add_rule(call.room.pool, rule, templates=templates, actor=call.actor)), 201)
 
 
 async def delete_rule(call: Call) -> Answer:
@@ -224,40 +266,35 @@ async def delete_rule(call: Call) -> Answer:
     return Answer(Done())
 
 
-async def _save(call: Call, name: str, status: int) -> Answer:
-    body: TopicBody = call.body
-    topic = Topic(
+def _conditions(name: str, body: TopicFields) -> Topic:
+    return Topic(
         name=name,
         types=tuple(body.types),
         required_keys=tuple(body.required_keys),
         any_keys=tuple(body.any_keys),
         exact_tags=tuple(body.exact_tags),
     )
-    saved = await topics.save_topic(
-        call.room.pool, topic, publishers=body.publishers, from_now=body.start == "now", actor=call.actor
-    )
-    return Answer(_topic(saved), status)
 
 
 async def _told(call: Call) -> Answer:
     pair = _pair(call)
     lines = await service.list_progress(call.room.pool, topic=pair.topic)
-    return Answer(next(_line(line) for line in lines if line.publisher == pair.publisher))
+    return Answer(next(progress_shape(line) for line in lines if line.publisher == pair.publisher))
 
 
 def _pair(call: Call) -> Pair:
     return Pair(call.path["topic"], call.path["publisher"])
 
 
-def _line(line: ProgressLine) -> ProgressShape:
+def progress_shape(line: ProgressLine) -> ProgressShape:
     return msgspec.convert(line, ProgressShape, from_attributes=True)
 
 
-def _topic(topic: Topic) -> TopicShape:
+def topic_shape(topic: Topic) -> TopicShape:
     return msgspec.convert(topic, TopicShape, from_attributes=True)
 
 
-def _rule(rule: MailRule) -> RuleShape:
+def rule_shape(rule: MailRule) -> RuleShape:
     return msgspec.convert(rule, RuleShape, from_attributes=True)
 
 
@@ -270,7 +307,10 @@ _PAIR = "/v1/outbox/{topic}/{publisher}"
 ENDPOINTS = [
     _endpoint("GET", "/v1/outbox", list_outbox, "Who is how far, and what stalls it.", answers={200: ProgressPage}),
     _endpoint("GET", "/v1/outbox/topics", list_topics, "List topics.", answers={200: TopicPage}),
-    _endpoint("POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: TopicShape}),
+    _endpoint(
+        "POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: TopicShape},
+        problems=(409,),
+    ),
     _endpoint("GET", "/v1/outbox/rules", list_rules, "List rules for mails.", answers={200: RulePage}),
     _endpoint(
         "POST", "/v1/outbox/rules", create_rule, "Make mails of events.", body=NewRule, answers={201: RuleShape},
@@ -279,11 +319,21 @@ ENDPOINTS = [
     _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: Done}),
     _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: TopicShape}),
     _endpoint(
-        "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or change what it is about.", body=TopicBody,
+        "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or replace what it is about.", body=TopicBody,
         answers={200: TopicShape},
     ),
-    _endpoint("DELETE", "/v1/outbox/topics/{name}", delete_topic, "Forget a topic.", answers={200: Done}),
-    _endpoint("DELETE", _PAIR, remove_publisher, "Let a publisher follow a topic no longer.", answers={200: Done}),
+    _endpoint(
+        "DELETE", "/v1/outbox/topics/{name}", delete_topic, "Forget a topic.", query=ForceQuery, answers={200: Done},
+        problems=(409,),
+    ),
+    _endpoint(
+        "PUT", _PAIR, add_publisher, "Let a publisher follow a topic; one that does stays where it is.",
+        body=PublisherBody, answers={200: ProgressShape},
+    ),
+    _endpoint(
+        "DELETE", _PAIR, remove_publisher, "Let a publisher follow a topic no longer.", query=ForceQuery,
+        answers={200: Done}, problems=(409,),
+    ),
     _endpoint("POST", f"{_PAIR}/pause", pause_publisher, "Publish nothing more.", answers={200: ProgressShape}),
     _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Publish again.", answers={200: ProgressShape}),
     _endpoint(

@@ -11,7 +11,7 @@ from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.outbox.model import Pair, ProgressLine
+    from postroom.outbox.model import Pair, ProgressLine, Topic
 
 outbox = typer.Typer()
 topics = typer.Typer(no_args_is_help=True, help="What is published, and by whom.")
@@ -31,11 +31,21 @@ PublisherName = Annotated[str, typer.Argument(help="One of its publishers: webho
 Position = Annotated[int, typer.Option(min=0, max=LARGEST_ID, help="The position of an event.")]
 
 
+Types = Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")]
+Keys = Annotated[list[str] | None, typer.Option(help="A tag with each of these keys; repeatable.")]
+AnyKeys = Annotated[list[str] | None, typer.Option(help="A tag with one of these keys; repeatable.")]
+Tags = Annotated[list[str] | None, typer.Option(help="Exactly this tag, key=value; repeatable.")]
+Force = Annotated[bool, typer.Option("--force", help="Although endpoints or rules name the topic, and hear no more.")]
+
+
 class Start(StrEnum):
     """Where new publishers begin."""
 
     NOW = "now"
     BEGINNING = "beginning"
+
+
+Began = Annotated[Start, typer.Option(help="Where new publishers begin.")]
 
 
 @outbox.command("list")
@@ -45,7 +55,9 @@ def list_(*, as_json: AsJson = False) -> None:
 
     lines = in_room(lambda room: service.list_progress(room.pool))
     if as_json:
-        print_json({"items": lines, "next_cursor": None})
+        from postroom.outbox.api import ProgressPage, progress_shape
+
+        print_json(ProgressPage([progress_shape(line) for line in lines]))
     else:
         print_table(_LISTED, ([_cell(line, column) for column in _LISTED] for line in lines))
 
@@ -96,53 +108,84 @@ def list_topics(*, as_json: AsJson = False) -> None:
 
     found = in_room(lambda room: service.list_topics(room.pool))
     if as_json:
-        print_json({"items": found, "next_cursor": None})
+        from postroom.outbox.api import TopicPage, topic_shape
+
+        print_json(TopicPage([topic_shape(topic) for topic in found]))
     else:
         print_table(_TOPIC, ([getattr(topic, column) for column in _TOPIC] for topic in found))
 
 
-@topics.command("save")
-def save_topic(  # noqa: PLR0913 - one parameter per option
+@topics.command("create")
+def create_topic(  # noqa: PLR0913 - one parameter per option
     name: TopicName,
     *,
-    type_: Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="A tag with each of these keys; repeatable.")] = None,
-    any_key: Annotated[list[str] | None, typer.Option(help="A tag with one of these keys; repeatable.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Exactly this tag, key=value; repeatable.")] = None,
+    type_: Types = None,
+    key: Keys = None,
+    any_key: AnyKeys = None,
+    tag: Tags = None,
     publisher: Annotated[list[str] | None, typer.Option(help="Who is to publish it; repeatable.")] = None,
-    start: Annotated[Start, typer.Option(help="Where new publishers begin.")] = Start.NOW,
+    start: Began = Start.NOW,
 ) -> None:
-    """Make a topic, or change what it is about. Without conditions it is about every event."""
-    from postroom.outbox import Topic
+    """Make a topic. Without conditions it is about every event."""
     from postroom.outbox import topics as service
 
-    topic = Topic(
-        name=name,
-        types=tuple(type_ or ()),
-        required_keys=tuple(key or ()),
-        any_keys=tuple(any_key or ()),
-        exact_tags=tuple(tag or ()),
+    topic, names, from_now = _topic(name, type_, key, any_key, tag), publisher or [], start is Start.NOW
+    made = in_room(
+        lambda room: service.create_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor())
     )
-    names, from_now = publisher or [], start is Start.NOW
-    in_room(lambda room: service.save_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor()))
-    say("saved")
+    say(f"created: {made.name} is about {made.about}")
+
+
+@topics.command("change")
+def change_topic(
+    name: TopicName,
+    *,
+    type_: Types = None,
+    key: Keys = None,
+    any_key: AnyKeys = None,
+    tag: Tags = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Without any condition: every event.")] = False,
+) -> None:
+    """Replace what a topic is about, for all its publishers from now on; says what it was before."""
+    from postroom.outbox import topics as service
+
+    topic = _topic(name, type_, key, any_key, tag)
+
+    async def changed(room: "Room") -> "tuple[Topic, Topic]":
+        before = await service.get_topic(room.pool, name)
+        return before, await service.save_topic(room.pool, topic, everything=everything, actor=actor())
+
+    before, after = in_room(changed)
+    say(f"changed: {name} was about {before.about}, and is about {after.about}")
 
 
 @topics.command("delete")
-def delete_topic(name: TopicName) -> None:
-    """Forget a topic and how far its publishers were."""
+def delete_topic(name: TopicName, *, force: Force = False) -> None:
+    """Forget a topic, its rules, and how far its publishers were."""
     from postroom.outbox import topics as service
 
-    in_room(lambda room: service.delete_topic(room.pool, name, actor=actor()))
+    in_room(lambda room: service.delete_topic(room.pool, name, force=force, actor=actor()))
     say("deleted")
 
 
+@topics.command("add-publisher")
+def add_publisher(topic: TopicName, publisher: PublisherName, *, start: Began = Start.NOW) -> None:
+    """Let a publisher follow a topic; what the topic is about stays as it is."""
+    from postroom.outbox import topics as service
+
+    from_now = start is Start.NOW
+    is_new = _operate(
+        topic, publisher, lambda room, pair: service.add_publisher(room.pool, pair, from_now=from_now, actor=actor())
+    )
+    say("added" if is_new else "follows it already, and stays where it is")
+
+
 @topics.command("remove-publisher")
-def remove_publisher(topic: TopicName, publisher: PublisherName) -> None:
+def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force = False) -> None:
     """Let a publisher follow a topic no longer."""
     from postroom.outbox import topics as service
 
-    _operate(topic, publisher, lambda room, pair: service.remove_publisher(room.pool, pair, actor=actor()))
+    _operate(topic, publisher, lambda room, pair: service.remove_publisher(room.pool, pair, force=force, actor=actor()))
     say("removed")
 
 
@@ -153,7 +196,9 @@ def list_rules(*, as_json: AsJson = False) -> None:
 
     found = in_room(lambda room: service.list_rules(room.pool))
     if as_json:
-        print_json({"items": found, "next_cursor": None})
+        from postroom.outbox.api import RulePage, rule_shape
+
+        print_json(RulePage([rule_shape(rule) for rule in found]))
     else:
         print_table(_RULE, ([getattr(rule, column) for column in _RULE] for rule in found))
 
@@ -175,7 +220,12 @@ def add_rule(
     rule = MailRule(
         topic=topic, event_type=event_type, template=template, recipient_path=recipient, locale_path=locale, lane=lane
     )
-    say(str(in_room(lambda room: service.add_rule(room.pool, rule, actor=actor())).id))
+
+    async def added(room: "Room") -> MailRule:
+        templates = service.list_templates(room.settings)
+        return await service.add_rule(room.pool, rule, templates=templates, actor=actor())
+
+    say(str(in_room(added).id))
 
 
 @rules.command("delete")
@@ -191,6 +241,20 @@ def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable
     from postroom.outbox import Pair
 
     return in_room(lambda room: step(room, Pair(topic, publisher)))
+
+
+def _topic(
+    name: str, types: list[str] | None, keys: list[str] | None, any_keys: list[str] | None, tags: list[str] | None
+) -> "Topic":
+    from postroom.outbox import Topic
+
+    return Topic(
+        name=name,
+        types=tuple(types or ()),
+        required_keys=tuple(keys or ()),
+        any_keys=tuple(any_keys or ()),
+        exact_tags=tuple(tags or ()),
+    )
 
 
 def _cell(line: "ProgressLine", column: str) -> Any:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from postroom.errors import BadInput, FieldError
+from postroom.errors import BadInput, EventUnreadable, FieldError
 from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
 
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"
@@ -53,6 +53,17 @@ class Topic:
     exact_tags: tuple[str, ...] = ()
     created_at: datetime | None = None
     publishers: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """In words: `events of type A or B, with wallet=…, with region=1`."""
+        said = [
+            *([f"of type {' or '.join(self.types)}"] if self.types else []),
+            *(f"with {key}=…" for key in self.required_keys),
+            *([f"with {' or '.join(f'{key}=…' for key in self.any_keys)}"] if self.any_keys else []),
+            *(f"with {tag}" for tag in self.exact_tags),
+        ]
+        return f"events {', '.join(said)}" if said else "every event"
 
     def matches(self, type_: str, tags: Iterable[str]) -> bool:
         """What the database decides, said in Python: for tests and for people."""
@@ -173,6 +184,24 @@ class Moved:
     rewinds: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Whether a publisher has come as far as a place, and what keeps it if not."""
+
+    is_reached: bool
+    status: Status
+    leader_instance: str | None
+    last_error: str | None
+    failed_position: int | None
+
+    def __str__(self) -> str:
+        if self.last_error is not None:
+            return self.last_error
+        if self.status is not Status.ACTIVE:
+            return f"it is {self.status}"
+        return "nobody keeps it" if self.leader_instance is None else "it is on its way"
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """An event that a publisher will never get."""
@@ -183,7 +212,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a leader saw: where its pair stands, and the next events."""
+    """What a leader saw: where its pair stands, and the next events, up to the first that cannot be read."""
 
     status: Status
     leader_instance: str | None
@@ -194,6 +223,7 @@ class Look:
     horizon: int  # the oldest open transaction
     newest: int  # the first that has not begun
     events: tuple[SequencedEvent, ...] = ()
+    unreadable: EventUnreadable | None = None  # what follows them
 
 
 @dataclass(slots=True)

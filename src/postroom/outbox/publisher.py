@@ -13,9 +13,9 @@
     publishers.register(Printer())
 
 `publish` returns when the other side has all of the batch, in order. To refuse, raise `PublishFailed`; whatever else it
-raises counts the same. A batch may come again after a crash, so the other side should know a message by its `id`,
-which never changes. With `is_local` the effect is in the room's own database: `batch.connection` is then in the
-transaction that also saves the progress, and nothing comes twice.
+raises counts the same, a cancellation of its own too. A batch may come again after a crash, so the other side should
+know a message by its `id`, which never changes. With `is_local` the effect is in the room's own database:
+`batch.connection` is then in the transaction that also saves the progress, and nothing comes twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -51,9 +51,20 @@ SELECT name, ARRAY(
 FROM gone;
 
 -- name: ensure_progress :maybe
--- Let a publisher follow a topic, from the beginning or from now; nothing if it does already.
-INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id)
-VALUES (:topic, :publisher, CASE WHEN :from_now::boolean THEN event_horizon() ELSE '0' END)
+-- Let a publisher follow a topic, from the beginning or from now; nothing if it does already. From now is after the last
+-- settled event, and where there is none, at the horizon: a month may come back from the archive.
+INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id, last_position)
+SELECT :topic, :publisher,
+    CASE WHEN :from_now::boolean THEN coalesce(last.transaction_id, event_horizon()) ELSE '0' END,
+    CASE WHEN :from_now THEN coalesce(last.position, 0) ELSE 0 END
+FROM (VALUES (true)) AS always(is_one)
+LEFT JOIN LATERAL (
+    SELECT transaction_id, position
+    FROM events
+    WHERE transaction_id < (SELECT event_horizon())
+    ORDER BY transaction_id DESC, position DESC
+    LIMIT 1
+) AS last ON always.is_one
 ON CONFLICT (topic, publisher) DO NOTHING
 RETURNING topic;
 
@@ -86,8 +97,9 @@ WHERE topic = :topic AND publisher = :publisher
 FOR UPDATE;
 
 -- name: find_reached :maybe
--- Whether a publisher has come as far as a place.
-SELECT (last_transaction_id, last_position) >= (:transaction_id::bigint::text::xid8, :position::bigint) AS is_reached
+-- Whether a publisher has come as far as a place, and what keeps it if not.
+SELECT (last_transaction_id, last_position) >= (:transaction_id::bigint::text::xid8, :position::bigint) AS is_reached,
+    status, leader_instance, last_error, failed_position
 FROM outbox_topic_progress
 WHERE topic = :topic AND publisher = :publisher;
 
@@ -126,6 +138,13 @@ SELECT status, leader_instance, last_transaction_id::text::bigint AS last_transa
     horizon::text::bigint AS horizon, newest::text::bigint AS newest, position,
     transaction_id::text::bigint AS transaction_id, occurred_at, type, tags, data, correlation_id, causation_id
 FROM follow_topic(:topic, :publisher, :batch_limit::bigint, :scan_limit::bigint);
+
+-- name: insert_topic :maybe
+-- Make a topic; nothing if there is one of this name.
+INSERT INTO outbox_topics (name, types, required_keys, any_keys, exact_tags)
+VALUES (:name, :types, :required_keys, :any_keys, :exact_tags)
+ON CONFLICT (name) DO NOTHING
+RETURNING name;
 
 -- name: list_instances :many
 -- Who lives and can publish by what, by the sign each holds. One that has been silent for too long does not count.
@@ -170,6 +189,14 @@ SELECT t.name, t.created_at, t.types, t.required_keys, t.any_keys, t.exact_tags,
     ARRAY(SELECT p.publisher FROM outbox_topic_progress AS p WHERE p.topic = t.name ORDER BY p.publisher) AS publishers
 FROM outbox_topics AS t
 ORDER BY t.name;
+
+-- name: list_uses :many
+-- Who would hear no more of a topic without this publisher, or, without any named, without the topic itself.
+SELECT 'webhook' AS publisher, id FROM webhook_endpoints
+WHERE :topic::text = ANY (topics) AND coalesce(:publisher::text, 'webhook') = 'webhook'
+UNION ALL
+SELECT 'intake', id FROM outbox_mail_rules WHERE topic = :topic AND coalesce(:publisher, 'intake') = 'intake'
+ORDER BY publisher DESC, id;
 
 -- name: move :exec
 -- Put a publisher somewhere else by hand.

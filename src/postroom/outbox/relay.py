@@ -121,7 +121,7 @@ class Relay:
         await self._wake_up()
         self._rest.worked()
         if step is Step.FAILED:
-            return step, self._pause_after_failure()
+            return step, self.pause_after_failure()
         return step, self._options.idle if step is Step.HELD else timedelta()
 
     async def _look(self) -> Look | None:
@@ -140,6 +140,9 @@ class Relay:
         if look.status is not Status.ACTIVE:
             return Step.HELD
         self._scan.saw(look.scanned, len(look.events))
+        if look.unreadable is not None and not look.events:
+            await self.fail(look.unreadable.message, look.unreadable.position)
+            return Step.FAILED
         if not look.events and look.end == look.place:
             self._signal("idle")
             return Step.IDLE
@@ -153,7 +156,9 @@ class Relay:
         except _Overtaken:
             return Step.MOVED
         except PublishFailed as error:
-            await self._fail(look, error)
+            left = look.events[error.published :]
+            self._size.failed(len(left))
+            await self.fail(error.message, left[0].position if len(left) == 1 else None)
             return Step.FAILED
         self._size.succeeded(len(look.events))
         self._errors = 0
@@ -185,15 +190,29 @@ class Relay:
                 if batch.connection is not None:
                     # A publisher that swallowed an error of the database has left a transaction that cannot commit.
                     await store.check_transaction(batch.connection)
-        except PublishFailed:
+        except PublishFailed as error:
+            self._check_count(error, len(batch.messages))
             raise
         except TimeoutError as error:
             raise PublishFailed(f"no answer within {self._options.publish_timeout.total_seconds():g} s") from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # we are to end, and at once
+            raise PublishFailed("CancelledError: something within the publisher was cancelled") from error
         except Exception as error:
             # Our own database is away: nobody's fault but its. Anything else is the publisher's.
             if self._publisher.is_local and isinstance(error, FLICKER) and not isinstance(error, ValueError):
                 raise
             raise PublishFailed(f"{type(error).__name__}: {error}") from error
+
+    def _check_count(self, error: PublishFailed, count: int) -> None:
+        """What a publisher says it has handed over is believed where it can be so. A local one has undone it all."""
+        said = error.published
+        if self._publisher.is_local:
+            error.published = 0
+        elif not isinstance(said, int) or not 0 <= said <= count:
+            raise PublishFailed(f"{error.message} (of {count} messages it says to have published {said})") from error
 
     async def _save(self, look: Look, end: Place, *, published: bool) -> None:
         async with self._pool.acquire() as connection:
@@ -214,17 +233,15 @@ class Relay:
         if not is_ours:
             raise _Overtaken
 
-    async def _fail(self, look: Look, error: PublishFailed) -> None:
-        left = look.events[error.published :]
-        self._size.failed(len(left))
-        position = left[0].position if len(left) == 1 else None
+    async def fail(self, reason: str, position: int | None = None) -> None:
+        """Count a failure; after too many in a row the pair waits for a person."""
         async with self._pool.acquire() as connection:
             told = await store.record_failure(
                 connection,
                 topic=self.pair.topic,
                 publisher=self.pair.publisher,
                 instance=self._instance,
-                error=error.message.replace("\0", "")[:LONGEST_ERROR],
+                error=reason.replace("\0", "").encode(errors="replace").decode()[:LONGEST_ERROR],
                 position=position,
                 most=self._options.max_errors,
             )
@@ -237,7 +254,8 @@ class Relay:
     def _batch(self, look: Look) -> Batch:
         return make_batch(self.pair.topic, look.events, source=self._options.source)
 
-    def _pause_after_failure(self) -> timedelta:
+    def pause_after_failure(self) -> timedelta:
+        """How long to leave it alone after the last failure."""
         jitter = random.uniform(-1, 1)  # noqa: S311 - spreads retries, guards nothing
         options = self._options
         return backoff(self._errors, first=options.first_pause, longest=options.longest_pause, jitter=jitter)

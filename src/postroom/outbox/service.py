@@ -10,7 +10,7 @@ from postroom.errors import BadInput, NotNext, ProgressNotFound
 from postroom.events.audit import record_audit
 from postroom.events.model import Place
 from postroom.outbox import store
-from postroom.outbox.model import VIEW, Moved, Pair, Progress, ProgressLine, Skipped, Status
+from postroom.outbox.model import VIEW, Moved, Pair, Progress, ProgressLine, Reached, Skipped, Status
 
 START = Place(0, 0)
 LAST = 2**63 - 1
@@ -72,13 +72,13 @@ async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
     return skipped
 
 
-async def is_reached(pool: Pool, pair: Pair, place: Place) -> bool:
-    """Whether a publisher has come as far as a place. Raises `ProgressNotFound`."""
+async def reached(pool: Pool, pair: Pair, place: Place) -> Reached:
+    """Whether a publisher has come as far as a place, and what keeps it if not. Raises `ProgressNotFound`."""
     async with pool.acquire() as connection:
-        reached = await store.find_reached(connection, **pair._asdict(), **place._asdict())
-    if reached is None:
+        found = await store.find_reached(connection, **pair._asdict(), **place._asdict())
+    if found is None:
         raise ProgressNotFound
-    return reached
+    return found
 
 
 async def _set_status(pool: Pool, pair: Pair, status: Status, *, actor: str, action: str) -> None:

@@ -1,6 +1,6 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,8 +8,9 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
+from postroom.errors import EventUnreadable
 from postroom.events import Place, SequencedEvent
-from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Skipped, Stall, Status, Topic
+from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Reached, Skipped, Stall, Status, Topic
 
 QUERIES = load("postroom.outbox")
 
@@ -69,11 +70,11 @@ async def find_progress(connection: Connection, *, topic: str, publisher: str) -
 
 async def find_reached(
     connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int
-) -> bool | None:
+) -> Reached | None:
     row = await QUERIES["find_reached"].maybe(
         connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
     )
-    return None if row is None else bool(row["is_reached"])
+    return None if row is None else Reached(**{**row, "status": Status(row["status"])})
 
 
 async def find_settled_end(connection: Connection) -> Place:
@@ -100,17 +101,27 @@ async def follow_topic(
     if not rows:
         return None
     first = rows[0]
+    events, unreadable = _read(row for row in rows if row["position"] is not None)
+    reached = Place(first["end_transaction_id"], first["end_position"])
+    if unreadable is not None:  # what comes before it is all that this look is about
+        reached = events[-1].place if events else Place(first["last_transaction_id"], first["last_position"])
     return Look(
         status=Status(first["status"]),
         leader_instance=first["leader_instance"],
         place=Place(first["last_transaction_id"], first["last_position"]),
-        end=Place(first["end_transaction_id"], first["end_position"]),
+        end=reached,
         scanned=first["scanned"],
         has_unsettled=first["has_unsettled"],
         horizon=first["horizon"],
         newest=first["newest"],
-        events=tuple(_event(row) for row in rows if row["position"] is not None),
+        events=tuple(events),
+        unreadable=unreadable,
     )
+
+
+async def insert_topic(connection: Connection, *, name: str, **conditions: Sequence[str]) -> bool:
+    """False if there is one of this name."""
+    return await QUERIES["insert_topic"].maybe(connection, name=name, **conditions) is not None
 
 
 async def list_instances(connection: Connection, *, silence: timedelta) -> dict[int, list[str]]:
@@ -131,6 +142,12 @@ async def list_progress(
 
 async def list_topics(connection: Connection) -> list[Topic]:
     return [_topic(row) for row in await QUERIES["list_topics"].many(connection)]
+
+
+async def list_uses(connection: Connection, *, topic: str, publisher: str | None) -> list[tuple[str, int]]:
+    """The publisher and the id of each endpoint and rule."""
+    rows = await QUERIES["list_uses"].many(connection, topic=topic, publisher=publisher)
+    return [(row["publisher"], row["id"]) for row in rows]
 
 
 async def move(connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int) -> int:
@@ -202,6 +219,17 @@ async def take_lead(connection: Connection, *, topic: str, publisher: str, insta
 
 async def try_lock(connection: Connection, *, topic: str, publisher: str) -> bool:
     return bool((await QUERIES["try_lock"].one(connection, topic=topic, publisher=publisher))["is_locked"])
+
+
+def _read(rows: Iterable[asyncpg.Record]) -> tuple[list[SequencedEvent], EventUnreadable | None]:
+    """The events up to the first that cannot be read, and which that is: SQL can store what Python cannot hold."""
+    events: list[SequencedEvent] = []
+    for row in rows:
+        try:
+            events.append(_event(row))
+        except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
+            return events, EventUnreadable(row["position"], str(error))
+    return events, None
 
 
 def _event(row: asyncpg.Record) -> SequencedEvent:

@@ -1,15 +1,18 @@
 """Topics: what is published, and by whom. Changing one is a person's decision and audited."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import ProgressNotFound, TopicNotFound
+from postroom.errors import BadInput, ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
 from postroom.events import store as event_store
 from postroom.events.audit import record_audit
 from postroom.outbox import store
 from postroom.outbox.model import Pair, Topic, check_publisher, check_topic
+
+_NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
+"""Who depends on which publisher."""
 
 
 async def list_topics(pool: Pool) -> list[Topic]:
@@ -24,36 +27,55 @@ async def get_topic(pool: Pool, name: str) -> Topic:
     return found
 
 
-async def save_topic(
-    pool: Pool, topic: Topic, *, publishers: Iterable[str] = (), from_now: bool = True, actor: str
+async def create_topic(
+    pool: Pool, topic: Topic, *, publishers: Sequence[str] = (), from_now: bool = True, actor: str
 ) -> Topic:
-    """Make a topic or change what it is about, and let these publishers follow it, from now or from the beginning.
+    """Make a topic, and let these publishers follow it, from now or from the beginning.
 
-    Publishers that follow it already stay where they are. Raises `BadInput`.
+    Raises `BadInput`, and `TopicExists`, which has changed nothing.
     """
-    check_topic(topic)
-    for publisher in publishers:
-        check_publisher(publisher)
+    _check(topic, publishers)
     async with pool.acquire() as connection, connection.transaction():
-        before = await store.find_topic(connection, name=topic.name)
-        await _save(connection, topic)
-        for publisher in publishers:
-            await store.ensure_progress(connection, topic=topic.name, publisher=publisher, from_now=from_now)
-        await record_audit(
-            connection,
-            actor=actor,
-            action="outbox.topic.save",
-            subject=f"topic:{topic.name}",
-            before=_told(before) if before else None,
-            after={**_told(topic), "publishers": list(publishers)},
-        )
-        await store.notify_outbox(connection)
+        if not await store.insert_topic(connection, name=topic.name, **_told(topic)):
+            raise TopicExists(f"There is a topic {topic.name!r} already; nothing was changed.")
+        await _follow(connection, topic.name, publishers, from_now=from_now)
+        await _audit_topic(connection, "outbox.topic.create", topic, publishers, actor=actor)
     return await get_topic(pool, topic.name)
 
 
-async def delete_topic(pool: Pool, name: str, *, actor: str) -> None:
-    """Forget a topic and how far its publishers were."""
+async def save_topic(
+    pool: Pool,
+    topic: Topic,
+    *,
+    publishers: Sequence[str] = (),
+    from_now: bool = True,
+    everything: bool = False,
+    actor: str,
+) -> Topic:
+    """Make a topic or change what it is about, for all its publishers, and let these follow it too.
+
+    Publishers that follow it already stay where they are. Raises `BadInput`; so it does for a topic that had
+    conditions and would have none, unless `everything` says that this is meant.
+    """
+    _check(topic, publishers)
     async with pool.acquire() as connection, connection.transaction():
+        before = await store.find_topic(connection, name=topic.name)
+        if before is not None and any(_told(before).values()) and not any(_told(topic).values()) and not everything:
+            raise BadInput.of("everything", "must be true to make the topic about every event: it has conditions now")
+        await _save(connection, topic)
+        await _follow(connection, topic.name, publishers, from_now=from_now)
+        await _audit_topic(connection, "outbox.topic.save", topic, publishers, actor=actor, before=before)
+    return await get_topic(pool, topic.name)
+
+
+async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str) -> None:
+    """Forget a topic, its rules, and how far its publishers were.
+
+    Raises `TopicNotFound`; and `TopicNeeded` while endpoints or rules name it, unless `force` says to go on.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        if not force:
+            await _refuse_needed(connection, name, None)
         followers = await store.delete_topic(connection, name=name)
         if followers is None:
             raise TopicNotFound
@@ -62,9 +84,30 @@ async def delete_topic(pool: Pool, name: str, *, actor: str) -> None:
         await store.notify_outbox(connection)
 
 
-async def remove_publisher(pool: Pool, pair: Pair, *, actor: str) -> None:
-    """Let a publisher follow a topic no longer."""
+async def add_publisher(pool: Pool, pair: Pair, *, from_now: bool = True, actor: str) -> bool:
+    """Let a publisher follow a topic, from now or from the beginning; False if it does, and stays where it is.
+
+    What the topic is about stays too. Raises `TopicNotFound` and `BadInput`.
+    """
+    check_publisher(pair.publisher)
     async with pool.acquire() as connection, connection.transaction():
+        if not await ensure_pair(connection, pair, from_now=from_now):
+            return False
+        after = {"from_now": from_now}
+        await record_audit(
+            connection, actor=actor, action="outbox.publisher.add", subject=f"outbox:{pair}", after=after
+        )
+    return True
+
+
+async def remove_publisher(pool: Pool, pair: Pair, *, force: bool = False, actor: str) -> None:
+    """Let a publisher follow a topic no longer.
+
+    Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, unless `force` says to go on.
+    """
+    async with pool.acquire() as connection, connection.transaction():
+        if not force:
+            await _refuse_needed(connection, pair.topic, pair.publisher)
         followers = await store.remove_progress(connection, **pair._asdict())
         if followers is None:
             raise ProgressNotFound
@@ -73,12 +116,14 @@ async def remove_publisher(pool: Pool, pair: Pair, *, actor: str) -> None:
         await store.notify_outbox(connection)
 
 
-async def ensure_pair(connection: Connection, pair: Pair, *, from_now: bool) -> None:
-    """Let a publisher follow a topic that exists, in the caller's transaction."""
+async def ensure_pair(connection: Connection, pair: Pair, *, from_now: bool) -> bool:
+    """Let a publisher follow a topic that exists, in the caller's transaction; False if it does already."""
     if await store.find_topic(connection, name=pair.topic) is None:
         raise TopicNotFound(f"There is no topic {pair.topic!r}.")
-    if await store.ensure_progress(connection, **pair._asdict(), from_now=from_now):
+    is_new = await store.ensure_progress(connection, **pair._asdict(), from_now=from_now)
+    if is_new:
         await store.notify_outbox(connection)
+    return is_new
 
 
 async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from_now: bool) -> None:
@@ -89,6 +134,27 @@ async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from
     await ensure_pair(connection, pair, from_now=from_now)
 
 
+def _check(topic: Topic, publishers: Iterable[str]) -> None:
+    check_topic(topic)
+    for publisher in publishers:
+        check_publisher(publisher)
+
+
+async def _follow(connection: Connection, topic: str, publishers: Iterable[str], *, from_now: bool) -> None:
+    """Let these follow, and whoever posts to the endpoints that name the topic: they outlive a topic's deletion."""
+    for publisher in publishers:
+        await store.ensure_progress(connection, topic=topic, publisher=publisher, from_now=from_now)
+    for publisher in {publisher for publisher, _id in await store.list_uses(connection, topic=topic, publisher=None)}:
+        await store.ensure_progress(connection, topic=topic, publisher=publisher, from_now=True)
+    await store.notify_outbox(connection)
+
+
+async def _refuse_needed(connection: Connection, topic: str, publisher: str | None) -> None:
+    uses = await store.list_uses(connection, topic=topic, publisher=publisher)
+    if uses:
+        raise TopicNeeded(topic, [f"{_NEEDERS[publisher]} {number}" for publisher, number in uses])
+
+
 async def _forget(connection: Connection, followers: Iterable[int]) -> None:
     """A sleeper that nobody will ever wake would be rung for with every append."""
     for follower_id in followers:
@@ -97,6 +163,25 @@ async def _forget(connection: Connection, followers: Iterable[int]) -> None:
 
 async def _save(connection: Connection, topic: Topic) -> Topic:
     return await store.save_topic(connection, name=topic.name, **_told(topic))
+
+
+async def _audit_topic(
+    connection: Connection,
+    action: str,
+    topic: Topic,
+    publishers: Sequence[str],
+    *,
+    actor: str,
+    before: Topic | None = None,
+) -> None:
+    await record_audit(
+        connection,
+        actor=actor,
+        action=action,
+        subject=f"topic:{topic.name}",
+        before=_told(before) if before else None,
+        after={**_told(topic), "publishers": list(publishers)},
+    )
 
 
 def _told(topic: Topic) -> dict[str, list[str]]:

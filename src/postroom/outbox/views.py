@@ -22,11 +22,11 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import ProgressNotFound
+from postroom.errors import ProgressNotFound, ViewFailed
 from postroom.events.audit import record_audit
 from postroom.events.model import Place, SequencedEvent
 from postroom.outbox import service, store
-from postroom.outbox.model import VIEW, Pair, Topic
+from postroom.outbox.model import VIEW, Pair, Status, Topic, check_topic
 from postroom.outbox.publisher import Batch
 from postroom.outbox.topics import ensure_topic
 
@@ -37,7 +37,10 @@ _SHORTEST, _LONGEST = 0.005, 0.1
 
 
 class View:
-    """One read model: how it takes events in, and how it is emptied. It is also the publisher that feeds it."""
+    """One read model: how it takes events in, and how it is emptied. It is also the publisher that feeds it.
+
+    Raises `BadInput`: a name is of lower-case letters, digits, dots and dashes.
+    """
 
     is_local = True
 
@@ -60,6 +63,7 @@ class View:
             exact_tags=tuple(exact_tags),
             required_keys=tuple(required_keys),
         )
+        check_topic(self.topic)
 
     async def publish(self, batch: Batch) -> None:
         await self._apply(batch.transaction, [message.event for message in batch.messages])
@@ -96,12 +100,19 @@ class Views:
         await self.wait_for(view, end, timeout=timeout)
 
     async def wait_for(self, view: View, place: Place, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - told in the result
-        """Wait until the view holds the event at this place (`Appended.place`). Raises TimeoutError.
+        """Wait until the view holds the event at this place (`Appended.place`).
 
-        An older transaction that is still open makes it wait: nobody can know what it will append.
+        Raises TimeoutError, which says what keeps it, and at once `ViewFailed` for one that waits for a person. It
+        waits for an older transaction that is still open: nobody can know what it will append.
         """
-        pause_s = _SHORTEST
-        async with asyncio.timeout(timeout.total_seconds()):
-            while not await service.is_reached(self._pool, view.pair, place):
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST)
+        found, pause_s = None, _SHORTEST
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                while not (found := await service.reached(self._pool, view.pair, place)).is_reached:
+                    if found.status is Status.FAILED:
+                        raise ViewFailed(view.name, found.failed_position, found.last_error)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _LONGEST)
+        except TimeoutError as error:
+            why = found or "the database does not answer"
+            raise TimeoutError(f"{view.name} has not come that far in {timeout.total_seconds():g} s: {why}") from error

@@ -59,6 +59,7 @@ class Outbox:
         self._room, self._publishers, self._options = room, publishers, options or OutboxOptions()
         self._signal = signal
         self._leads: dict[Pair, _Lead] = {}
+        self._resting: dict[Pair, float] = {}  # until when a pair whose relay died is left alone
         self._called = asyncio.Event()
         self._observed_at = float("-inf")
 
@@ -102,7 +103,7 @@ class Outbox:
                 await self._finish(seat, pair, lead)
             elif pair not in duties or pair not in led:
                 lead.relay.stop()
-        for pair in sorted(duties - self._leads.keys()):
+        for pair in sorted(filter(self._is_rested, duties - self._leads.keys())):
             is_taken, follower_id = await seat.take(pair)
             if is_taken:
                 self._lead(seat.instance, pair, follower_id)
@@ -126,11 +127,25 @@ class Outbox:
 
     async def _finish(self, seat: Seat, pair: Pair, lead: _Lead) -> None:
         del self._leads[pair]
-        error = None if lead.task.cancelled() else lead.task.exception()
+        error = asyncio.CancelledError() if lead.task.cancelled() else lead.task.exception()
         if error is not None:
-            _log.error("relay_failed", pair=str(pair), error=type(error).__name__, detail=str(error)[:200])
+            await self._bury(lead.relay, error)
         await seat.release(pair)
         _log.info("outbox_lead_released", pair=str(pair), instance=seat.instance)
+
+    async def _bury(self, relay: Relay, error: BaseException) -> None:
+        """A relay that died of what nobody foresaw has failed like any other: counted, and left alone for a while."""
+        detail = str(error)[:200]
+        _log.error("relay_failed", pair=str(relay.pair), error=type(error).__name__, detail=detail)
+        try:
+            async with asyncio.timeout(2):  # a busy pool must not cost us the seat
+                await relay.fail(f"{type(error).__name__}: {detail}".rstrip(": "))
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, it must not end the others
+            _log.error("relay_failure_untold", pair=str(relay.pair), error=type(trouble).__name__)
+        self._resting[relay.pair] = monotonic() + relay.pause_after_failure().total_seconds()
+
+    def _is_rested(self, pair: Pair) -> bool:
+        return self._resting.get(pair, 0.0) <= monotonic()
 
     async def _leave(self, seat: Seat) -> None:
         """Finish what is in hand, and give everything back."""
@@ -167,6 +182,7 @@ class Outbox:
     def _wake(self, *, by_hand: bool) -> None:
         """There are events for the leaders; or somebody changed something, and everybody should look."""
         if by_hand:
+            self._resting.clear()
             self._called.set()
         for lead in self._leads.values():
             lead.relay.ring(by_hand=by_hand)

@@ -1,20 +1,28 @@
 """Making, listing and forgetting rules."""
 
+from collections.abc import Collection
 from dataclasses import asdict
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, RuleNotFound
 from postroom.events.audit import record_audit
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import MailRule, check_rule
 from postroom.outbox.mails.publisher import PUBLISHER
 from postroom.outbox.model import Pair
 from postroom.outbox.topics import ensure_pair
+from postroom.settings import Settings
 
 
-async def add_rule(pool: Pool, rule: MailRule, *, actor: str) -> MailRule:
-    """From now on, events of this type in this topic are mails. Raises `TopicNotFound` and `BadInput`."""
+async def add_rule(pool: Pool, rule: MailRule, *, templates: Collection[str] | None = None, actor: str) -> MailRule:
+    """From now on, events of this type in this topic are mails. Raises `TopicNotFound` and `BadInput`.
+
+    With the names of the `templates` there are, another is refused: each event would be a mail that cannot be written.
+    """
     check_rule(rule)
+    if templates is not None and rule.template not in templates:
+        raise BadInput.of("template", f"must be one of {', '.join(sorted(templates))}")
     columns = {name: value for name, value in asdict(rule).items() if name not in ("id", "created_at")}
     async with pool.acquire() as connection, connection.transaction():
         await ensure_pair(connection, Pair(rule.topic, PUBLISHER), from_now=True)
@@ -23,6 +31,12 @@ async def add_rule(pool: Pool, rule: MailRule, *, actor: str) -> MailRule:
             raise BadInput.of("template", "there is such a rule already")
         await record_audit(connection, actor=actor, action="outbox.rule.add", subject=f"rule:{made.id}", after=columns)
     return made
+
+
+def list_templates(settings: Settings) -> list[str]:
+    """The names of the templates that this installation has."""
+    own = settings.template_dir
+    return Catalog.load(BUILTIN_TEMPLATES, *([own] if own else [])).names()
 
 
 async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:

@@ -15,20 +15,17 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-import nats
 import nats.errors
 import nats.js.errors
-import structlog
 from nats.js import api
 
 from postroom.errors import PublishFailed
 from postroom.outbox.publisher import Batch, Encode, Message, encode_json
+from postroom.runtime.nats import connect
 
 PREFIX = "postroom.events"
 STREAM = "postroom_events"
 PATIENCE = timedelta(seconds=10)
-
-_log = structlog.get_logger()
 
 
 class NatsPublisher:
@@ -96,14 +93,7 @@ class NatsPublisher:
         """Whether the subject's stream, which is there afterwards, stores a batch as one."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await nats.connect(
-                    servers=self._servers,
-                    name="postroom",
-                    connect_timeout=5,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.5,
-                    error_cb=_note,
-                )
+                self._connection = await connect(self._servers)
             if subject not in self._is_atomic:
                 self._is_atomic[subject] = await self._ensure_stream(subject)
             return self._is_atomic[subject]
@@ -130,8 +120,3 @@ def _headers(topic: str, message: Message, batch_id: str = "", number: int = 0) 
     return known | (
         {api.Header.BATCH_ID.value: batch_id, api.Header.BATCH_SEQUENCE.value: str(number)} if number else {}
     )
-
-
-async def _note(error: Exception) -> None:
-    """The client reconnects by itself; its troubles on the way are worth one line each, without a trace."""
-    _log.info("nats_troubled", error=type(error).__name__)

@@ -5,7 +5,9 @@ OWNS       webhook_endpoints
 A DELIVERY   of channel `webhook`, source `outbox`, ladder `webhook`, with the endpoint, the message's id and the
            content's type in headers that never leave: the transport replaces them by its own and a signature
 FORMATS    `standard`, the payload of Standard Webhooks; `cloudevents`, see `cloudevents`. What waits keeps its own.
-SECRETS    `whsec_…`, shown once, stored under AES-256-GCM. After a rotation both sign until the old one ends.
+SECRETS    `whsec_…`, shown once, stored under AES-256-GCM. After a rotation both sign until the old one ends;
+           another rotation before that ends the older one at once: two sign at most.
 STATES     enabled; disabled by a person, or by the endpoint itself with 410. A disabled endpoint gets nothing: no new
-           deliveries, and those that wait are refused.
+           deliveries, and those that wait are refused. `silent_topics` names those of its topics that nobody posts:
+           gone by force, or their publisher is paused or has failed. A topic made again is posted again.
 """

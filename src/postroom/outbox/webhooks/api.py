@@ -18,6 +18,7 @@ MANAGE = "webhooks:manage"
 _URL = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^https?://")]
 _TOPICS = Annotated[list[Annotated[str, msgspec.Meta(pattern=NAME)]], msgspec.Meta(min_length=1, max_length=50)]
 _DESCRIPTION = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
+_LONGEST_S = int(service.LONGEST_OVERLAP.total_seconds())
 _ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -48,9 +49,9 @@ class WebhookChange(Shape, frozen=True, kw_only=True):
 
 
 class RotateBody(Shape, frozen=True, kw_only=True):
-    """How long the old secret signs too."""
+    """How long the old secret signs too. One before it, of an earlier rotation, ends at once."""
 
-    overlap_s: Annotated[int, msgspec.Meta(ge=0, le=30 * 86_400)] = int(service.OVERLAP.total_seconds())
+    overlap_s: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_S)] = int(service.OVERLAP.total_seconds())
 
 
 class ReplayBody(Shape, frozen=True, kw_only=True):
@@ -60,11 +61,15 @@ class ReplayBody(Shape, frozen=True, kw_only=True):
 
 
 class WebhookShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint without its secret. Until `previous_until` the secret before it signs too."""
+    """An endpoint without its secret. Until `previous_until` the secret before it signs too.
+
+    Nothing comes of its `silent_topics`: there is no such topic, or its publisher `webhook` is missing, paused, failed.
+    """
 
     id: int
     url: str
     topics: list[str]
+    silent_topics: list[str]
     description: str
     format: str
     status: str
@@ -140,11 +145,11 @@ async def rotate_webhook(call: Call) -> Answer:
 
 async def list_webhooks(call: Call) -> Answer:
     found, cursor = await service.list_endpoints(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(WebhookPage([_shape(endpoint) for endpoint in found], cursor))
+    return Answer(WebhookPage([webhook_shape(endpoint) for endpoint in found], cursor))
 
 
 async def get_webhook(call: Call) -> Answer:
-    return Answer(_shape(await service.get_endpoint(call.room.pool, _id(call))))
+    return Answer(webhook_shape(await service.get_endpoint(call.room.pool, _id(call))))
 
 
 async def change_webhook(call: Call) -> Answer:
@@ -162,7 +167,7 @@ async def change_webhook(call: Call) -> Answer:
         status = EndpointStatus.ENABLED if body.enabled else EndpointStatus.DISABLED
         reason = None if body.enabled else "operator"
         endpoint = await service.set_status(call.room.pool, endpoint.id, status, reason=reason, actor=call.actor)
-    return Answer(_shape(endpoint))
+    return Answer(webhook_shape(endpoint))
 
 
 async def delete_webhook(call: Call) -> Answer:
@@ -174,7 +179,7 @@ async def list_webhook_deliveries(call: Call) -> Answer:
     found, cursor = await service.list_deliveries(
         call.room.pool, _id(call), cursor=call.query.cursor, limit=call.query.limit
     )
-    return Answer(WebhookDeliveryPage([_delivery(one) for one in found], cursor))
+    return Answer(WebhookDeliveryPage([delivery_shape(one) for one in found], cursor))
 
 
 async def replay_webhook(call: Call) -> Answer:
@@ -190,16 +195,19 @@ def _box(call: Call) -> SecretBox:
     return SecretBox.from_key(call.room.settings.secret_key)
 
 
-def _shape(endpoint: WebhookEndpoint) -> WebhookShape:
+def webhook_shape(endpoint: WebhookEndpoint) -> WebhookShape:
     return msgspec.convert(endpoint, WebhookShape, from_attributes=True)
 
 
+def webhook_with_secret(endpoint: WebhookEndpoint, secret: str) -> WebhookWithSecret:
+    return WebhookWithSecret(**msgspec.structs.asdict(webhook_shape(endpoint)), secret=secret)
+
+
 def _with_secret(endpoint: WebhookEndpoint, secret: str, status: int) -> Answer:
-    shape = WebhookWithSecret(**msgspec.structs.asdict(_shape(endpoint)), secret=secret)
-    return Answer(shape, status, headers={"cache-control": "no-store"})
+    return Answer(webhook_with_secret(endpoint, secret), status, headers={"cache-control": "no-store"})
 
 
-def _delivery(one: DeliverySummary) -> WebhookDeliveryShape:
+def delivery_shape(one: DeliverySummary) -> WebhookDeliveryShape:
     return WebhookDeliveryShape(
         id=one.id,
         status=one.state,

@@ -1,8 +1,7 @@
 """Webhook endpoints at the command line."""
 
-from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +14,11 @@ if TYPE_CHECKING:
 
 webhooks = typer.Typer()
 
-_LISTED = ("id", "status", "url", "topics", "format", "description", "disabled_reason", "previous_until", "created_at")
-_POSTED = ("id", "state", "attempt_count", "created_at", "next_attempt_at", "finished_at", "reason")
+_LISTED = (
+    "id", "status", "url", "topics", "silent_topics", "format", "description", "disabled_reason", "previous_until",
+    "created_at",
+)  # fmt: skip
+_POSTED = ("id", "status", "attempt_count", "created_at", "next_attempt_at", "finished_at", "reason")
 
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an endpoint.")]
 _FORMAT = typer.Option("--format", help="The envelope: standard or cloudevents.")
@@ -62,10 +64,10 @@ def change(
 def rotate(
     endpoint_id: Id,
     *,
-    overlap: Annotated[str, typer.Option(help="How long the old secret signs too.")] = "24h",
+    overlap: Annotated[str, typer.Option(help="How long the old secret signs too; at most 30d.")] = "24h",
     as_json: AsJson = False,
 ) -> None:
-    """Make a new secret and print it, this once; the old one signs too for a while."""
+    """Make a new secret and print it, this once; the old one signs too for a while, and one before that no more."""
     from postroom.outbox.webhooks import service
 
     async def rotated(room: "Room") -> "tuple[Endpoint, str]":
@@ -76,23 +78,22 @@ def rotate(
 
 @webhooks.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List endpoints."""
+    """List endpoints. Nothing comes of a silent topic: `outbox list` says why."""
     from postroom.outbox.webhooks import service
+    from postroom.outbox.webhooks.api import webhook_shape
 
     found, more = in_room(lambda room: service.list_endpoints(room.pool, cursor=cursor, limit=limit))
-    if as_json:
-        print_json({"items": [_as_json(endpoint) for endpoint in found], "next_cursor": more})
-    else:
-        print_page(found, more, columns=_LISTED, as_json=False)
+    print_page([webhook_shape(endpoint) for endpoint in found], more, columns=_LISTED, as_json=as_json)
 
 
 @webhooks.command()
 def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List what was posted to an endpoint, newest first."""
     from postroom.outbox.webhooks import service
+    from postroom.outbox.webhooks.api import delivery_shape
 
     found, more = in_room(lambda room: service.list_deliveries(room.pool, endpoint_id, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_POSTED, as_json=as_json)
+    print_page([delivery_shape(one) for one in found], more, columns=_POSTED, as_json=as_json)
 
 
 @webhooks.command()
@@ -128,6 +129,24 @@ def delete(endpoint_id: Id) -> None:
     say("deleted")
 
 
+@webhooks.command()
+def secret() -> None:
+    """Print what signs webhooks that go to no endpoint, such as greetings; two lines while one replaces the other.
+
+    It is POSTROOM_WEBHOOK_SECRET, or follows from POSTROOM_SECRET_KEY. Endpoints have secrets of their own.
+    """
+    from postroom.errors import ConfigurationError
+    from postroom.runtime.secret_key import with_secret_key
+    from postroom.settings import read_settings
+    from postroom.transports.webhook.signing import webhook_secrets
+
+    found = webhook_secrets(with_secret_key(read_settings(), making=False))
+    if not found:
+        raise ConfigurationError("Nothing signs webhooks: set POSTROOM_WEBHOOK_SECRET, or POSTROOM_SECRET_KEY.")
+    for each in found:
+        say(each)
+
+
 def _set_status(endpoint_id: int, status: "EndpointStatus", reason: str | None) -> None:
     from postroom.outbox.webhooks import service
 
@@ -152,14 +171,9 @@ def _duration(text: str) -> timedelta:
 
 
 def _print_secret(endpoint: "Endpoint", secret: str, *, as_json: bool) -> None:
+    from postroom.outbox.webhooks.api import webhook_with_secret
+
     if as_json:
-        print_json({**_as_json(endpoint), "secret": secret})
+        print_json(webhook_with_secret(endpoint, secret))
     else:
         say(f"{endpoint.id}  {secret}")
-
-
-def _as_json(endpoint: "Endpoint") -> dict[str, Any]:
-    """Everything but the secrets."""
-    shown = replace(endpoint)
-    names = ("id", "status", "url", "topics", "description", "disabled_at", "disabled_reason", "previous_until")
-    return {name: getattr(shown, name) for name in (*names, "format", "created_at", "updated_at")}

@@ -50,6 +50,7 @@ class Endpoint:
     description: str
     format: EndpointFormat
     previous_until: datetime | None
+    silent_topics: tuple[str, ...] = ()  # of `topics`: those that no webhook is made of now
     secret: Sealed = field(repr=False)
     previous: Sealed | None = field(default=None, repr=False)
 

@@ -8,7 +8,8 @@ SET url = coalesce(:url::text, url), topics = coalesce(:topics::text[], topics),
     updated_at = now()
 WHERE id = :id
 RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
-    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret,
+    webhook_silent_topics(topics) AS silent_topics;
 
 -- name: delete_endpoint :maybe
 -- Forget an endpoint and its secrets.
@@ -18,7 +19,8 @@ DELETE FROM webhook_endpoints WHERE id = :id RETURNING url;
 -- One endpoint; its old secret only as long as it holds.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
-    CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret
+    CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret,
+    webhook_silent_topics(topics) AS silent_topics
 FROM webhook_endpoints
 WHERE id = :id;
 
@@ -27,12 +29,14 @@ WHERE id = :id;
 INSERT INTO webhook_endpoints (url, topics, description, format, secret_key_id, secret)
 VALUES (:url, :topics, :description, :format, :secret_key_id, :secret)
 RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
-    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret,
+    webhook_silent_topics(topics) AS silent_topics;
 
 -- name: list_endpoints :many
 -- Endpoints in the order they were made, below a cursor.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
-    previous_until, secret_key_id, secret, previous_key_id, previous_secret
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret,
+    webhook_silent_topics(topics) AS silent_topics
 FROM webhook_endpoints
 WHERE :after_id::bigint IS NULL OR id > :after_id
 ORDER BY id
@@ -53,7 +57,8 @@ SET previous_secret = secret, previous_key_id = secret_key_id, previous_until = 
     secret = :secret, secret_key_id = :secret_key_id, updated_at = now()
 WHERE id = :id
 RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
-    previous_until, secret_key_id, secret, previous_key_id, previous_secret;
+    previous_until, secret_key_id, secret, previous_key_id, previous_secret,
+    webhook_silent_topics(topics) AS silent_topics;
 
 -- name: set_endpoint_status :maybe
 -- Enable or disable an endpoint; nothing if it is so already.

@@ -21,6 +21,7 @@ from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox
 
 OVERLAP = timedelta(hours=24)
+LONGEST_OVERLAP = timedelta(days=30)
 
 
 async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
@@ -126,7 +127,12 @@ async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) 
 async def rotate(
     pool: Pool, box: SecretBox, endpoint_id: int, *, overlap: timedelta = OVERLAP, actor: str
 ) -> tuple[Endpoint, str]:
-    """A new secret, shown this once; the old one signs too for a while, so that the receiver can change over."""
+    """A new secret, shown this once; the old one signs too for a while, so that the receiver can change over.
+
+    Two sign at most: an older one, of a rotation before, ends at once. Raises `BadInput` and `EndpointNotFound`.
+    """
+    if not timedelta() <= overlap <= LONGEST_OVERLAP:
+        raise BadInput.of("overlap", f"must be at most {LONGEST_OVERLAP.days} days")
     secret = new_secret()
     sealed = box.seal(secret.encode(), purpose=PURPOSE)
     async with pool.acquire() as connection, connection.transaction():

@@ -91,5 +91,6 @@ def _endpoint(row: asyncpg.Record) -> Endpoint:
         format=EndpointFormat(row["format"]),
         previous_until=row["previous_until"],
         secret=Sealed(row["secret_key_id"], row["secret"]),
+        silent_topics=tuple(row.get("silent_topics", ())),
         previous=None if previous is None else Sealed(row["previous_key_id"], previous),
     )
