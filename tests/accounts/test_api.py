@@ -1,6 +1,7 @@
 """Accounts over HTTP: statuses, shapes, and what strangers cannot learn."""
 
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from tests.support.accounts import KEY, account, sign_up, signed, token, wrong
@@ -114,6 +115,39 @@ async def test_consuming_by_code(browser: Browser, room: Room) -> None:
     body = {"email": "ada@example.org", "code": code, "action": "password_recovery"}
     answer = await browser.post("/v1/tokens/consume", json=body)
     assert (answer.status, answer.json["action"]) == (200, "password_recovery")
+
+
+@pytest.mark.parametrize("written", ["ada@Exämple.ORG", " ada@xn--exmple-cua.org "])
+async def test_an_address_is_one_however_it_is_written(browser: Browser, room: Room, written: str) -> None:
+    """Signed up in one way, the code works, another can be asked for, and the account is found in every other."""
+    made = await browser.post("/v1/accounts", json={"email": "ada@exämple.org", "login": "ada"})
+    assert made.json["email"] == "ada@xn--exmple-cua.org"
+    code = (await token(room.pool, made.json["id"]))["code"]
+    answer = await browser.post("/v1/tokens/consume", json={"email": written, "code": code, "action": "activation"})
+    assert answer.status == 200
+    await browser.post("/v1/password-recoveries", json={"email": written})
+    assert (await token(room.pool, made.json["id"]))["action"] == "password_recovery"
+    found = await browser.get(f"/v1/accounts?email={quote(written)}")
+    assert [item["id"] for item in found.json["items"]] == [made.json["id"]]
+
+
+async def test_an_address_written_in_sql_is_found_as_it_was_written(browser: Browser, room: Room) -> None:
+    """An application may keep a domain in its own script: a recovery finds it, its code works, a listing shows it."""
+    ada = await sign_up(room.pool, "ada", email="ada@exämple.org", status="active")
+    assert (await browser.post("/v1/password-recoveries", json={"email": "ada@exämple.org"})).status == 202
+    code = (await token(room.pool, ada))["code"]
+    body = {"email": "Ada@exämple.org", "code": code, "action": "password_recovery"}
+    assert (await browser.post("/v1/tokens/consume", json=body)).json["account"]["id"] == ada
+    found = await browser.get(f"/v1/accounts?email={quote('ada@exämple.org')}")
+    assert [item["id"] for item in found.json["items"]] == [ada]
+
+
+async def test_what_is_no_code_is_no_guess(browser: Browser, room: Room) -> None:
+    """Five digits and nothing after them; a slip of the keyboard costs nobody a guess."""
+    for code in ("12345\n", "1234", "123456", "1234x"):
+        body = {"email": "ada@example.org", "code": code, "action": "activation"}
+        assert (await browser.post("/v1/tokens/consume", json=body)).status == 400
+    assert await room.pool.fetchval("SELECT count(*) FROM address_limits") == 0
 
 
 @pytest.mark.parametrize("body", [{}, {"email": "a@example.org"}, {"secret": "x", "code": "12345"}])
@@ -234,6 +268,29 @@ async def test_the_recovery_button_consumes(browser: Browser, room: Room) -> Non
     assert (await Browser(browser.app).post(target)).status == 200
     assert (await token(room.pool, ada))["consumed_at"] is not None
     assert (await account(room.pool, ada))["status"] == "active"
+
+
+@pytest.mark.parametrize("path", ["/activate", "/recover"])
+async def test_who_is_suspended_is_told_so(browser: Browser, room: Room, path: str) -> None:
+    """A right link of a suspended account promises nothing that is not so."""
+    ada = await sign_up(room.pool, "ada", status="provisioned" if path == "/activate" else "active")
+    if path == "/recover":
+        await browser.post("/v1/password-recoveries", json={"email": "ada@example.org"})
+    await room.pool.execute("UPDATE accounts SET status = 'suspended'")
+    target = f"{path}?token={await signed(room.pool, ada)}"
+    page = await Browser(browser.app).post(target, headers={"accept-language": "fr"})
+    assert (page.status, "<h1>Votre compte est suspendu</h1>" in page.body.decode()) == (200, True)
+    assert "actif" not in page.body.decode()
+    assert (await account(room.pool, ada))["status"] == "suspended"
+
+
+@pytest.mark.parametrize("query", [f"token={'x' * 300}", "token=a&token=b", "token=%ff", "%ff=1", "token"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_link_that_was_mangled_leads_to_a_page(browser: Browser, method: str, query: str) -> None:
+    """People see a sentence, whatever a mail program made of the link."""
+    page = await Browser(browser.app).ask(method, f"/activate?{query}")
+    assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "This link does not work" in page.body.decode()
 
 
 async def test_a_page_never_repeats_what_it_was_given(browser: Browser) -> None:

@@ -1,17 +1,20 @@
 """Accounts and tokens at the command line, in a process as a person starts it."""
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.support import command_line
-from tests.support.accounts import KEY, mailed_keys, sign_up
+from tests.support.accounts import KEY, mailed_keys, settle, sign_up
 
 from postroom.db.pool import Pool
 
 ROOT = Path(__file__).parents[2]
+KEYED = {"POSTROOM_SECRET_KEY": KEY.hex(), "POSTROOM_BATCH_TIMEOUT": "0"}
 PROGRAM = """
 import sys, typer
 from postroom.accounts.cli import accounts, tokens
@@ -26,21 +29,23 @@ except Exception as error:
 """
 
 
-async def start(url: str, *arguments: str, **settings: str) -> asyncio.subprocess.Process:
-    environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, **settings)
+async def start(
+    url: str, *arguments: str, settings: dict[str, str] | None = None, stdout: int = asyncio.subprocess.PIPE
+) -> asyncio.subprocess.Process:
+    environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, **settings or {})
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         PROGRAM,
         *arguments,
         env=environment,
-        stdout=asyncio.subprocess.PIPE,
+        stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
     )
 
 
 async def run(url: str, *arguments: str, **settings: str) -> tuple[int | None, str, str]:
-    process = await start(url, *arguments, **settings)
+    process = await start(url, *arguments, settings=settings)
     output, errors = await process.communicate()
     return process.returncode, output.decode(), errors.decode()
 
@@ -71,6 +76,19 @@ async def test_listing_and_refusing(pool: Pool, database_url: str) -> None:
     assert (code, errors) == (1, "postroom: The address already has an account.\n")
     code, _, errors = await run(database_url, "accounts", "show", "99")
     assert (code, errors) == (1, "postroom: There is no such account.\n")
+    code, _, errors = await run(database_url, "accounts", "show", "99999999999999999999")
+    assert (code, "Traceback" in errors) == (2, False)
+    code, _, errors = await run(database_url, "accounts", "list", POSTROOM_BATCH_LIMIT="99999999999")
+    assert (code, errors) == (1, "postroom: POSTROOM_BATCH_LIMIT: must be at most 10000\n")
+
+
+async def test_an_address_is_found_however_it_is_written(pool: Pool, database_url: str) -> None:
+    """With spaces around it, and with a domain in its own script."""
+    await run(database_url, "accounts", "create", " ada@exämple.org ", "ada")
+    for email in ("ada@Exämple.ORG", " ada@xn--exmple-cua.org"):
+        _, output, _ = await run(database_url, "accounts", "list", "--email", email, "--json")
+        assert [item["login"] for item in msgspec.json.decode(output)["items"]] == ["ada"]
+    assert await pool.fetchval("SELECT email FROM accounts") == "ada@xn--exmple-cua.org"
 
 
 async def test_collecting_for_a_pipe(pool: Pool, database_url: str) -> None:
@@ -95,8 +113,7 @@ async def test_collecting_for_a_pipe(pool: Pool, database_url: str) -> None:
 
 async def test_collecting_until_told_to_stop(pool: Pool, database_url: str) -> None:
     """It waits for sign-ups, prints them as they come, and ends well at SIGTERM."""
-    keyed = {"POSTROOM_SECRET_KEY": KEY.hex(), "POSTROOM_BATCH_TIMEOUT": "0"}
-    process = await start(database_url, "tokens", "collect", "--format", "csv", **keyed)
+    process = await start(database_url, "tokens", "collect", "--format", "csv", settings=KEYED)
     assert process.stdout is not None
     for name in ("ada", "bob"):
         await sign_up(pool, name)
@@ -104,3 +121,46 @@ async def test_collecting_until_told_to_stop(pool: Pool, database_url: str) -> N
         assert line.startswith(f"1,{name}@example.org,{name},".encode())
     process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--until-empty",)])
+async def test_a_full_disk_ends_the_command(pool: Pool, database_url: str, more: tuple[str, ...]) -> None:
+    """With a sentence about the output, not about the database; the token waits."""
+    await sign_up(pool, "ada")
+    full = os.open("/dev/full", os.O_WRONLY)
+    process = await start(database_url, "tokens", "collect", "--format", "csv", *more, stdout=full, settings=KEYED)
+    os.close(full)
+    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 1
+    assert errors.decode() == "postroom: The output cannot be written: No space left on device.\n"
+    assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--until-empty",)])
+async def test_a_reader_that_leaves_ends_the_command(pool: Pool, database_url: str, more: tuple[str, ...]) -> None:
+    """Without a word, as after `| head`; the token waits."""
+    await sign_up(pool, "ada")
+    end, written = os.pipe()
+    os.close(end)
+    process = await start(database_url, "tokens", "collect", "--format", "jsonl", *more, stdout=written, settings=KEYED)
+    os.close(written)
+    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, errors) == (1, b"")
+    assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
+
+
+async def test_sigterm_is_heard_while_nobody_reads(pool: Pool, database_url: str) -> None:
+    """A reader that pauses keeps the command neither from stopping nor from leaving the database alone."""
+    await pool.execute(
+        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 2000) n"
+    )
+    await settle(pool)
+    end, written = os.pipe()
+    process = await start(database_url, "tokens", "collect", "--format", "csv", stdout=written, settings=KEYED)
+    os.close(written)
+    assert process.stderr is not None
+    assert b"collection_paused" in await asyncio.wait_for(process.stderr.readline(), 60)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    os.close(end)
+    assert await pool.fetchval("SELECT last_seq FROM jobs") < 2000

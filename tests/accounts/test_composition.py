@@ -7,10 +7,12 @@ from datetime import timedelta
 from email import message_from_bytes, policy
 
 import pytest
-from tests.support.accounts import KEY, account
+from structlog.testing import capture_logs
+from tests.support.accounts import KEY, account, settle, sign_up
 from tests.support.builders import until
 from tests.support.http import Browser
 
+from postroom.accounts.worker import make_mailing_collector
 from postroom.app import load_catalog, run_worker
 from postroom.db.pool import connect
 from postroom.db.room import Room
@@ -51,3 +53,33 @@ async def test_a_row_becomes_a_mail_whose_link_works(
     assert link is not None
     assert (await browser.post(link[1])).status == 200
     assert (await account(room.pool, ada))["status"] == "active"
+
+
+@pytest.mark.parametrize("account_mail, mails", [(True, 1), (False, 0)])
+async def test_a_worker_that_empties_the_queue_mails_accounts_too(
+    room: Room, *, account_mail: bool, mails: int
+) -> None:
+    """For those who start one from a timetable; unless tokens are left to another program."""
+    await sign_up(room.pool, "ada")
+    await settle(room.pool)
+    keyed = replace(room, settings=replace(room.settings, secret_key=KEY, account_mail=account_mail))
+    await run_worker(keyed, load_catalog(room.settings), stop=asyncio.Event(), until_empty=True)
+    assert await room.pool.fetchval("SELECT count(*) FROM inbox_messages") == mails
+    assert (await room.pool.fetchval("SELECT last_seq FROM jobs") == 0) is not account_mail
+
+
+async def test_tokens_that_are_left_to_another_program_stay(room: Room) -> None:
+    """POSTROOM_ACCOUNT_MAIL=off: a worker delivers everything else, and warns of nothing."""
+    await sign_up(room.pool, "ada")
+    await settle(room.pool)
+    settings = replace(room.settings, secret_key=None, account_mail=False, batch_timeout=timedelta())
+    stop = asyncio.Event()
+    with capture_logs() as said:
+        running = asyncio.create_task(run_worker(replace(room, settings=settings), load_catalog(settings), stop=stop))
+        await room.pool.execute("SELECT send('{ada@example.org}', p_subject => 'a', p_text => 'b')")
+        await until(room.pool, "EXISTS (SELECT FROM inbox_messages)")
+        stop.set()
+        await asyncio.wait_for(running, 30)
+    assert "tokens_uncollected" not in [line["event"] for line in said]
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries WHERE source = 'accounts'") == 0
+    assert make_mailing_collector(replace(room, settings=replace(settings, secret_key=KEY))) is None

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,11 +14,12 @@ from tests.support.http import Browser
 
 from postroom.accounts import service
 from postroom.app import load_catalog, run_worker
-from postroom.cli import database_checks
+from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.http import build_app
+from postroom.settings import Settings
 
 
 @pytest.fixture
@@ -81,8 +83,22 @@ async def test_the_doctor_fails_when_nobody_collects(room: Room, pool: Pool) -> 
     assert finding.verdict is Verdict.FAIL
     assert "1 wait" in finding.found
     assert "POSTROOM_SECRET_KEY" in finding.advice
+    left_out = await tokens_finding(replace(room, settings=replace(room.settings, account_mail=False)))
+    assert "postroom tokens collect" in left_out.advice
     await run_once(pool)
     assert (await tokens_finding(room)).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("default, verdict", [("en", Verdict.WARN), ("fr-CA", Verdict.OK)])
+def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, verdict: Verdict) -> None:
+    """A template of one's own that lacks the installation's language would fail every mail to those who have none."""
+    own = tmp_path / "account-activation" / "fr"
+    own.mkdir(parents=True)
+    for part in ("subject", "text"):
+        (own / part).write_text("{{ link }}")
+    finding = host_checks.templates(Settings(template_dir=tmp_path, default_locale=default))
+    assert finding.verdict is verdict
+    assert ("account-activation" in finding.found) is (verdict is Verdict.WARN)
 
 
 async def test_a_worker_without_a_key_says_what_it_does_not_do(room: Room) -> None:

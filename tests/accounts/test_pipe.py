@@ -1,10 +1,17 @@
-"""Lines for another program: their exact form, and that none is missed."""
+"""Lines for another program: their exact form, that none is missed, and that nobody waits for who does not read."""
 
+import asyncio
 import csv
-import io
+import fcntl
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 from tests.support.accounts import KEY, LETTERHEAD, run_once, settle, sign_up, token
 
 from postroom.accounts.model import Action
@@ -12,16 +19,67 @@ from postroom.accounts.pipe import Pipe, csv_line, json_line
 from postroom.accounts.signature import verify
 from postroom.accounts.worker import Collector
 from postroom.db.pool import Pool
+from postroom.errors import OutputLost
+
+SOON_S = 20.0
+IMPATIENT = timedelta(milliseconds=50)
 
 
-async def test_a_batch_is_one_line(pool: Pool) -> None:
+class Reader:
+    """The other end of a pipe."""
+
+    def __init__(self) -> None:
+        self.end, self.descriptor = os.pipe()
+        os.set_blocking(self.end, False)
+
+    def close(self) -> None:
+        os.close(self.end)
+        os.close(self.descriptor)
+
+    def read(self) -> str:
+        """Everything that has been written."""
+        read = b""
+        while True:
+            try:
+                piece = os.read(self.end, 65536)
+            except BlockingIOError:
+                return read.decode()
+            read += piece
+
+    def collector(self, pool: Pool) -> Collector:
+        pipe = Pipe(self.descriptor, LETTERHEAD, form=csv_line, patience=IMPATIENT)
+        return Collector(pool, pipe, ready=pipe.ready)
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    opened = Reader()
+    yield opened
+    opened.close()
+
+
+async def sign_up_many(pool: Pool, count: int) -> None:
+    await pool.execute(
+        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, $1::integer) n",
+        count,
+    )
+    await settle(pool)
+
+
+async def until_paused(pool: Pool, said: list[EventDict]) -> None:
+    """Wait until the collector has given up on a reader for once."""
+    async with asyncio.timeout(SOON_S):
+        while not any(line["event"] == "collection_paused" for line in said):
+            await pool.fetchval("SELECT 1")
+
+
+async def test_a_batch_is_one_line(pool: Pool, reader: Reader) -> None:
     """action,email,login,secret,code repeated per token; 1 is activation, 2 is recovery; secrets are signed."""
     ada = await sign_up(pool, "ada")
     bob = await sign_up(pool, "bob", status="active")
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", bob)
-    out = io.StringIO()
-    assert await run_once(pool, Collector(pool, Pipe(out, LETTERHEAD, form=csv_line))) == 2
-    [line] = out.getvalue().splitlines()
+    assert await run_once(pool, reader.collector(pool)) == 2
+    [line] = reader.read().splitlines()
     fields = line.split(",")
     assert fields[:3] == ["1", "ada@example.org", "ada"]
     assert fields[5:8] == ["2", "bob@example.org", "bob"]
@@ -31,15 +89,11 @@ async def test_a_batch_is_one_line(pool: Pool) -> None:
         assert fields[place + 1] == found["code"]
 
 
-async def test_a_backlog_is_many_lines(pool: Pool) -> None:
+async def test_a_backlog_is_many_lines(pool: Pool, reader: Reader) -> None:
     """However many are taken at once, a line holds ten."""
-    await pool.execute(
-        "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 25) n"
-    )
-    out = io.StringIO()
-    await settle(pool)
-    await Collector(pool, Pipe(out, LETTERHEAD, form=csv_line)).drain()
-    assert [len(line.split(",")) for line in out.getvalue().splitlines()] == [50, 50, 25]
+    await sign_up_many(pool, 25)
+    await reader.collector(pool).drain()
+    assert [len(line.split(",")) for line in reader.read().splitlines()] == [50, 50, 25]
 
 
 def test_json_lines_say_the_same() -> None:
@@ -56,16 +110,75 @@ def test_a_comma_does_not_shift_the_fields() -> None:
     assert next(csv.reader([csv_line([row, row])])) == [str(value) for value in (*row, *row)]
 
 
-async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool) -> None:
-    """When the reader is gone the batch was not taken."""
-
-    class Closed(io.StringIO):
-        def flush(self) -> None:
-            raise BrokenPipeError
-
+async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool, reader: Reader) -> None:
+    """When the reader is gone the batch was not taken, and the collector ends: that is no flicker of the database."""
     await sign_up(pool, "ada")
-    with pytest.raises(BrokenPipeError):
-        await run_once(pool, Collector(pool, Pipe(Closed(), LETTERHEAD, form=csv_line)))
-    out = io.StringIO()
-    await run_once(pool, Collector(pool, Pipe(out, LETTERHEAD, form=csv_line)))
-    assert out.getvalue().startswith("1,ada@example.org,ada,")
+    gone = Reader()
+    os.close(gone.end)
+    with pytest.raises(OutputLost) as lost:
+        await asyncio.wait_for(gone.collector(pool).run(), SOON_S)
+    os.close(gone.descriptor)
+    assert isinstance(lost.value.__cause__, BrokenPipeError)
+    await run_once(pool, reader.collector(pool))
+    assert reader.read().startswith("1,ada@example.org,ada,")
+
+
+async def test_a_full_disk_is_said(pool: Pool) -> None:
+    """In words of its own, and nothing was taken."""
+    await sign_up(pool, "ada")
+    full = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(OutputLost, match="No space left on device"):
+        await run_once(pool, Collector(pool, Pipe(full, LETTERHEAD, form=csv_line)))
+    os.close(full)
+    assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
+
+
+async def test_a_file_gets_every_line(pool: Pool, tmp_path: Path) -> None:
+    """A file on disk is always ready."""
+    await sign_up_many(pool, 25)
+    file = os.open(tmp_path / "lines", os.O_WRONLY | os.O_CREAT)
+    pipe = Pipe(file, LETTERHEAD, form=csv_line)
+    await Collector(pool, pipe, ready=pipe.ready).drain()
+    os.close(file)
+    assert len((tmp_path / "lines").read_text().splitlines()) == 3
+
+
+async def test_a_reader_that_pauses_holds_no_transaction(pool: Pool, reader: Reader) -> None:
+    """The collector waits outside; when the reader goes on it has every line once, and all of them count as taken."""
+    fcntl.fcntl(reader.descriptor, fcntl.F_SETPIPE_SZ, 8192)
+    await sign_up_many(pool, 200)
+    worker = reader.collector(pool)
+    with capture_logs() as said:
+        draining = asyncio.create_task(worker.drain())
+        await until_paused(pool, said)
+    open_ = (
+        "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()"
+    )
+    async with asyncio.timeout(SOON_S):
+        while await pool.fetchval(open_):
+            pass
+    read = ""
+    async with asyncio.timeout(SOON_S):
+        while not draining.done():
+            read += reader.read()
+            await asyncio.sleep(0)
+    read += reader.read()
+    assert await draining == 200
+    logins = [login for line in csv.reader(read.splitlines()) for login in line[2::5]]
+    assert logins == [str(number) for number in range(1, 201)]
+    assert await pool.fetchval("SELECT last_seq FROM jobs") == 200
+
+
+async def test_a_collector_whose_reader_pauses_can_be_stopped(pool: Pool, reader: Reader) -> None:
+    """It does not wait for the reader any longer, and takes nothing that it has not written."""
+    fcntl.fcntl(reader.descriptor, fcntl.F_SETPIPE_SZ, 8192)
+    await sign_up_many(pool, 200)
+    worker = reader.collector(pool)
+    with capture_logs() as said:
+        running = asyncio.create_task(worker.run())
+        await until_paused(pool, said)
+    worker.stop()
+    await asyncio.wait_for(running, SOON_S)
+    whole = reader.read().rpartition("\n")[0].splitlines()
+    taken = await pool.fetchval("SELECT last_seq FROM jobs")
+    assert taken <= sum(len(line) // 5 for line in csv.reader(whole)) < 200

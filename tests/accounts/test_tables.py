@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import account, sign_up, token
 
+from postroom.db.migrate import migration_files
 from postroom.db.pool import Pool, connect
 
 CONSUME = "UPDATE tokens SET consumed_at = extract(epoch FROM now()) WHERE account = $1"
@@ -90,12 +91,44 @@ async def test_names_hold_254_characters(pool: Pool) -> None:
 
 @pytest.mark.parametrize(
     "columns",
-    [{"email": "nobody"}, {"email": "a@b\nc"}, {"login": ""}, {"login": "a\nb"}, {"locale": ""}, {"locale": "f"}],
+    [
+        {"email": "nobody"},
+        {"email": "a@b\nc"},
+        {"email": "a@b@c.org"},
+        {"email": "a,b@x.org"},
+        {"email": "<a@x.org>"},
+        {"email": "a@x..org"},
+        {"email": "a@.org"},
+        {"email": "a@x.org."},
+        {"login": ""},
+        {"login": "a\nb"},
+        {"locale": ""},
+        {"locale": "f"},
+    ],
 )
 async def test_what_cannot_be_mailed_is_refused(pool: Pool, columns: dict[str, str]) -> None:
     """A bad address fails the insert, where somebody reads it, and not the collector."""
     with pytest.raises(asyncpg.CheckViolationError):
         await sign_up(pool, **columns)
+
+
+@pytest.mark.parametrize(
+    "email", ["a+b/c=d'e@x-y.org", "a.b@localhost", "ää@exämple.org", "a..b@x_y.org", "{`~!#$%^&*}@x.y.z"]
+)
+async def test_what_can_be_mailed_is_kept(pool: Pool, email: str) -> None:
+    """Addresses that servers somewhere accept, and those in other scripts, are no mistakes."""
+    assert (await account(pool, await sign_up(pool, email=email)))["email"] == email
+
+
+async def test_an_address_from_before_the_rule_does_not_stop_an_upgrade(pool: Pool) -> None:
+    """The migration asks new rows only."""
+    [file] = [file for file in migration_files() if file.version == 29]
+    await pool.execute("ALTER TABLE accounts DROP CONSTRAINT accounts_email_form")
+    await sign_up(pool, email="a@x..org")
+    await pool.execute("ALTER TABLE accounts ADD CONSTRAINT accounts_email_form CHECK (email ~ '@')")
+    await pool.execute(file.text.partition("-- forget_tokens")[0])
+    with pytest.raises(asyncpg.CheckViolationError):
+        await sign_up(pool, "bob", email="b@x..org")
 
 
 async def make_tokens(pool: Pool, action: str, count: int) -> None:
@@ -164,6 +197,62 @@ async def test_consuming_a_recovery_token_changes_no_status(pool: Pool) -> None:
     assert (await account(pool, ada))["status"] == "provisioned"
 
 
+async def test_a_recovery_that_is_used_ends_the_others(pool: Pool) -> None:
+    """Of one account, and recoveries only."""
+    ada, bob = [await sign_up(pool, name) for name in ("ada", "bob")]
+    insert = "INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery') RETURNING id"
+    first, second, other = [await pool.fetchval(insert, owner) for owner in (ada, ada, bob)]
+    await pool.execute("UPDATE tokens SET consumed_at = extract(epoch FROM now()) WHERE id = $1", first)
+    live = await pool.fetch("SELECT id, action::text FROM tokens WHERE expires_at > extract(epoch FROM now())")
+    assert {row["id"] for row in live if row["action"] == "password_recovery"} == {first, other}
+    assert second not in {row["id"] for row in live}
+    assert [row["action"] for row in live].count("activation") == 2
+
+
+async def test_two_recoveries_used_at_once_do_not_wait_for_each_other(pool: Pool) -> None:
+    """Each ends what nobody is using; neither stands in the other's way."""
+    ada = await sign_up(pool, status="active")
+    insert = "INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery') RETURNING id"
+    first, second = [await pool.fetchval(insert, ada) for _ in range(2)]
+    use = "UPDATE tokens SET consumed_at = 1 WHERE id = $1"
+    async with asyncio.timeout(20), pool.acquire() as one, one.transaction():
+        await one.execute("SELECT FROM tokens WHERE id = $1 FOR UPDATE", first)
+        async with pool.acquire() as other, other.transaction():
+            await other.execute(use, second)
+            await one.execute(use, first)
+    assert await pool.fetchval("SELECT count(*) FROM tokens WHERE consumed_at = 1") == 2
+
+
+async def test_a_new_address_ends_what_was_mailed_to_the_old_one(pool: Pool) -> None:
+    """Nobody activates an address that was never proven; the activation goes to the new one instead."""
+    ada = await sign_up(pool)
+    await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
+    before = await pool.fetchval("SELECT max(id) FROM tokens")
+    await pool.execute("UPDATE accounts SET email = 'countess@example.org' WHERE id = $1", ada)
+    live = await pool.fetch(
+        "SELECT id, action::text FROM tokens WHERE expires_at > extract(epoch FROM now()) AND consumed_at IS NULL"
+    )
+    assert [(row["id"] > before, row["action"]) for row in live] == [(True, "activation")]
+
+
+async def test_a_new_address_of_an_active_account_mails_nothing(pool: Pool) -> None:
+    """Its recoveries end, and it stays as active as it was."""
+    ada = await sign_up(pool, status="active")
+    await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
+    await pool.execute("UPDATE accounts SET email = 'countess@example.org' WHERE id = $1", ada)
+    assert await pool.fetchval("SELECT count(*) FROM tokens") == 1
+    assert await pool.fetchval("SELECT expires_at <= extract(epoch FROM now()) FROM tokens")
+
+
+@pytest.mark.parametrize("change", ["email = 'ADA@example.org'", "email = email", "login = 'countess'"])
+async def test_the_same_address_keeps_its_tokens(pool: Pool, change: str) -> None:
+    """Another way to write it is no other address."""
+    ada = await sign_up(pool)
+    before = await token(pool, ada)
+    await pool.execute(f"UPDATE accounts SET {change}")
+    assert await token(pool, ada) == before
+
+
 async def test_a_token_consumed_twice_activates_once(pool: Pool) -> None:
     """Running the statement again, after a suspension was lifted, stamps nothing anew."""
     ada = await sign_up(pool)
@@ -203,6 +292,13 @@ async def test_an_account_imported_as_active_survives_a_suspension(pool: Pool) -
     await pool.execute("UPDATE accounts SET status = 'suspended' WHERE id = $1", ada)
     await pool.execute("UPDATE accounts SET status = 'active' WHERE id = $1", ada)
     assert (await account(pool, ada))["status"] == "active"
+
+
+async def test_an_imported_account_keeps_its_times(pool: Pool) -> None:
+    """Who was suspended elsewhere was suspended then; without a time, now."""
+    known = await account(pool, await sign_up(pool, "ada", status="suspended", suspended_at=7, activated_at=5))
+    assert (known["suspended_at"], known["activated_at"]) == (7, 5)
+    assert (await account(pool, await sign_up(pool, "bob", status="suspended")))["suspended_at"] > 7
 
 
 async def test_who_is_made_provisioned_again_has_to_activate_again(pool: Pool) -> None:

@@ -164,6 +164,22 @@ async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
     assert await pool.fetch("SELECT account FROM tokens") == [(young,)]
 
 
+async def test_tokens_that_must_stay_keep_no_others(pool: Pool) -> None:
+    """However many have not expired yet: those behind them are forgotten all the same."""
+    ada, bob = [await sign_up(pool, name) for name in ("ada", "bob")]
+    await pool.execute(
+        "INSERT INTO tokens (account, action, expires_at) SELECT $1, 'password_recovery', 99999999999"
+        " FROM generate_series(1, 20)",
+        ada,
+    )
+    await pool.execute("INSERT INTO tokens (account, action, expires_at) VALUES ($1, 'activation', 1)", bob)
+    await settle(pool)
+    await collector(pool).drain()
+    async with pool.acquire() as connection:
+        gone = await accounts_store.forget_tokens(connection, retention=timedelta(days=30), batch_limit=10, now=None)
+    assert gone == 1
+
+
 async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:
     """Handed on but not committed is not handed on: the next collector mails it, once."""
 

@@ -21,7 +21,8 @@ OPERATE = "accounts:operate"
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00]*$")]
 Login = Annotated[str, msgspec.Meta(min_length=1, max_length=254, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Locale = Annotated[str, msgspec.Meta(max_length=35, description="Of the mail, such as fr or pt-BR.")]
-Code = Annotated[str, msgspec.Meta(pattern="^[0-9]{5}$")]
+# The length as well: `$` lets a line break follow.
+Code = Annotated[str, msgspec.Meta(min_length=5, max_length=5, pattern="^[0-9]{5}$")]
 Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret from the mail's link.")]
 ActionName = Literal["activation", "password_recovery"]
 

@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.accounts.model import AccountFilter, AccountStatus
-from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, print_json, print_page, print_record
+from postroom.errors import OutputLost
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    print_record,
+)
 
 if TYPE_CHECKING:
     from postroom.accounts.model import Account
-    from postroom.accounts.worker import HandOn
+    from postroom.accounts.worker import HandOn, Ready
     from postroom.db.room import Room
 
 accounts = typer.Typer()
 tokens = typer.Typer()
 
-Id = Annotated[int, typer.Argument(help="The id of an account.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an account.")]
 
 _LISTED = ("id", "email", "login", "status", "created_at", "activated_at", "suspended_at")
 _RECORD = (
@@ -110,7 +121,8 @@ def collect(
 ) -> None:
     """Collect new tokens and hand each one on, until SIGTERM or Ctrl-C.
 
-    A line for a pipe is written before its batch counts as taken: a reader may see it twice, and never misses one.
+    A line for a pipe is written before its batch counts as taken: after a crash a reader may see it twice, and never
+    misses one. All collectors share one cursor: set POSTROOM_ACCOUNT_MAIL=off for the workers, or they mail tokens too.
     """
     in_room(lambda room: _collect(room, form, until_empty=until_empty))
 
@@ -118,25 +130,37 @@ def collect(
 async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
     from postroom.accounts.worker import make_collector, run_collector
 
-    hand_on = _hand_on(room, form)
-    if until_empty:
-        await make_collector(room, hand_on).run_until_empty()
-        return
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run_collector(room, stop=stop, hand_on=hand_on)
+    hand_on, ready = _hand_on(room, form)
+    try:
+        if until_empty:
+            await make_collector(room, hand_on, ready=ready).run_until_empty()
+            return
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await run_collector(room, stop=stop, hand_on=hand_on, ready=ready)
+    except* OutputLost as lost:
+        _end_quietly_if_nobody_reads(lost)
+        raise
 
 
-def _hand_on(room: "Room", form: Format) -> "HandOn":
+def _hand_on(room: "Room", form: Format) -> "tuple[HandOn, Ready | None]":
     from postroom.accounts.letter import Letterhead
     from postroom.accounts.pipe import FORMATS, Pipe
     from postroom.accounts.worker import Deliver
 
     letterhead = Letterhead.of(room.settings)
     if form is Format.DELIVER:
-        return Deliver(letterhead, idempotency_ttl=room.settings.idempotency_ttl)
-    return Pipe(sys.stdout, letterhead, form=FORMATS[form], batch_limit=room.settings.batch_limit)
+        return Deliver(letterhead, idempotency_ttl=room.settings.idempotency_ttl), None
+    pipe = Pipe(sys.stdout.fileno(), letterhead, form=FORMATS[form], batch_limit=room.settings.batch_limit)
+    return pipe, pipe.ready
+
+
+def _end_quietly_if_nobody_reads(lost: ExceptionGroup[OutputLost]) -> None:
+    """A reader that has gone is no error of ours: commands end without a word then, as `| head` expects."""
+    for error in lost.exceptions:
+        if isinstance(error.__cause__, BrokenPipeError):
+            raise error.__cause__
 
 
 def _print(account: "Account", *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from postroom.accounts import service
-from postroom.accounts.model import Action
+from postroom.accounts.model import AccountStatus, Action
 from postroom.accounts.signature import PATHS, verify
 from postroom.errors import GuessedTooOften, TokenExpired, TokenNotFound, TokenUsed
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -50,14 +50,17 @@ class Words(msgspec.Struct, frozen=True):
     expired: tuple[str, str]
     used: tuple[str, str]
     unknown: tuple[str, str]
+    suspended: tuple[str, str]
 
 
 _EXPIRED = ("This link has expired", "Ask for a new one where you signed up.")
 _USED = ("This link has been used", "There is nothing left to do here.")
 _UNKNOWN = ("This link does not work", "Copy it from the mail again, or enter the code from the mail instead.")
+_SUSPENDED = ("Your account is suspended", "Your link was right. Ask those who run the service what you can do.")
 _PERIME = ("Ce lien a expiré", "Demandez-en un nouveau là où vous vous êtes inscrit.")
 _UTILISE = ("Ce lien a déjà servi", "Il ne reste rien à faire ici.")
 _INCONNU = ("Ce lien ne fonctionne pas", "Copiez-le de nouveau depuis le message, ou saisissez le code du message.")
+_SUSPENDU = ("Votre compte est suspendu", "Votre lien était bon. Demandez à ceux qui gèrent le service quoi faire.")
 
 WORDS: dict[tuple[Action, str], Words] = {
     (Action.ACTIVATION, "en"): Words(
@@ -68,6 +71,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _EXPIRED,
         _USED,
         _UNKNOWN,
+        _SUSPENDED,
     ),
     (Action.ACTIVATION, "fr"): Words(
         "Activez votre compte",
@@ -77,6 +81,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _PERIME,
         _UTILISE,
         _INCONNU,
+        _SUSPENDU,
     ),
     (Action.PASSWORD_RECOVERY, "en"): Words(
         "Recover your account",
@@ -86,6 +91,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _EXPIRED,
         _USED,
         _UNKNOWN,
+        _SUSPENDED,
     ),
     (Action.PASSWORD_RECOVERY, "fr"): Words(
         "Récupérez votre compte",
@@ -95,6 +101,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _PERIME,
         _UTILISE,
         _INCONNU,
+        _SUSPENDU,
     ),
 }
 
@@ -132,14 +139,17 @@ async def _confirm(call: Call, action: Action) -> Answer:
     lang = _language(call)
     words = WORDS[action, lang]
     try:
-        await service.consume_secret(call.room.pool, call.query.token, key=call.room.settings.secret_key, action=action)
+        used = await service.consume_secret(
+            call.room.pool, call.query.token, key=call.room.settings.secret_key, action=action
+        )
     except TokenUsed:
         return _page(lang, *words.used, status=HTTPStatus.GONE)
     except (TokenExpired, GuessedTooOften):
         return _page(lang, *words.expired, status=HTTPStatus.GONE)
     except TokenNotFound:
         return _page(lang, *words.unknown, status=HTTPStatus.NOT_FOUND)
-    return _page(lang, *words.done)
+    is_suspended = used.account.status is AccountStatus.SUSPENDED
+    return _page(lang, *(words.suspended if is_suspended else words.done))
 
 
 def _page(lang: str, title: str, text: str, *, form: str = "", status: HTTPStatus = HTTPStatus.OK) -> Answer:
@@ -164,6 +174,7 @@ ENDPOINTS = [
         query=LandingQuery,
         answers=dict.fromkeys(statuses),
         media_type=MEDIA_TYPE,
+        for_people=True,
     )
     for method, path, handler, summary, statuses in (
         ("GET", PATHS[Action.ACTIVATION], show_activation, "The page behind an activation link.", (200, 404)),

@@ -3,21 +3,30 @@
     csv     action,email,login,secret,code repeated for each token; action 1 = activation, 2 = recovery
     jsonl   one JSON array of objects with the same names
 
-Whoever reads may get a line twice, after a crash between the line and its commit, and never misses one.
+Whoever reads may get a line twice, after a crash between the line and its commit, and never misses one. Whoever reads
+slowly is waited for, outside any transaction: one that stays open holds back account mail and events in the whole
+cluster.
 """
 
+import asyncio
 import csv
 import io
+import os
+import select
+import stat
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from datetime import timedelta
 
 import msgspec
 
 from postroom.accounts.letter import Letterhead
-from postroom.accounts.model import DueToken
+from postroom.accounts.model import DueToken, TokenId
 from postroom.db.queries import Connection
+from postroom.errors import OutputLost, ReaderPaused
 
 FIELDS = ("action", "email", "login", "secret", "code")
+PATIENCE = timedelta(seconds=2)
+"""How long a transaction stays open for a reader that does not read."""
 
 Format = Callable[[Sequence[tuple[int, str, str, str, str]]], str]
 
@@ -37,16 +46,69 @@ FORMATS: dict[str, Format] = {"csv": csv_line, "jsonl": json_line}
 
 
 class Pipe:
-    """Hands batches to whoever reads the stream."""
+    """Hands batches to whoever reads the file. What a reader has not taken in time is written before the next batch."""
 
-    def __init__(self, stream: TextIO, letterhead: Letterhead, *, form: Format, batch_limit: int = 10) -> None:
-        self._stream, self._letterhead, self._form, self._limit = stream, letterhead, form, batch_limit
+    def __init__(
+        self,
+        descriptor: int,
+        letterhead: Letterhead,
+        *,
+        form: Format,
+        batch_limit: int = 10,
+        patience: timedelta = PATIENCE,
+    ) -> None:
+        self._descriptor, self._letterhead, self._form, self._limit = descriptor, letterhead, form, batch_limit
+        self._patience_s = patience.total_seconds()
+        self._can_wait = _can_wait(descriptor)
+        self._unwritten = bytearray()
+        self._postponed: set[TokenId] = set()  # said already, or among the unwritten; not taken yet
+
+    async def ready(self) -> None:
+        """Wait, as long as it takes, until the reader has everything that was begun and takes more."""
+        await self._write_all()
+        await self._until_writable()
 
     async def __call__(self, _connection: Connection, tokens: Sequence[DueToken]) -> None:
-        rows = [self._row(token) for token in tokens]
+        """Raises `ReaderPaused` if the lines are not written in time, and `OutputLost` if they cannot be."""
+        ids = {token.id for token in tokens}
+        rows = [self._row(token) for token in tokens if token.id not in self._postponed]
         for start in range(0, len(rows), self._limit):
-            self._stream.write(self._form(rows[start : start + self._limit]))
-        self._stream.flush()
+            self._unwritten += self._form(rows[start : start + self._limit]).encode()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._write_all()
+        except TimeoutError:
+            self._postponed |= ids
+            raise ReaderPaused from None
+        self._postponed -= ids
+
+    async def _write_all(self) -> None:
+        """So much at a time as a pipe that takes anything takes at once; the rest stays unwritten when cancelled."""
+        while self._unwritten:
+            await self._until_writable()
+            try:
+                written = os.write(self._descriptor, self._unwritten[: select.PIPE_BUF])
+            except BlockingIOError:  # somebody else has filled it
+                continue
+            except OSError as error:
+                raise OutputLost(error.strerror or str(error)) from error
+            del self._unwritten[:written]
+
+    async def _until_writable(self) -> None:
+        if not self._can_wait:
+            return
+        loop, writable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._descriptor, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(self._descriptor)
 
     def _row(self, token: DueToken) -> tuple[int, str, str, str, str]:
         return token.action.number, token.email, token.login, self._letterhead.sign(token), token.code
+
+
+def _can_wait(descriptor: int) -> bool:
+    """Whether somebody may keep us waiting there; a file on disk is always ready, and cannot be asked."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

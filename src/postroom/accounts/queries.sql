@@ -4,7 +4,7 @@
 -- name: consume_code :one
 -- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code.sql.
 SELECT verdict, account
-FROM consume_code(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()));
+FROM consume_code(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()), :spelling);
 
 -- name: consume_secret :maybe
 -- Consume a live token by its secret; of two who try at once, one gets the row.
@@ -82,15 +82,13 @@ WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
 -- One bounded step of retention: tokens that expired long ago, the oldest first, as far as the collector has come.
 DELETE FROM tokens
 WHERE id IN (
-    SELECT oldest.id
-    FROM (
-        SELECT t.id, t.expires_at
-        FROM tokens AS t, jobs AS j
-        WHERE j.job_type = 'mailroom' AND (t.transaction_id, t.id) <= (j.last_transaction_id, j.last_seq)
-        ORDER BY t.transaction_id, t.id
-        LIMIT :batch_limit
-    ) AS oldest
-    WHERE oldest.expires_at < extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval)
+    SELECT t.id
+    FROM tokens AS t, jobs AS j
+    WHERE t.expires_at < floor(extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval))::bigint
+        AND j.job_type = 'mailroom'
+        AND (t.transaction_id, t.id) <= (j.last_transaction_id, j.last_seq)
+    ORDER BY t.expires_at
+    LIMIT :batch_limit
 );
 
 -- name: is_login_reserved :one
@@ -112,7 +110,7 @@ RETURNING id;
 SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
 FROM accounts
 WHERE (:status::text IS NULL OR status = :status::account_status)
-    AND (:email::text IS NULL OR lower(email) = lower(:email))
+    AND (:email::text IS NULL OR lower(email) IN (lower(:email), lower(:spelling)))
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
@@ -144,7 +142,7 @@ SELECT renumber_tokens() WHERE has_restored_tokens();
 
 -- name: request_token :one
 -- A new token for whoever has the address, if anybody does; see functions/request_token.sql.
-SELECT request_token(:email, :action::text::token_action, coalesce(:now::timestamptz, now())) AS is_counted;
+SELECT request_token(:email, :action::text::token_action, coalesce(:now::timestamptz, now()), :spelling) AS is_counted;
 
 -- name: reserve_login :exec
 -- Take a login out of circulation as an account would, without one.

@@ -4,7 +4,6 @@ Whoever asks by address learns nothing about it: a sign-up, a request for a toke
 and write alike, whether or not the address has an account.
 """
 
-from dataclasses import asdict
 from datetime import datetime
 
 from postroom.accounts import store
@@ -53,8 +52,11 @@ async def consume_code(pool: Pool, email: str, *, code: str, action: Action, now
     Raises `TokenNotFound` for a wrong code and for an address without a token alike, `GuessedTooOften`, and to whoever
     has the right code `TokenExpired` or `TokenUsed`.
     """
+    address, spelling = spellings(email)
     async with pool.acquire() as connection, connection.transaction():
-        verdict, account_id = await store.consume_code(connection, email=email, action=action, code=code, now=now)
+        verdict, account_id = await store.consume_code(
+            connection, email=address, spelling=spelling, action=action, code=code, now=now
+        )
         if account_id is not None:
             return Consumed(action, await _get(connection, account_id))
     # Outside the transaction: a wrong guess has to be committed before it is refused.
@@ -112,8 +114,16 @@ async def list_accounts(
 ) -> tuple[list[Account], str | None]:
     """A page of accounts, newest first, and the cursor of the next page."""
     (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    email, spelling = (None, None) if chosen.email is None else spellings(chosen.email)
     async with pool.acquire() as connection:
-        found = await store.list_accounts(connection, before_id=before_id, page_limit=limit + 1, **asdict(chosen))
+        found = await store.list_accounts(
+            connection,
+            status=chosen.status,
+            email=email,
+            spelling=spelling,
+            before_id=before_id,
+            page_limit=limit + 1,
+        )
     last = found[limit - 1] if len(found) > limit else None
     return found[:limit], encode_cursor(last.id) if last else None
 
@@ -136,9 +146,10 @@ async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Acco
 
 async def request_token(pool: Pool, email: str, *, action: Action, now: datetime | None = None) -> None:
     """Send a new token to an address if it has an account, and not too often; nobody learns whether it did."""
-    address = check_email(email)
+    check_email(email)
+    address, spelling = spellings(email)
     async with pool.acquire() as connection, connection.transaction():
-        await store.request_token(connection, email=address, action=action, now=now)
+        await store.request_token(connection, email=address, spelling=spelling, action=action, now=now)
 
 
 async def sign_up(
@@ -161,7 +172,7 @@ async def sign_up(
         if await store.find_login(connection, login=login) is not None:
             raise LoginTaken
         await store.reserve_login(connection, login=login)
-        await store.request_token(connection, email=address, action=Action.ACTIVATION, now=now)
+        await store.request_token(connection, email=address, spelling=address, action=Action.ACTIVATION, now=now)
     return made
 
 
@@ -209,6 +220,15 @@ def check_names(email: str, login: str, locale: str | None = None) -> str:
     if errors:
         raise BadInput(errors)
     return address
+
+
+def spellings(email: str) -> tuple[str, str]:
+    """An address as we would keep it, and as it was given: an application in SQL keeps it as people write it."""
+    given = email.strip()
+    try:
+        return check_email(given), given
+    except BadInput:
+        return given, given
 
 
 async def _audit_status(connection: Connection, before: Account, *, actor: str, action: str) -> None:

@@ -24,10 +24,12 @@ _LAST_SECOND = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
 
 
 async def consume_code(
-    connection: Connection, *, email: str, action: Action, code: str, now: datetime | None
+    connection: Connection, *, email: str, spelling: str, action: Action, code: str, now: datetime | None
 ) -> tuple[Verdict, AccountId | None]:
     """The caller commits whatever the verdict is: a wrong guess must count."""
-    row = await QUERIES["consume_code"].one(connection, email=email, action=action.value, code=code, now=now)
+    row = await QUERIES["consume_code"].one(
+        connection, email=email, spelling=spelling, action=action.value, code=code, now=now
+    )
     return Verdict(row["verdict"]), row["account"]
 
 
@@ -109,11 +111,12 @@ async def list_accounts(
     *,
     status: AccountStatus | None,
     email: str | None,
+    spelling: str | None,
     before_id: int | None,
     page_limit: int,
 ) -> list[Account]:
     rows = await QUERIES["list_accounts"].many(
-        connection, status=status, email=email, before_id=before_id, page_limit=page_limit
+        connection, status=status, email=email, spelling=spelling, before_id=before_id, page_limit=page_limit
     )
     return [_account(row) for row in rows]
 
@@ -127,9 +130,11 @@ async def renumber_tokens(connection: Connection) -> None:
     await QUERIES["renumber_tokens"].exec(connection)
 
 
-async def request_token(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
+async def request_token(
+    connection: Connection, *, email: str, spelling: str, action: Action, now: datetime | None
+) -> bool:
     """False: this address has asked too often, whoever has it."""
-    row = await QUERIES["request_token"].one(connection, email=email, action=action.value, now=now)
+    row = await QUERIES["request_token"].one(connection, email=email, spelling=spelling, action=action.value, now=now)
     return bool(row["is_counted"])
 
 

@@ -29,6 +29,7 @@ from postroom.delivery import service as delivery
 from postroom.delivery.check import problems
 from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Acceptance, DeliveryRequest
+from postroom.errors import ReaderPaused
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
@@ -48,6 +49,9 @@ STEP = 500
 
 HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
 """What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
+
+Ready = Callable[[], Awaitable[None]]
+"""What is waited for before a transaction is opened: that whoever is handed tokens can take some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +89,12 @@ class Collector:
         pool: Pool,
         hand_on: HandOn,
         *,
+        ready: Ready | None = None,
         options: CollectorOptions | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
-        self._pool, self._hand_on = pool, hand_on
+        self._pool, self._hand_on, self._ready = pool, hand_on, ready
         self._options = options or CollectorOptions()
         self._clock, self._signal = clock, signal
         self._bell, self._stopping = asyncio.Event(), asyncio.Event()
@@ -142,13 +147,36 @@ class Collector:
 
     async def run_once(self, limit: int | None = None) -> int:
         """One batch, or `limit` tokens, in one transaction; returns how many there were."""
+        while await self._is_ready():
+            try:
+                return await self._take(limit or self._options.batch_limit)
+            except ReaderPaused as paused:
+                _log.warning("collection_paused", reason=paused.message)
+        return 0
+
+    async def _take(self, limit: int) -> int:
         async with self._pool.acquire() as connection, connection.transaction():
-            tokens = await store.dequeue(connection, batch_limit=limit or self._options.batch_limit, now=self._clock())
+            tokens = await store.dequeue(connection, batch_limit=limit, now=self._clock())
             self._signal("dequeued")
             if tokens:
                 await self._hand_on(connection, tokens)
                 self._signal("handed_on")
         return len(tokens)
+
+    async def _is_ready(self) -> bool:
+        """Wait until tokens can be handed on; false if stopped meanwhile."""
+        if self._ready is None:
+            return True
+        waits = [asyncio.ensure_future(self._ready()), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            ready, _ = await asyncio.gather(*waits, return_exceptions=True)
+        if isinstance(ready, Exception):
+            raise ready
+        return not isinstance(ready, BaseException)
 
     async def _rest_time(self) -> timedelta:
         """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
@@ -198,12 +226,18 @@ class Collector:
         return rang
 
 
-def make_collector(room: Room, hand_on: HandOn | None = None) -> Collector:
+def make_collector(room: Room, hand_on: HandOn | None = None, *, ready: Ready | None = None) -> Collector:
     """The collector that the settings describe; into the delivery queue unless told otherwise."""
     settings = room.settings
     if hand_on is None:
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
-    return Collector(room.pool, hand_on, options=options_of(settings))
+    return Collector(room.pool, hand_on, ready=ready, options=options_of(settings))
+
+
+def make_mailing_collector(room: Room) -> Collector | None:
+    """What a worker collects with: nothing if tokens are left to somebody else, or if no key signs their links."""
+    is_ours = room.settings.account_mail and room.settings.secret_key is not None
+    return make_collector(room) if is_ours else None
 
 
 def options_of(settings: Settings) -> CollectorOptions:
@@ -217,9 +251,11 @@ def listen(room: Room, collector: Collector) -> Listener:
     return Listener(room.direct_url, room.name, channel=CHANNEL, on_wake=collector.wake)
 
 
-async def run_collector(room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None) -> None:
+async def run_collector(
+    room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None, ready: Ready | None = None
+) -> None:
     """Collect in this process until `stop` is set."""
-    collector = make_collector(room, hand_on)
+    collector = make_collector(room, hand_on, ready=ready)
 
     async def stop_when_asked() -> None:
         await stop.wait()

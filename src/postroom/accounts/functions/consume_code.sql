@@ -4,14 +4,16 @@
 -- right code), `void` (five wrong codes since the last token, or twenty-five in a day: then the link still works). Guesses
 -- are counted by address, whether or not it has an account or a token, so that nobody can tell. A guess is counted in the
 -- caller's transaction, which therefore has to commit whatever is said. Guesses queue up behind the address's row, so that
--- a hundred at once are still five.
+-- a hundred at once are still five. p_spelling is another way to write the address; see request_token.
 CREATE OR REPLACE FUNCTION consume_code(
-    p_email  text,
-    p_action token_action,
-    p_code   text,
-    p_now    timestamptz DEFAULT now()
+    p_email    text,
+    p_action   token_action,
+    p_code     text,
+    p_now      timestamptz DEFAULT now(),
+    p_spelling text DEFAULT NULL
 ) RETURNS TABLE (verdict text, account bigint)
 LANGUAGE plpgsql
+SECURITY DEFINER -- who may guess need not be allowed to look
 SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
@@ -26,7 +28,7 @@ BEGIN
     SELECT t.* INTO v_token
     FROM tokens AS t
     JOIN accounts AS a ON a.id = t.account
-    WHERE lower(a.email) = lower(p_email) AND t.action = p_action
+    WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
     ORDER BY t.id DESC
     LIMIT 1
     FOR UPDATE OF t;
@@ -62,3 +64,5 @@ BEGIN
     END IF;
 END
 $$;
+
+REVOKE ALL ON FUNCTION consume_code(text, token_action, text, timestamptz, text) FROM PUBLIC;

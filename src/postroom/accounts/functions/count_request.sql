@@ -1,9 +1,11 @@
 -- Count that a token was asked for by address: true up to five times in a quarter of an hour, for addresses that have an
--- account and others alike. A sign-up counts as well. What is asked for in time is guessed anew.
+-- account and others alike. A sign-up counts as well. What is asked for in time is guessed anew. It is the first spelling
+-- of the address that is counted.
 CREATE OR REPLACE FUNCTION count_request(
-    p_email  text,
-    p_action token_action,
-    p_now    timestamptz DEFAULT now()
+    p_email    text,
+    p_action   token_action,
+    p_now      timestamptz DEFAULT now(),
+    p_spelling text DEFAULT NULL
 ) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -20,7 +22,7 @@ BEGIN
             SELECT max(t.id)
             FROM tokens AS t
             JOIN accounts AS a ON a.id = t.account
-            WHERE lower(a.email) = lower(p_email) AND t.action = p_action
+            WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
         )
     )
     ON CONFLICT (address_hash, action) DO UPDATE

@@ -6,6 +6,7 @@
 -- code is a hash of its own; the seed is kept nowhere, and no hash tells anything about it or about another.
 CREATE OR REPLACE FUNCTION create_activation_tokens() RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER -- who may write accounts need not be allowed to read tokens
 SET search_path FROM CURRENT
 AS $$
 DECLARE

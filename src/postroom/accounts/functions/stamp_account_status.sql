@@ -1,7 +1,9 @@
 -- A change of status leaves its time. Unsuspending an account that was never activated makes it provisioned: nobody has
--- proven its address yet. Made provisioned again by hand, it has to be activated again.
+-- proven its address yet. Made provisioned again by hand, it has to be activated again. An account that is brought along keeps
+-- the times it comes with.
 CREATE OR REPLACE FUNCTION stamp_account_status() RETURNS trigger
 LANGUAGE plpgsql
+SET search_path FROM CURRENT -- an application has one of its own
 AS $$
 DECLARE
     v_now bigint := floor(extract(epoch FROM now()));
@@ -24,7 +26,7 @@ BEGIN
             -- Written as active from the start, by an import: it counts as activated, or a suspension would undo that.
             NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
         WHEN 'suspended' THEN
-            NEW.suspended_at := v_now;
+            NEW.suspended_at := CASE WHEN v_was IS NULL THEN coalesce(NEW.suspended_at, v_now) ELSE v_now END;
             NEW.unsuspended_at := NULL;
     END CASE;
     RETURN NEW;

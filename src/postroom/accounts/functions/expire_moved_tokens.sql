@@ -1,0 +1,30 @@
+-- An account that gets another address: what was mailed to the old one proves nothing about the new one, and ends. An
+-- activation that was still open is mailed to the new address.
+CREATE OR REPLACE FUNCTION expire_moved_tokens() RETURNS trigger
+LANGUAGE plpgsql
+SECURITY DEFINER -- who may write accounts need not be allowed to read tokens
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_now     bigint := floor(extract(epoch FROM now()));
+    v_is_open boolean;
+BEGIN
+    WITH expired AS (
+        UPDATE tokens
+        SET expires_at = v_now
+        WHERE account = NEW.id AND consumed_at IS NULL AND expires_at > v_now
+        RETURNING action
+    )
+    SELECT bool_or(action = 'activation') INTO v_is_open FROM expired;
+    IF v_is_open AND NEW.status = 'provisioned' THEN
+        INSERT INTO tokens (account, action) VALUES (NEW.id, 'activation');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER expire_moved_tokens
+    AFTER UPDATE OF email ON accounts
+    FOR EACH ROW
+    WHEN (lower(NEW.email) <> lower(OLD.email))
+    EXECUTE FUNCTION expire_moved_tokens();

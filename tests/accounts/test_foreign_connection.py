@@ -1,0 +1,130 @@
+"""An application's own connection: its search path, and a role that may do little."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from tests.conftest import TestServer
+from tests.support.accounts import account, sign_up, token, wrong
+
+from postroom.db.data_directory import Home
+from postroom.db.pool import Pool, Session
+
+PERSON = "(first_name, last_name, date_of_birth, timezone) VALUES ('Ada', 'Lovelace', '1990-05-17', 'Europe/London')"
+OCCASION = "(user_id, event_type, message, rule) SELECT id, 'REMINDER', 'Hello', '{}' FROM postroom.users"
+GREETING = """
+    (user_id, target_timestamp_utc, target_timestamp_local, target_timezone, idempotency_key, delivery_payload)
+    SELECT id, now(), now(), 'UTC', 'k', '{}' FROM postroom.users
+"""
+CANCELLED = "state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'cancelled_by_operator'"
+STATEMENTS = {
+    "accounts": (
+        "INSERT INTO postroom.accounts (email, login) VALUES ('ada@example.org', 'ada')",
+        "INSERT INTO postroom.accounts (email, login, status) VALUES ('bob@example.org', 'bob', 'suspended')",
+        "UPDATE postroom.accounts SET status = 'suspended' WHERE login = 'ada'",
+        "UPDATE postroom.accounts SET status = 'active' WHERE login = 'ada'",
+        "UPDATE postroom.accounts SET email = 'countess@example.org' WHERE login = 'ada'",
+    ),
+    "tokens": (
+        "INSERT INTO postroom.accounts (email, login) VALUES ('ada@example.org', 'ada')",
+        "INSERT INTO postroom.tokens (account, action) VALUES (1, 'password_recovery')",
+        "UPDATE postroom.tokens SET consumed_at = extract(epoch FROM now())",
+        "SELECT postroom.request_token('ada@example.org', 'password_recovery')",
+        "SELECT postroom.consume_code('ada@example.org', 'password_recovery', '00000')",
+        "DELETE FROM postroom.accounts",
+    ),
+    "users": (
+        f"INSERT INTO postroom.users {PERSON}",
+        "UPDATE postroom.users SET timezone = 'Asia/Tokyo'",
+        f"INSERT INTO postroom.user_occasions {OCCASION}",
+        f"INSERT INTO postroom.scheduled_events {GREETING}",
+        "UPDATE postroom.scheduled_events SET status = 'PROCESSING'",
+        "UPDATE postroom.scheduled_events SET status = 'COMPLETED'",
+        "DELETE FROM postroom.users",
+    ),
+    "suppressions": (
+        "INSERT INTO postroom.suppressions (address, scope, reason) VALUES ('a@example.org', 'bulk', 'manual')",
+        "UPDATE postroom.suppressions SET scope = 'all'",
+        "DELETE FROM postroom.suppressions",
+    ),
+    "deliveries": (
+        "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b')",
+        f"UPDATE postroom.deliveries SET {CANCELLED}",
+        "INSERT INTO postroom.email_queue (recipient_email, subject, text_body) VALUES ('a@example.org', 'a', 'b')",
+        "UPDATE postroom.email_queue SET status = 'cancelled' WHERE status = 'pending'",
+    ),
+    "campaigns": (
+        "INSERT INTO postroom.campaigns (name, subject, text_body) VALUES ('a', 'b', 'c')",
+        "UPDATE postroom.campaigns SET subject = 'd'",
+        "UPDATE postroom.campaigns SET status = 'active', started_at = now()",
+    ),
+    "events": ("SELECT postroom.append_events_batch(ARRAY['Opened'], ARRAY['{door=1}'], ARRAY['{}'::jsonb])",),
+}
+
+
+@pytest.mark.parametrize("statements", STATEMENTS.values(), ids=STATEMENTS)
+@pytest.mark.usefixtures("pool")
+async def test_the_room_is_found_from_any_search_path(database_url: str, statements: tuple[str, ...]) -> None:
+    """What an application writes by full names works whatever its search path is, through every trigger."""
+    application = await asyncpg.connect(database_url, server_settings={"search_path": "public"})
+    try:
+        for statement in statements:
+            await application.execute(statement)
+    finally:
+        await application.close()
+
+
+@pytest.fixture
+async def role(server: TestServer, server_directory: Path) -> AsyncIterator[str]:
+    """A role that may nothing yet, as which the tests' own role may act."""
+    state = Home(server_directory / "data").read_state()
+    assert state is not None
+    where = {"host": state.socket_dir, "port": state.port, "user": "postgres", "database": "postgres"}
+    administrator = await asyncpg.connect(**where)
+    name = f"application_{uuid4().hex[:12]}"
+    await administrator.execute(f"CREATE ROLE {name}; GRANT {name} TO {urlsplit(server.url).username}")
+    yield name
+    await administrator.execute(f"DROP ROLE {name}")
+    await administrator.close()
+
+
+@pytest.fixture
+async def application(role: str, database_url: str) -> AsyncIterator[Session]:
+    """A session of a role that has rights on accounts and nothing else."""
+    session = await asyncpg.connect(database_url, server_settings={"search_path": "public"})
+    await session.execute(f"GRANT USAGE ON SCHEMA postroom TO {role}")
+    await session.execute(f"GRANT SELECT, INSERT, UPDATE ON postroom.accounts TO {role}")
+    await session.execute(f"SET ROLE {role}")
+    yield session
+    await session.execute(f"RESET ROLE; DROP OWNED BY {role}")
+    await session.close()
+
+
+async def test_rights_on_accounts_suffice(pool: Pool, application: Session, role: str) -> None:
+    """Signing up, suspending, moving, asking for a token and using its code need no right on any other table."""
+    await pool.execute(f"GRANT EXECUTE ON FUNCTION request_token, consume_code TO {role}")
+    ada = await application.fetchval(
+        "INSERT INTO postroom.accounts (email, login) VALUES ('ada@example.org', 'ada') RETURNING id"
+    )
+    await application.execute("UPDATE postroom.accounts SET email = 'countess@example.org'")
+    code = (await token(pool, ada))["code"]
+    consume = "SELECT verdict FROM postroom.consume_code('countess@example.org', 'activation', $1)"
+    assert await application.fetchval(consume, wrong(code)) == "wrong"
+    assert await application.fetchval(consume, code) == "consumed"
+    assert await application.fetchval("SELECT status::text FROM postroom.accounts") == "active"
+    assert await application.fetchval("SELECT postroom.request_token('countess@example.org', 'password_recovery')")
+    await application.execute("UPDATE postroom.accounts SET status = 'suspended'")
+    assert (await account(pool, ada))["status"] == "suspended"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await application.fetch("SELECT code FROM postroom.tokens")
+
+
+async def test_tokens_are_asked_for_by_those_who_may(pool: Pool, application: Session) -> None:
+    """The functions that run as the owner are closed until somebody opens them."""
+    await sign_up(pool)
+    for call in ("request_token('ada@example.org', 'activation')", "consume_code('a@x.org', 'activation', '00000')"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await application.fetch(f"SELECT postroom.{call}")
