@@ -68,7 +68,10 @@ async def test_the_scheduler_logs_nobody(pool: Pool, caplog: pytest.LogCaptureFi
         await later.run_once()
         await pool.execute("DELETE FROM scheduled_events WHERE status = 'PENDING'")
         await later.audit()
-        await pool.execute("UPDATE users SET timezone = 'Europe/LONDON'")
+        await pool.execute(
+            "INSERT INTO user_occasions (user_id, event_type, message, rule)"
+            " SELECT id, 'ANNIVERSARY', 'Masetto', '{\"date\": \"1971\"}' FROM users"
+        )
         await later.sweep()
     assert {entry["event"] for entry in said} == {
         "plan_refreshed", "events_recovered", "events_handed_over", "users_without_plan", "user_unplannable",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroom.errors import BadInput
 from postroom.schedule.civil import LeapDay, find_zone
-from postroom.schedule.kinds import read_rule
+from postroom.schedule.kinds import check_rule, read_rule
 from postroom.schedule.model import KnownEvent, Occasion, Person, Planned, Policy, Status
 from postroom.schedule.plan import Subject, following, upcoming
 
@@ -130,19 +130,19 @@ def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, tar
             "2026-11-15T00:00",
         ),
         (
-            "moved east, the day is over there",
+            "moved east, the day is over there: now",
             "America/New_York",
             "Pacific/Kiritimati",
             "2026-11-15T13:30",
             (),
-            "2027-11-14T19:00",
+            "2026-11-14T19:00",
         ),
         ("greeted, then moved", "Asia/Tokyo", "America/New_York", "2026-11-15T02:00", ("2026",), "2027-11-15T14:00"),
         ("nothing moved", "Asia/Tokyo", "Asia/Tokyo", "2026-11-10T00:00", (), "2026-11-15T00:00"),
     ],
 )
 def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, ...], target: str) -> None:
-    """One greeting per year wherever they go, and on the very day it is not lost."""
+    """One greeting per year wherever they go, and a day that is over there is not lost."""
     keys = tuple(f"birthday:{ADA}:{year}" for year in used)
     moment = utc(now)
     planned_at = moment if used else utc("2026-11-01T00:00")
@@ -186,6 +186,41 @@ def test_a_corrected_birth_date_can_bring_this_year_s_forward() -> None:
     moved = upcoming(birthday("1990-12-05"), DEFAULT, now=utc("2026-11-15T00:00"), used=used, pending=pending(first))
     assert moved is not None
     assert moved.target_utc == utc("2027-12-05T09:00")
+
+
+WANDERING = ["Pacific/Pago_Pago", "America/New_York", "UTC", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Kiritimati"]
+BIRTHDAYS = ["1990-11-15", "1990-01-01", "1990-12-31", "2000-02-29", "1990-03-29"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(BIRTHDAYS),
+    st.sampled_from([time(0), time(9), time(23, 59)]),
+    st.lists(
+        st.tuples(st.integers(2026, 2030), st.integers(-30 * 60, 54 * 60), st.sampled_from(WANDERING)), max_size=12
+    ),
+)
+def test_whoever_wanders_is_greeted_once_a_year(born: str, at: time, moves: list[tuple[int, int, str]]) -> None:
+    """Moves around the birthday, in any direction and number: nobody loses a year, nobody gets two."""
+    policy = Policy(times={"BIRTHDAY": at})
+    greeted: list[str] = []
+    event: Planned | None = plan(birthday(born, "UTC"), "2025-06-01T00:00", policy)
+    zone = "UTC"
+    day = date.fromisoformat(born)
+    plans = [
+        (datetime(year, day.month, min(day.day, 28), tzinfo=UTC) + timedelta(minutes=minutes), place)
+        for year, minutes, place in moves
+    ]
+    for moment, place in [*sorted(plans), (utc("2031-06-01T00:00"), "UTC")]:
+        while event is not None and event.target_utc <= moment:
+            greeted.append(event.idempotency_key)
+            event = following(birthday(born, zone), policy, after=event.target_local, key=event.idempotency_key)
+        assert event is not None
+        zone = place
+        event = upcoming(birthday(born, zone), policy, now=moment, used=set(greeted), pending=pending(event))
+    years = [int(key.rpartition(":")[2]) for key in greeted]
+    assert years == list(range(years[0], years[-1] + 1))
+    assert (years[0] <= 2026, years[-1] >= 2030) == (True, True)
 
 
 @settings(max_examples=150, deadline=None)
@@ -250,6 +285,17 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
             ["2026-11-30T09:00", "2026-12-31T09:00", "2027-01-31T09:00", "2027-02-28T09:00"],
         ),
         (
+            "ANNIVERSARY",
+            {"date": "2027-05-01", "days_before": 30},
+            "2026-11-15T00:00",
+            ["2027-04-01T08:00", "2028-04-01T08:00"],
+        ),
+        ("ANNIVERSARY", {"date": "2026-11-16"}, "2026-11-15T00:00", ["2026-11-16T09:00", "2027-11-16T09:00"]),
+        ("ANNIVERSARY", {"date": "2026-11-15"}, "2026-11-15T00:00", ["2027-11-15T09:00", "2028-11-15T09:00"]),
+        ("RECURRING", {"every": "month", "start": "2026-11-20"}, "2026-11-15T00:00", ["2026-11-20T09:00"]),
+        ("RECURRING", {"every": "day", "start": "2026-11-20", "at": "08:30"}, "2026-11-15T00:00", ["2026-11-20T08:30"]),
+        ("REMINDER", {"at": "2026-12-24T18:00"}, "2026-11-15T00:00", ["2026-12-24T18:00"]),
+        (
             "RECURRING",
             {"every": "month", "start": "0001-01-01", "until": "9999-12-31"},  # as people write "always"
             "2026-11-15T00:00",
@@ -274,6 +320,35 @@ def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: lis
     ends = kind == "REMINDER" or rule.get("until") == "2026-11-21"
     assert found[: len(targets)] == [utc(target) for target in targets]
     assert (len(found) == len(targets)) is ends
+
+
+def test_a_day_said_in_time_is_told_on_the_day() -> None:
+    """An anniversary planned before its first day stays planned when the person changes on that day."""
+    subject = occasion("ANNIVERSARY", {"date": "2026-11-15"})
+    first = plan(subject, "2026-11-10T00:00")
+    again = upcoming(subject, DEFAULT, now=utc("2026-11-15T08:00"), used=set(), pending=pending(first))
+    assert again == first
+    assert first.target_utc == utc("2026-11-15T09:00")
+
+
+@pytest.mark.parametrize(
+    "kind, rule, field",
+    [
+        ("BIRTHDAY", {}, "kind"),
+        ("RECURRING", {"every": "day", "start": "2026-01-01", "weekdays": ["mon"]}, "rule.weekdays"),
+        ("RECURRING", {"every": "month", "start": "2026-01-01", "weekdays": ["mon"]}, "rule.weekdays"),
+        ("RECURRING", {"every": "day", "start": "2026-01-01", "day": 3}, "rule.day"),
+        ("RECURRING", {"every": "week", "start": "2026-01-01", "day": 3}, "rule.day"),
+        ("RECURRING", {"every": "week", "start": "2026-01-02", "until": "2026-01-01"}, "rule.until"),
+    ],
+)
+def test_a_rule_that_says_more_than_it_does_is_refused(kind: str, rule: dict[str, Any], field: str) -> None:
+    """When it is given; one that was stored before is read as it always was."""
+    with pytest.raises(BadInput) as caught:
+        check_rule(kind, rule)
+    assert [error.field for error in caught.value.errors] == [field]
+    assert "BIRTHDAY" not in caught.value.errors[0].message
+    read_rule(kind, rule)
 
 
 def test_what_follows_may_be_past() -> None:

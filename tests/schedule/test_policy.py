@@ -17,17 +17,17 @@ def test_the_settings_become_a_policy() -> None:
     policy = policy_of(
         read_settings(
             {
-                "POSTROOM_SCHEDULE_TIMES": "birthday=08:30, reminder=07:00",
-                "POSTROOM_SCHEDULE_MAX_LATENESS": "birthday=12h",
+                "POSTROOM_SCHEDULE_TIMES": "birthday=08:30, recurring=07:00",
+                "POSTROOM_SCHEDULE_MAX_LATENESS": "birthday=12h,reminder=2d",
                 "POSTROOM_LEAP_DAY": "feb28",
                 "POSTROOM_SCHEDULE_WEBHOOK_URL": "https://hooks.example.org/greet/",
                 "POSTROOM_TRANSPORT": "stub",
             }
         )
     )
-    assert policy.times == {"BIRTHDAY": time(8, 30), "REMINDER": time(7)}
+    assert policy.times == {"BIRTHDAY": time(8, 30), "RECURRING": time(7)}
     assert policy.time_of("ANNIVERSARY") == time(9)
-    assert policy.max_lateness == {"BIRTHDAY": timedelta(hours=12)}
+    assert policy.max_lateness == {"BIRTHDAY": timedelta(hours=12), "REMINDER": timedelta(days=2)}
     assert policy.leap_day is LeapDay.FEBRUARY_28
     assert policy.webhook_url == "https://hooks.example.org/greet/"
     assert not policy.captures
@@ -45,7 +45,12 @@ def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
         ("POSTROOM_SCHEDULE_TIMES", "birthday"),
         ("POSTROOM_SCHEDULE_TIMES", "birthday=9"),
         ("POSTROOM_SCHEDULE_TIMES", "birthday=25:00"),
+        ("POSTROOM_SCHEDULE_TIMES", "brithday=08:30"),
+        ("POSTROOM_SCHEDULE_TIMES", "reminder=08:30"),  # says itself when
         ("POSTROOM_SCHEDULE_MAX_LATENESS", "birthday=soon"),
+        ("POSTROOM_SCHEDULE_MAX_LATENESS", "birthday=1h,party=1h"),
+        ("POSTROOM_SCHEDULE_RETENTION", "399d"),
+        ("POSTROOM_WEBHOOK_TIMEOUT", "0s"),
         ("POSTROOM_LEAP_DAY", "feb29"),
         ("POSTROOM_SCHEDULE_WEBHOOK_URL", "ftp://example.org"),
         ("POSTROOM_SCHEDULE_WEBHOOK_URL", "https://user:word@example.org/"),

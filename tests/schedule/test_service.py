@@ -1,7 +1,7 @@
 """People: what is refused, what is planned with them, what a change moves, and that nobody overwrites anybody."""
 
 import asyncio
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -198,6 +198,49 @@ async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
     assert await statuses(pool, user.id) == [("2026", "PROCESSING"), ("2027", "PENDING")]
 
 
+async def test_moved_across_the_date_line_loses_nothing(pool: Pool) -> None:
+    """A greeting and a reminder of today, moved to where today is over: both go out now, and are not late."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Pacific/Pago_Pago")
+    rule = {"at": "2026-11-15T12:00"}
+    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
+    now = utc("2026-11-15T18:00")
+    _, moved = await service.update_user(pool, user.id, {"timezone": "Pacific/Kiritimati"}, policy=POSTING, now=now)
+    assert moved == Moved(2, 0)
+    strict = Policy(
+        webhook_url=POSTING.webhook_url,
+        max_lateness={"BIRTHDAY": timedelta(hours=1), "REMINDER": timedelta(hours=1)},
+    )
+    results = await hand_over_due(pool, strict, now=now)
+    assert sorted(result.event.kind for result in results) == ["BIRTHDAY", "REMINDER"]
+    assert {(result.status, result.late_by) for result in results} == {(Status.PROCESSING, None)}
+    assert await hand_over_due(pool, strict, now=now) == []
+
+
+async def test_plain_sql_that_deletes_somebody_stops_what_waits(pool: Pool) -> None:
+    """On any connection: a greeting in retry does not leave after its person is gone."""
+    user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL search_path = pg_catalog")
+        await connection.execute("DELETE FROM postroom.users WHERE id = $1", user.id)
+    assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ("cancelled", "person_deleted")
+
+
+async def test_a_zone_in_other_capitals_is_spelled_as_it_is(pool: Pool) -> None:
+    """Plain SQL may write Europe/LONDON, and is planned for like anybody; the session keeps its own zone."""
+    async with pool.acquire() as connection:
+        before = await connection.fetchval("SHOW timezone")
+        user_id = await connection.fetchval(
+            "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+            " VALUES ('Ada', 'Lovelace', '1990-11-15', 'Europe/LONDON') RETURNING id"
+        )
+        await connection.execute("UPDATE users SET timezone = 'ASIA/TOKYO'")
+        assert await connection.fetchval("SHOW timezone") == before
+    assert (await service.get_user(pool, user_id)).person.timezone == "Asia/Tokyo"
+    await scheduler(pool).sweep()
+    assert [status for _, status in await statuses(pool, user_id)] == ["PENDING"]
+
+
 async def test_deleting_takes_everything_along(pool: Pool) -> None:
     """Events go with their person, and a greeting that still waits does not leave."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
@@ -243,6 +286,42 @@ async def test_occasions_are_planned_and_forgotten(pool: Pool) -> None:
     assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY"}
     with pytest.raises(OccasionNotFound):
         await service.remove_occasion(pool, user.id, uuid4())
+
+
+NEVER: list[tuple[str, dict[str, Any], str]] = [
+    ("BIRTHDAY", {}, "kind"),
+    ("REMINDER", {"at": "2026-11-15T11:00:00"}, "rule.at"),
+    ("RECURRING", {"every": "day", "start": "2026-11-01", "until": "2026-11-14"}, "rule.until"),
+    ("RECURRING", {"every": "day", "start": "2026-11-20", "until": "2026-11-14"}, "rule.until"),
+    ("RECURRING", {"every": "day", "start": "9999-12-31"}, "rule.start"),
+    ("ANNIVERSARY", {"date": "9999-12-31"}, "rule.date"),
+]
+
+
+async def test_an_occasion_that_would_never_be_sent_is_refused(pool: Pool) -> None:
+    """A rule whose time is past, and a second birthday: the field is named, nothing is stored."""
+    user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
+    for kind, rule, field in NEVER:
+        with pytest.raises(BadInput) as caught:
+            await service.add_occasion(pool, user.id, kind, rule=rule, policy=POSTING, now=utc("2026-11-15T12:00"))
+        assert [error.field for error in caught.value.errors] == [field], rule
+    assert await service.list_occasions(pool, user.id) == []
+    with pytest.raises(asyncpg.CheckViolationError, match="user_occasions_not_birthday"):
+        await pool.execute(
+            "INSERT INTO user_occasions (user_id, event_type, message, rule) VALUES ($1, 'BIRTHDAY', '', '{}')", user.id
+        )
+
+
+async def test_another_time_than_the_schedulers_is_theirs_to_mend(pool: Pool) -> None:
+    """Stored by a process that was told another hour, a person is planned for again by the sweep."""
+    await scheduler(pool).refresh()
+    other = Policy(times={"BIRTHDAY": time(7, 15)})
+    user = await born(pool, "1990-11-20", now="2026-11-15T08:00", policy=other)
+    assert [event.target_utc for event in await events_of(pool, user.id)] == [utc("2026-11-20T07:15")]
+    assert await scheduler(pool).sweep() == 1
+    assert [event.target_utc for event in await events_of(pool, user.id)] == [utc("2026-11-20T09:00")]
+    await born(pool, "1990-11-20", now="2026-11-15T08:00")
+    assert await scheduler(pool).sweep() == 0
 
 
 async def test_nobody_is_somebody_else(pool: Pool) -> None:

@@ -1,5 +1,6 @@
 """The plan kept whole: plain SQL, lost events, new rules of time, and rows that nobody can plan with."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -8,6 +9,7 @@ from tests.support.schedule import NINE, POSTING, born, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
 from postroom.schedule import service, store
+from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 
 async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
@@ -24,6 +26,63 @@ async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
     assert await scheduler(pool).sweep() == 1
     assert await scheduler(pool, "2026-11-15T13:59").run_once() == 0
     assert await scheduler(pool, "2026-11-15T14:00").run_once() == 1
+
+
+async def test_what_falls_due_before_the_sweep_is_not_lost(pool: Pool) -> None:
+    """People and occasions of plain SQL are planned as of when they were written; what fell due since is late."""
+    written = datetime.now(UTC)
+    day = written + timedelta(days=1)
+    known = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
+    user_id: UUID = await pool.fetchval(
+        "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+        " VALUES ('Ada', 'Lovelace', $1, 'UTC') RETURNING id",
+        day.date().replace(year=1996),
+    )
+    await pool.execute(
+        "INSERT INTO user_occasions (user_id, event_type, message, rule)"
+        " VALUES ($1, 'RECURRING', '', jsonb_build_object('every', 'day', 'start', '2020-01-01', 'until', $2::text))",
+        known.id, (written + timedelta(days=2)).date().isoformat(),
+    )  # fmt: skip
+    later = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: written + timedelta(days=4))
+    await later.sweep()
+    await later.run_once()
+    rows = await pool.fetch(
+        "SELECT event_type, target_timestamp_utc::date AS day, late_by > interval '1 day' AS late FROM scheduled_events"
+        " WHERE status = 'PROCESSING' AND (user_id = $1 OR occasion_id IS NOT NULL) ORDER BY 1, 2", user_id,
+    )  # fmt: skip
+    assert ("BIRTHDAY", day.date(), True) in [tuple(row) for row in rows]
+    teas = [row["day"] for row in rows if row["event_type"] == "RECURRING"]
+    assert teas[-2:] == [day.date(), (day + timedelta(days=1)).date()]
+    assert len(teas) <= 3
+    assert await pool.fetchval("SELECT count(*) FROM users WHERE unplanned_since IS NOT NULL") == 0
+
+
+async def test_a_change_of_plain_sql_is_planned_as_of_then(pool: Pool) -> None:
+    """A birth date mended while no scheduler runs: the birthday that comes before the sweep is greeted."""
+    written = datetime.now(UTC)
+    day = (written + timedelta(days=1)).date()
+    user = await born(pool, (day - timedelta(days=9000 + 180)).isoformat(), now="2026-11-01T00:00", timezone="UTC")
+    await pool.execute("UPDATE users SET date_of_birth = $1", day.replace(year=1996))
+    later = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: written + timedelta(days=3))
+    await later.sweep()
+    await later.run_once()
+    rows = await pool.fetch("SELECT target_timestamp_utc::date FROM scheduled_events WHERE status = 'PROCESSING'")
+    assert [row[0] for row in rows] == [day], user.id
+
+
+async def test_since_when_somebody_waits_is_the_first_change(pool: Pool) -> None:
+    """Later changes do not make it later; a planned person waits for nothing, whatever an older version left there."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
+    await pool.execute("UPDATE users SET unplanned_since = '2001-01-01'")
+    async with pool.acquire() as connection, connection.transaction():
+        held = await store.lock_user(connection, user_id=user.id)
+    assert held is not None
+    assert held.unplanned_since is None
+    first = await pool.fetchval("UPDATE users SET first_name = 'Augusta' RETURNING unplanned_since")
+    again = await pool.fetchval("UPDATE users SET first_name = 'Anna' RETURNING unplanned_since")
+    assert first == again > user.created_at
+    await scheduler(pool).sweep()
+    assert await pool.fetchval("SELECT unplanned_since FROM users") is None
 
 
 async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:

@@ -15,7 +15,7 @@ from postroom.delivery.model import Channel, DeliveryFilter
 from postroom.schedule import engine, service, store
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
 from postroom.schedule.model import Policy, Status
-from postroom.schedule.worker import Scheduler, SchedulerOptions
+from postroom.schedule.worker import SHORTEST_REST, Scheduler, SchedulerOptions
 
 
 async def test_nothing_is_due_a_second_before(pool: Pool) -> None:
@@ -350,6 +350,24 @@ async def test_occasions_fire_and_recur(pool: Pool) -> None:
     assert len(await counted(pool)) == 4
     pending = await pool.fetch("SELECT event_type FROM scheduled_events WHERE status = 'PENDING' ORDER BY 1")
     assert [row["event_type"] for row in pending] == ["BIRTHDAY", "RECURRING"]
+
+
+async def test_what_somebody_holds_is_asked_for_ever_less_often(pool: Pool) -> None:
+    """A person who is held while their event is due: looks come at longer and longer intervals, up to the poll's."""
+    await born(pool, "1990-11-15", now="2026-11-01T00:00")
+    await born(pool, "1990-11-16", now="2026-11-01T00:00")
+    times = [utc("2026-11-15T09:00")]
+    work = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: times[-1])
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SELECT FROM users FOR UPDATE")
+        assert await work.run_once() == 0
+        rests = [await work._time_to_next() for _ in range(8)]
+        assert rests == [timedelta(milliseconds=ms) for ms in (10, 20, 40, 80, 160, 320, 500, 500)]
+        times.append(utc("2026-11-16T08:59:59.900"))
+        assert await work._time_to_next() == timedelta(milliseconds=100)  # somebody else's time comes first
+    assert await work.run_once() == 1
+    times.append(utc("2026-11-16T08:59:59.999"))
+    assert await work._time_to_next() == SHORTEST_REST
 
 
 async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:

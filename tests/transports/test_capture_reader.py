@@ -46,6 +46,16 @@ def test_the_first_texts_are_the_body_and_the_rest_is_attached() -> None:
     assert [file.filename for file in read.attachments] == [None, "é.html"]
 
 
+def test_a_captured_webhook_is_all_body() -> None:
+    """What would have been posted is shown as text; the same inside a mail is a file."""
+    read = read_message('Subject: Webhook\r\nContent-Type: application/json\r\n\r\n{"to":"Zoë"}'.encode())
+    assert (read.text, read.attachments) == ('{"to":"Zoë"}', ())
+    inside = (
+        b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n--b\r\nContent-Type: application/json\r\n\r\n{}\r\n--b--'
+    )
+    assert [file.content_type for file in read_message(inside).attachments] == ["application/json"]
+
+
 def test_an_unknown_charset_is_read_as_well_as_it_can_be() -> None:
     """A charset nobody knows does not hide the text."""
     read = read_message(b"Content-Type: text/plain; charset=klingon\r\n\r\nHello")

@@ -19,6 +19,8 @@ GOOD = "https://hooks.example.org/greet"
         "HTTPS://Hooks.Example.org:8443/a/b?c=d&e=%20",
         "http://127.0.0.1:8080/",
         "http://[2001:db8::1]/",
+        "http://[::ffff:192.0.2.1]/",
+        "http://192.0.2.1.example.org/",
         "https://example.org/" + "x" * 2028,
     ],
 )
@@ -45,11 +47,16 @@ def test_a_url_that_can_be_posted_to(url: str) -> None:
         "https://example.org/with space",
         "https://example.org/\r\nX: y",
         "https://exämple.org/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://127.1/",
+        "http://0177.0.0.1/",
+        "http://127.0.0.1./",
         "https://example.org/" + "x" * 2029,
     ],
 )
 def test_a_url_that_cannot(url: str) -> None:
-    """Another scheme, no host, credentials, fragments, anything unprintable, too long."""
+    """Another scheme, no host, credentials, fragments, addresses in disguise, anything unprintable, too long."""
     assert check_url(url) is not None
 
 

@@ -10,6 +10,7 @@ FILES    civil     local time ↔ instant, the only place that converts
          planner   plans for many people in one transaction
          handover  where an event goes and what it says
          engine    claim, delivery and what follows, in one transaction
+         metrics   what is behind, for Prometheus and `postroom doctor`
 CALLED BY  app (Scheduler), http, cli
 CALLS    delivery (accept), mail's template `birthday`
 FAILURES   BadInput, UserNotFound, OccasionNotFound, VersionConflict; ClaimLost undoes a handover that came too late
@@ -20,8 +21,13 @@ event is planned in the transaction that hands it over, so no failure ends the c
 
 Where planning happens. In Python only, because only one place may turn local time into instants. The API plans in the
 transaction that stores the person. Plain SQL on `users` or `user_occasions` leaves `planned_version` behind `version`,
-and the sweep plans within seconds; until then nothing of a changed person is claimed. New people who come with a
-PENDING event of their own keep it. Now and then an audit looks for whoever lost an event, and plans it again.
+and the sweep plans within seconds, as of when it was written (`unplanned_since`), so that nothing that falls due before
+the sweep is lost; until then nothing of a changed person is claimed. So does a process that was told other times of day
+than the schedulers. New people who come with a PENDING event of their own keep it. Now and then an audit looks for
+whoever lost an event, and plans it again.
+
+Moves lose nothing. What is planned and unsent keeps its occurrence even where its hour, or its day, is over: it goes
+out at once. Deleting a person, by whatever way, cancels what still waits to leave (`cancel_greetings`).
 
 Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
 Planning during an outage, or correcting a name in it, makes nothing less late.

@@ -10,6 +10,7 @@ import msgspec
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
 from postroom.schedule import service
+from postroom.schedule.check import read_date
 from postroom.schedule.model import Moved, Person, ScheduledEvent, Status, User
 
 READ = "users:read"
@@ -115,7 +116,7 @@ async def create_user(call: Call) -> Answer:
     person = Person(
         first_name=body.first_name,
         last_name=body.last_name,
-        date_of_birth=_date(body.date_of_birth),
+        date_of_birth=read_date(body.date_of_birth),
         timezone=body.timezone,
         email=body.email,
         webhook_url=body.webhook_url,
@@ -156,7 +157,7 @@ async def update_user(call: Call) -> Answer:
         if (value := getattr(call.body, name)) is not msgspec.UNSET
     }
     if "date_of_birth" in changes:
-        changes["date_of_birth"] = _date(changes["date_of_birth"])
+        changes["date_of_birth"] = read_date(changes["date_of_birth"])
     user, moved = await service.update_user(
         call.room.pool,
         call.path["user_id"],
@@ -165,13 +166,6 @@ async def update_user(call: Call) -> Answer:
         policy=service.policy_of(call.room.settings),
     )
     return Answer(_changed(user, moved), headers=_tag(user))
-
-
-def _date(text: str) -> date:
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a date has no zone
-    except ValueError:
-        raise BadInput.of("date_of_birth", "must be a date such as 1815-12-10") from None
 
 
 def _version(call: Call) -> int | None:

@@ -11,6 +11,7 @@ from postroom.schedule.civil import is_zone
 from postroom.schedule.model import Person
 
 LONGEST_NAME = 100
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -34,6 +35,16 @@ def problems(person: Person, *, today: date) -> Iterator[tuple[str, str]]:
         yield "email", "is not an e-mail address"
     if person.webhook_url is not None and (reason := check_url(person.webhook_url)) is not None:
         yield "webhook_url", reason
+
+
+def read_date(text: str) -> date:
+    """A day as 1815-12-10 and in no other notation; raises `BadInput` for `date_of_birth`."""
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:  # no such day
+        pass
+    raise BadInput.of("date_of_birth", "must be a date such as 1815-12-10")
 
 
 def _is_address(email: str) -> bool:

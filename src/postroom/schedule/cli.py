@@ -11,7 +11,6 @@ from uuid import UUID
 
 import typer
 
-from postroom.errors import BadInput
 from postroom.runtime.terminal import (
     AsJson,
     Cursor,
@@ -63,12 +62,13 @@ def create(
 ) -> None:
     """Add a person, plan their next birthday greeting, and print their id."""
     from postroom.schedule import service
+    from postroom.schedule.check import read_date
     from postroom.schedule.model import Person
 
     person = Person(
         first_name=first_name,
         last_name=last_name,
-        date_of_birth=_date(born),
+        date_of_birth=read_date(born),
         timezone=timezone,
         email=email,
         webhook_url=webhook_url,
@@ -105,13 +105,14 @@ def import_(
 ) -> None:
     """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
 
-    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url. Nobody is recognised:
+    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url. Every line is one
+    person; a quote that is not closed on its line costs that line and no other. Nobody is recognised:
     a line that is imported twice is two people, so give it only the refused lines, mended, the second time.
     """
-    if str(file) != "-" and not file.is_file():
+    if str(file) != "-" and (file.is_dir() or not file.exists()):
         raise typer.BadParameter(f"{file} is not a file")
     with _opened(file) as text:
-        size = 0 if str(file) == "-" else file.stat().st_size
+        size = file.stat().st_size if file.is_file() else 0  # of a pipe nobody knows
         added, refused = in_room(lambda room: _import(room, text, size=size))
     for number, problem in sorted(refused):
         sys.stderr.write(f"line {number}: {problem}\n")
@@ -162,11 +163,12 @@ def update(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Change a person; planned greetings move with them."""
     from postroom.schedule import service
+    from postroom.schedule.check import read_date
 
     given = {"first_name": first_name, "last_name": last_name, "timezone": timezone}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if born is not None:
-        changes["date_of_birth"] = _date(born)
+        changes["date_of_birth"] = read_date(born)
     removable = {"email": email, "webhook_url": webhook_url}
     changes |= {name: value or None for name, value in removable.items() if value is not None}
     user, moved = in_room(
@@ -228,15 +230,6 @@ def _progressing(text: Iterable[str], size: int) -> Iterator[str]:
         for line in text:
             progress.advance(task, len(line.encode(errors="surrogateescape")))
             yield line
-
-
-def _date(text: str) -> Any:
-    from datetime import date
-
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise BadInput.of("date_of_birth", "must be a date such as 1815-12-10") from None
 
 
 def _fields(user: "User") -> dict[str, Any]:

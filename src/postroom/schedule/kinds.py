@@ -5,7 +5,8 @@ promise of once per occurrence, and survives moves and outages. `label` names an
 birthday, the day of a reminder. It goes into the idempotency key.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal, Protocol
@@ -17,6 +18,7 @@ from postroom.schedule.civil import day_in_month, day_in_year
 from postroom.schedule.model import BIRTHDAY, Person, Policy
 
 _DAY = timedelta(days=1)
+_TO_THE_MINUTE = re.compile(r"(?:\d{4}-\d\d-\d\d[Tt ])?\d\d:\d\d", re.ASCII)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LAST_DAY = date(MAXYEAR - 1, 1, 1)  # beyond it neither calendars nor PostgreSQL's clients are of use
 _LAST_REMINDER = datetime(MAXYEAR, 12, 30)  # noqa: DTZ001 - a wall clock; later than this, some zones have no UTC
@@ -24,11 +26,15 @@ _LAST_REMINDER = datetime(MAXYEAR, 12, 30)  # noqa: DTZ001 - a wall clock; later
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One firing: its name, the day it belongs to, and the local time at which it is to fire."""
+    """One firing: its name, and the local time at which it is to fire.
+
+    `is_origin`: the very day that later years count from. Who says on that day that it is one wants to hear of it in a
+    year; only who said so before is told on the day.
+    """
 
     label: str
-    day: date
     local: datetime
+    is_origin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class AnniversaryRule(Rule, frozen=True, kw_only=True):
-    """Every year on this day, or so many days before it."""
+    """Every year on this day, or so many days before it. A day still to come is itself the first."""
 
     date: date
     days_before: Annotated[int, msgspec.Meta(ge=0, le=366)] = 0
@@ -84,7 +90,7 @@ class RecurringRule(Rule, frozen=True, kw_only=True):
     until: date | None = None
     at: Annotated[time, msgspec.Meta(tz=False)] | None = None
     weekdays: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = ()
-    day: Annotated[int, msgspec.Meta(ge=1, le=31)] = 1
+    day: Annotated[int, msgspec.Meta(ge=1, le=31)] | None = None  # the start's, if left out
 
 
 class Birthday:
@@ -95,7 +101,8 @@ class Birthday:
 
     def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
         policy = terms.policy
-        return _yearly(terms.person.date_of_birth, 0, policy.time_of(BIRTHDAY), policy, since)
+        born = terms.person.date_of_birth
+        return _yearly(born, 0, policy.time_of(BIRTHDAY), policy, max(since, date(born.year + 1, 1, 1)))
 
     def message(self, person: Person) -> str:
         return f"Hey, {person.name} it's your birthday"
@@ -124,7 +131,7 @@ class Reminder:
     def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
         at: datetime = terms.rule.at
         if at.date() >= since:
-            yield Occurrence("once", at.date(), at)
+            yield Occurrence("once", at)
 
     def message(self, person: Person) -> str:
         return f"Hey, {person.name} here is your reminder"
@@ -142,7 +149,7 @@ class Recurring:
         for day in _days(rule, max(rule.start, since)):
             if rule.until is not None and day > rule.until:
                 return
-            yield Occurrence(day.isoformat(), day, datetime.combine(day, at))
+            yield Occurrence(day.isoformat(), datetime.combine(day, at))
 
     def message(self, person: Person) -> str:
         return f"Hey, {person.name} here is your reminder"
@@ -156,27 +163,66 @@ KINDS: dict[str, Kind] = {
 }
 
 
+OCCASIONS = tuple(kind for kind in KINDS if kind != BIRTHDAY)
+"""The kinds that may be added to a person; the birthday is theirs already."""
+
+
 def read_rule(kind: str, rule: Any) -> Any:
     """A stored or given rule as its kind understands it; raises `BadInput` naming the field."""
     if kind not in KINDS:
-        raise BadInput.of("kind", f"must be one of {', '.join(sorted(KINDS))}")
+        raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS)}")
     try:
-        return msgspec.convert(rule, KINDS[kind].rule)
+        return msgspec.convert(_with_seconds(rule), KINDS[kind].rule)
     except msgspec.ValidationError as error:
         raise BadInput.of("rule", str(error)) from error
 
 
+def check_rule(kind: str, rule: Mapping[str, Any]) -> None:
+    """Raise `BadInput` for an occasion that would not do what its rule says.
+
+    Only what is given anew is held to this: a rule that was stored goes on firing as it did.
+    """
+    if kind == BIRTHDAY:
+        raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS)}; the birthday follows from date_of_birth")
+    read = read_rule(kind, rule)
+    if not isinstance(read, RecurringRule):
+        return
+    if read.weekdays and read.every != "week":
+        raise BadInput.of("rule.weekdays", "only goes with every: week")
+    if read.day is not None and read.every != "month":
+        raise BadInput.of("rule.day", "only goes with every: month")
+    if read.until is not None and read.until < read.start:
+        raise BadInput.of("rule.until", "is before start")
+
+
+def never_fires(kind: str, rule: Mapping[str, Any]) -> BadInput:
+    """What to say of a rule by which nothing is still to come."""
+    if kind == "RECURRING":
+        field = "until" if rule.get("until") else "start"
+    else:
+        field = "at" if kind == "REMINDER" else "date"
+    return BadInput.of(f"rule.{field}", "leaves nothing to be sent: its time is past, or beyond the calendar")
+
+
+def _with_seconds(rule: Any) -> Any:
+    """A rule whose `at` is told to the minute, as people write it, told to the second."""
+    at = rule.get("at") if isinstance(rule, Mapping) else None
+    if not isinstance(at, str) or _TO_THE_MINUTE.fullmatch(at) is None:
+        return rule
+    return {**rule, "at": f"{at}:00"}
+
+
 def _yearly(anchor: date, days_before: int, at: time, policy: Policy, since: date) -> Iterator[Occurrence]:
-    """From the anchor's day in each year, first the year after it; named by the year of the day itself."""
-    for year in range(max(anchor.year + 1, since.year), _LAST_DAY.year):
+    """The anchor's day in each year from its own on; named by the year of the day itself."""
+    for year in range(max(anchor.year, since.year), _LAST_DAY.year):
         day = day_in_year(anchor, year, policy.leap_day) - timedelta(days=days_before)
         if day >= since:
-            yield Occurrence(str(year), day, datetime.combine(day, at))
+            yield Occurrence(str(year), datetime.combine(day, at), is_origin=day == anchor)
 
 
 def _days(rule: RecurringRule, since: date) -> Iterator[date]:
     if rule.every == "month":
-        yield from _monthly(rule.day, since)
+        yield from _monthly(rule.day or rule.start.day, since)
         return
     wanted = {_WEEKDAYS.index(name) for name in rule.weekdays} or {rule.start.weekday()}
     day = since

@@ -49,6 +49,7 @@ class User:
     created_at: datetime
     updated_at: datetime
     person: Person
+    unplanned_since: datetime | None = None  # when plain SQL changed what nobody has planned for yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ class Occasion:
     kind: str
     message: str
     rule: Mapping[str, Any]
+    created_at: datetime | None = None  # None where nobody asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,17 @@ class Claimed:
     def lateness(self) -> timedelta:
         """How long after its time it was claimed; what a move brought past its own time is late since the move."""
         return max(self.claimed_at - max(self.target_utc, self.planned_at), timedelta())
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is behind: events due, people to plan for, each with how long the first has waited; and the unplannable."""
+
+    due: int
+    due_for: timedelta
+    unplanned: int
+    unplanned_for: timedelta
+    unplannable: int
 
 
 @dataclass(frozen=True, slots=True)

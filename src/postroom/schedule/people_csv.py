@@ -1,15 +1,22 @@
-"""People from a spreadsheet: lines in, people out, and for every line that cannot be one, its number and why."""
+"""People from a spreadsheet: lines in, people out, and for every line that cannot be one, its number and why.
+
+A person is one line, for nothing they have may contain a line break. So each line is read by itself, and a quote that
+somebody forgot to close takes no other line with it.
+"""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
 
 from postroom.errors import BadInput
+from postroom.schedule.check import read_date
 from postroom.schedule.model import Person
 
 REQUIRED = ("first_name", "last_name", "date_of_birth", "timezone")
 OPTIONAL = ("email", "webhook_url")
+_BROKEN = re.compile(r"[\0\udc80-\udcff]")
+_OPEN_QUOTE = "unexpected end of data"  # in the words of the module csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +30,68 @@ class Line:
 
 def read_people(text: Iterable[str]) -> Iterator[Line]:
     """Each line after the header; raises `BadInput` if the header itself cannot be used."""
-    reader = csv.DictReader(text, strict=True)
-    columns = [name.strip().lower() for name in reader.fieldnames or ()]
+    lines = enumerate(text, 1)
+    columns = _read_header(next(lines, (1, ""))[1])
+    for number, line in lines:
+        try:
+            fields = _split(line)
+            if fields:
+                yield Line(number, _person(columns, fields))
+        except BadInput as error:
+            yield Line(number, None, "; ".join(f"{each.field}: {each.message}" for each in error.errors))
+        except ValueError as error:
+            yield Line(number, None, str(error))
+
+
+def _read_header(line: str) -> list[str]:
+    try:
+        columns = [name.strip().lower() for name in _split(line)]
+        for name in columns:
+            _check_text(name)
+    except ValueError as error:
+        raise BadInput.of("header", str(error)) from None
     missing = [name for name in REQUIRED if name not in columns]
     unknown = [name for name in columns if name not in (*REQUIRED, *OPTIONAL)]
-    if missing or unknown:
-        wrong = f"lacks {', '.join(missing)}" if missing else f"has unknown columns: {', '.join(unknown)}"
-        raise BadInput.of("header", wrong)
-    reader.fieldnames = columns
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield Line(reader.reader.line_num, None, f"is not CSV: {error}")
-            continue
-        yield _line(reader.line_num, row)
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    for names, wrong in ((missing, "lacks"), (unknown, "has unknown columns:"), (twice, "has more than once:")):
+        if names:
+            raise BadInput.of("header", f"{wrong} {', '.join(names)}")
+    return columns
 
 
-def _line(number: int, row: dict[str | None, str | None]) -> Line:
-    if None in row or None in row.values():
-        return Line(number, None, "has not as many fields as the header")
-    fields = {str(name): (value or "").strip() for name, value in row.items()}
+def _split(line: str) -> list[str]:
+    """The fields of a line, none for an empty one; ValueError says why it has none."""
     try:
-        born = date.fromisoformat(fields["date_of_birth"])
-    except ValueError:
-        return Line(number, None, "date_of_birth: must be a date such as 1815-12-10")
-    person = Person(
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error as error:
+        said = "a quote is opened and not closed on this line" if _OPEN_QUOTE in str(error) else error
+        raise ValueError(f"is not CSV: {said}") from None
+
+
+def _person(columns: list[str], values: list[str]) -> Person:
+    if len(values) != len(columns):
+        raise ValueError("has not as many fields as the header")
+    fields = {name: value.strip() for name, value in zip(columns, values, strict=True)}
+    for name, value in fields.items():
+        try:
+            _check_text(value)
+        except ValueError as error:
+            raise BadInput.of(name, str(error)) from None
+    return Person(
         first_name=fields["first_name"],
         last_name=fields["last_name"],
-        date_of_birth=born,
+        date_of_birth=read_date(fields["date_of_birth"]),
         timezone=fields["timezone"],
         email=fields.get("email") or None,
         webhook_url=fields.get("webhook_url") or None,
     )
-    return Line(number, person)
+
+
+def _check_text(value: str) -> None:
+    """ValueError for what no text contains; a byte that was no UTF-8 arrives as half a character."""
+    found = _BROKEN.search(value)
+    if found is None:
+        return
+    if found[0] == "\0":
+        raise ValueError("has a NUL character")
+    raise ValueError(f"has the byte 0x{ord(found[0]) - 0xDC00:02X}, which is not UTF-8 here")

@@ -2,8 +2,8 @@
 
 Two questions. `upcoming`: given a person as they are now, what should be planned? The next occurrence whose time is
 still to come, skipping those that were already used. An event that is planned already keeps its occurrence in two cases
-even though its time has passed: on the very day (somebody moved east on their birthday: it is still the birthday there
-and nothing was sent, so it goes out now), and when it was due before the change (an outage, and a name corrected
+even though its time has passed: when a move brought it there (somebody moved east, where the hour or even the day is
+over, and nothing was sent, so it goes out now), and when it was due before the change (an outage, and a name corrected
 meanwhile). `following`: an event has been claimed, what comes after it? The very next occurrence, past or not, because
 what fell due during an outage must not be skipped.
 """
@@ -21,6 +21,8 @@ from postroom.schedule.kinds import KINDS, Occurrence, Terms, read_rule
 from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Planned, Policy
 
 _DAY = timedelta(days=1)
+_FARTHEST_MOVE = timedelta(hours=27)
+"""No two places have clocks farther apart, with an hour to spare for one that changes on that day."""
 UNPLANNABLE = (UnknownZone, BadInput, OverflowError)
 """What planning may raise for something that plain SQL wrote; one such row must not stop its neighbours."""
 _PATIENCE = 10_000
@@ -49,14 +51,14 @@ def upcoming(
 ) -> Planned | None:
     """What should be planned now; `used` are the keys of what was begun, `pending` the event planned so far."""
     today = local_at(now, subject.person.timezone).date()
-    since = today - _DAY  # a gap at midnight can move an occurrence into the next day
+    since = today - 2 * _DAY  # what a move brought past its time; a gap at midnight can make it the next day's
     if pending is not None and pending.target_utc <= now:
         since = min(since, pending.target_local.date() - _DAY)
     for occurrence in islice(_occurrences(subject, policy, since), _PATIENCE):
         planned = _planned(subject, occurrence)
         if planned.idempotency_key in used:
             continue
-        if planned.target_utc > now or _still_counts(planned, occurrence, pending, now):
+        if _is_to_come(planned, occurrence, pending, now):
             return planned
     return None
 
@@ -70,12 +72,13 @@ def following(subject: Subject, policy: Policy, *, after: datetime, key: str) ->
     return None
 
 
-def _still_counts(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
-    """True if an occurrence whose time has passed is sent all the same: it was planned, and it is today or was due."""
+def _is_to_come(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
+    """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved."""
     if pending is None or pending.idempotency_key != planned.idempotency_key:
-        return False
+        is_said_too_late = occurrence.is_origin and occurrence.local.date() == local_at(now, planned.timezone).date()
+        return planned.target_utc > now and not is_said_too_late
     was_due = pending.target_utc <= now and pending.target_local.date() == planned.target_local.date()
-    return was_due or occurrence.day == local_at(now, planned.timezone).date()
+    return was_due or now - planned.target_utc <= _FARTHEST_MOVE
 
 
 def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occurrence]:

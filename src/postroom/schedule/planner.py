@@ -27,9 +27,10 @@ class Changes:
     """What has to be written so that the database holds the plan."""
 
     planned: list[Planned] = field(default_factory=list)
-    moves: list[tuple[KnownEvent, Planned]] = field(default_factory=list)
+    moves: list[tuple[KnownEvent, Planned, datetime]] = field(default_factory=list)
     over: list[KnownEvent] = field(default_factory=list)
     ended: list[UUID] = field(default_factory=list)
+    unplannable: list[UUID] = field(default_factory=list)  # whose
 
     def end(self, subject: Subject, pending: KnownEvent | None) -> None:
         """Nothing of it is still to come."""
@@ -44,7 +45,8 @@ async def plan_for(
 ) -> dict[UUID, Moved]:
     """Make the events of these people what they should be; says for each what was done.
 
-    With `keep`, what is planned already stays: only what is missing is added.
+    With `keep`, what is planned already stays: only what is missing is added. What plain SQL changed is planned as of
+    that moment, or whatever fell due between the change and its sweep would be lost.
     """
     ids = [user.id for user in users]
     moment = await store.read_clock(connection, now=now)
@@ -54,12 +56,13 @@ async def plan_for(
     for user in users:
         subjects = [Subject(user.id, user.person, each) for each in (None, *occasions.get(user.id, []))]
         for subject in subjects:
-            _decide(subject, known.get(user.id, []), policy, moment, changes)
+            as_of = _as_of(user, subject, moment)
+            _decide(subject, known.get(user.id, []), policy, as_of, changes)
     if keep:
         changes.moves.clear()
         changes.over.clear()
     added, moved = await _write(connection, changes, now=now)
-    await store.mark_planned(connection, user_ids=ids)
+    await store.mark_planned(connection, user_ids=ids, unplannable_ids=changes.unplannable)
     return {user.id: _count(known.get(user.id, []), moved, added[user.id]) for user in users}
 
 
@@ -74,6 +77,15 @@ def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
     }
 
 
+def _as_of(user: User, subject: Subject, now: datetime) -> datetime:
+    """The moment to plan from: now, or since when it could have been planned."""
+    if user.unplanned_since is None:
+        return now
+    if subject.occasion is None or subject.occasion.created_at is None:
+        return min(now, user.unplanned_since)
+    return min(now, max(user.unplanned_since, subject.occasion.created_at))
+
+
 def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: datetime, changes: Changes) -> None:
     own = [event for event in known if (event.kind, event.occasion_id) == subject.key]
     if any(event.is_claimed_only for event in own):
@@ -86,13 +98,14 @@ def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: 
         _log.warning(
             "user_unplannable", user_id=str(subject.user_id), kind=subject.kind_name, error=type(error).__name__
         )
+        changes.unplannable.append(subject.user_id)
         return
     if planned is None:
         changes.end(subject, pending)
     elif pending is None:
         changes.planned.append(planned)
     elif _differs(pending, planned):
-        changes.moves.append((pending, planned))
+        changes.moves.append((pending, planned, now))
 
 
 def _differs(event: KnownEvent, planned: Planned) -> bool:
@@ -116,12 +129,13 @@ async def _write(connection: Connection, changes: Changes, *, now: datetime | No
         await store.end_occasions(connection, occasion_ids=changes.ended)
     if not changes.moves:
         return added, set()
+    events, targets, moments = zip(*changes.moves, strict=True)
     moved = await store.move_events(
         connection,
-        now=now,
-        event_id=[event.id for event, _ in changes.moves],
-        version=[event.version for event, _ in changes.moves],
-        **_target_columns([planned for _, planned in changes.moves]),
+        event_id=[event.id for event in events],
+        version=[event.version for event in events],
+        moved_at=moments,
+        **_target_columns(targets),
     )
     return added, moved
 

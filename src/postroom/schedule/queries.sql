@@ -78,10 +78,18 @@ SELECT basis
 FROM schedule_state;
 
 -- name: find_next_due :one
--- When the next event is due, if any is planned, and what time it is.
-SELECT min(target_timestamp_utc) AS due_at, coalesce(:now::timestamptz, now()) AS asked_at
-FROM scheduled_events
-WHERE status = 'PENDING';
+-- When the next event falls due, if any is planned, what time it is, and whether one is due that nobody has claimed.
+SELECT (
+        SELECT min(target_timestamp_utc)
+        FROM scheduled_events
+        WHERE status = 'PENDING' AND target_timestamp_utc > coalesce(:now::timestamptz, now())
+    ) AS due_at,
+    coalesce(:now::timestamptz, now()) AS asked_at,
+    EXISTS (
+        SELECT
+        FROM scheduled_events
+        WHERE status = 'PENDING' AND target_timestamp_utc <= coalesce(:now::timestamptz, now())
+    ) AS is_due;
 
 -- name: find_user :maybe
 -- One person.
@@ -122,17 +130,22 @@ followed AS (
 )
 SELECT id FROM handed;
 
+-- name: has_planned :one
+-- Whether something is planned for an occasion.
+SELECT EXISTS (SELECT FROM scheduled_events WHERE occasion_id = :occasion_id AND status = 'PENDING') AS is_planned;
+
 -- name: insert_events :many
 -- Plan events. One that exists already, by its key or as the planned one of its occasion, stays as it is. Returns whose.
 INSERT INTO scheduled_events (
     user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
     idempotency_key, delivery_payload, planned_at, created_at
 )
-SELECT i.*, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
+-- What fell due before it was planned is as late as its time is past.
+SELECT i.*, least(i.target_utc, coalesce(:now::timestamptz, now())), coalesce(:now::timestamptz, now())
 FROM unnest(
     :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
     :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
-) AS i
+) AS i(user_id, kind, occasion_id, target_utc, target_local, timezone, idempotency_key, payload)
 ON CONFLICT DO NOTHING
 RETURNING user_id;
 
@@ -140,7 +153,7 @@ RETURNING user_id;
 -- Remember an occasion of a person.
 INSERT INTO user_occasions (user_id, event_type, message, rule)
 VALUES (:user_id, :kind, :message, :rule::text::jsonb)
-RETURNING id, user_id, event_type, message, rule::text;
+RETURNING id, user_id, event_type, message, rule::text, created_at;
 
 -- name: insert_users :many
 -- Store people, planned for in the same transaction.
@@ -154,6 +167,13 @@ FROM unnest(
 ) AS i
 RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url;
 
+-- name: leave_to_scheduler :exec
+-- Leave people to the next sweep, if schedulers plan with something other than whoever stored them: other times of day,
+-- other rules of time zones.
+UPDATE users
+SET planned_version = -1
+WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE basis <> :basis);
+
 -- name: list_events :many
 -- The events of one person, the latest target first, below a cursor.
 SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
@@ -165,15 +185,9 @@ WHERE user_id = :user_id
 ORDER BY target_timestamp_utc DESC, id DESC
 LIMIT :page_limit;
 
--- name: list_flying_deliveries :many
--- Deliveries that were handed over for a person and have not ended.
-SELECT delivery_id
-FROM scheduled_events
-WHERE user_id = :user_id AND status = 'PROCESSING' AND delivery_id IS NOT NULL;
-
 -- name: list_occasions :many
 -- The occasions of some people.
-SELECT id, user_id, event_type, message, rule::text
+SELECT id, user_id, event_type, message, rule::text, created_at
 FROM user_occasions
 WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
@@ -197,7 +211,7 @@ LIMIT :page_limit;
 -- name: lock_unplanned_users :many
 -- Hold people whom plain SQL added or changed since they were last planned for.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
-    planned_version = 0 AS is_new
+    unplanned_since, planned_version = 0 AS is_new
 FROM users
 WHERE planned_version <> version
 ORDER BY id
@@ -251,7 +265,8 @@ LEFT JOIN held ON true;
 
 -- name: lock_user :maybe
 -- Hold one person: nobody else plans, claims or changes them until this transaction ends.
-SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since
 FROM users
 WHERE id = :user_id
 FOR UPDATE;
@@ -266,10 +281,38 @@ LIMIT :batch_limit
 FOR NO KEY UPDATE;
 
 -- name: mark_planned :exec
--- Remember that people were planned for as they are now.
+-- Remember that people were planned for as they are now, and for which of them not everything could be.
 UPDATE users
-SET planned_version = version
-WHERE id = ANY(:user_ids::uuid[]) AND planned_version <> version;
+SET planned_version = version, unplanned_since = NULL, is_unplannable = id = ANY(:unplannable_ids::uuid[])
+WHERE id = ANY(:user_ids::uuid[])
+    AND (planned_version <> version OR is_unplannable <> (id = ANY(:unplannable_ids::uuid[])));
+
+-- name: measure_schedule :one
+-- What should have been handed over and what waits to be planned, each counted up to a bound, and since when the first.
+WITH due AS (
+    SELECT greatest(target_timestamp_utc, planned_at) AS since
+    FROM scheduled_events
+    WHERE status = 'PENDING' AND target_timestamp_utc <= coalesce(:now::timestamptz, now())
+    ORDER BY target_timestamp_utc
+    LIMIT :bound
+),
+unplanned AS (
+    SELECT unplanned_since AS since
+    FROM users
+    WHERE planned_version <> version
+    LIMIT :bound
+),
+unplannable AS (
+    SELECT id
+    FROM users
+    WHERE is_unplannable
+    LIMIT :bound
+)
+SELECT (SELECT count(*) FROM due) AS due,
+    coalesce((SELECT coalesce(:now::timestamptz, now()) - min(since) FROM due), '0') AS due_for,
+    (SELECT count(*) FROM unplanned) AS unplanned,
+    coalesce((SELECT coalesce(:now::timestamptz, now()) - min(since) FROM unplanned), '0') AS unplanned_for,
+    (SELECT count(*) FROM unplannable) AS unplannable;
 
 -- name: move_events :many
 -- Give planned events a new target; one that changed since it was read, or has begun, is left alone and not returned.
@@ -277,12 +320,12 @@ WHERE id = ANY(:user_ids::uuid[]) AND planned_version <> version;
 UPDATE scheduled_events AS e
 SET target_timestamp_utc = i.target_utc, target_timestamp_local = i.target_local, target_timezone = i.timezone,
     idempotency_key = i.idempotency_key, delivery_payload = i.payload,
-    planned_at = least(greatest(e.target_timestamp_utc, e.planned_at), coalesce(:now::timestamptz, now())),
+    planned_at = least(greatest(e.target_timestamp_utc, e.planned_at), i.moved_at),
     version = e.version + 1
 FROM unnest(
-    :event_id::uuid[], :version::integer[], :target_utc::timestamptz[], :target_local::timestamp[], :timezone::text[],
-    :idempotency_key::text[], :payload::text[]::jsonb[]
-) AS i(event_id, version, target_utc, target_local, timezone, idempotency_key, payload)
+    :event_id::uuid[], :version::integer[], :moved_at::timestamptz[], :target_utc::timestamptz[],
+    :target_local::timestamp[], :timezone::text[], :idempotency_key::text[], :payload::text[]::jsonb[]
+) AS i(event_id, version, moved_at, target_utc, target_local, timezone, idempotency_key, payload)
 WHERE e.id = i.event_id AND e.version = i.version AND e.status = 'PENDING'
 RETURNING e.id;
 

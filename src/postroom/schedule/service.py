@@ -11,15 +11,14 @@ import msgspec
 from postroom.db.faults import translated
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.delivery import store as delivery_store
 from postroom.errors import BadInput, FieldError, OccasionNotFound, UserNotFound, VersionConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.schedule import store
 from postroom.schedule.check import check_person, problems
 from postroom.schedule.civil import LeapDay
-from postroom.schedule.kinds import read_rule
-from postroom.schedule.model import Moved, Occasion, Person, Policy, ScheduledEvent, User
+from postroom.schedule.kinds import check_rule, never_fires
+from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, ScheduledEvent, User
 from postroom.schedule.planner import plan_for
 from postroom.settings import Settings
 
@@ -62,13 +61,11 @@ async def create_users(
     return users, wrong
 
 
-async def delete_user(pool: Pool, user_id: UUID, *, actor: str, now: datetime | None = None) -> None:
-    """Forget a person and everything planned for them; a greeting that still waits to leave does not leave."""
+async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
+    """Forget a person and everything planned for them; what still waits to leave is cancelled by `cancel_greetings`."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.lock_user(connection, user_id=user_id) is None:
             raise UserNotFound
-        for delivery_id in await store.list_flying_deliveries(connection, user_id=user_id):
-            await delivery_store.cancel(connection, delivery_id=delivery_id, reason="person_deleted", now=now)
         await store.delete_user(connection, user_id=user_id)
         await record_audit(connection, actor=actor, action="user.delete", subject=f"user:{user_id}")
 
@@ -105,6 +102,12 @@ async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) 
     return users[:limit], encode_cursor(last.created_at, last.id) if last else None
 
 
+async def measure_schedule(pool: Pool) -> Backlog:
+    """What is behind."""
+    async with pool.acquire() as connection:
+        return await store.measure_schedule(connection)
+
+
 async def update_user(
     pool: Pool,
     user_id: UUID,
@@ -127,7 +130,7 @@ async def update_user(
             changed = await store.update_user(connection, user_id=user_id, version=user.version, **_fields(person))
         if changed is None:
             raise VersionConflict
-        moved = await plan_for(connection, [changed], policy, now=now)
+        moved = await _plan(connection, [replace(changed, unplanned_since=user.unplanned_since)], policy, now=now)
     return changed, moved[user_id]
 
 
@@ -142,7 +145,7 @@ async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which 
     now: datetime | None = None,
 ) -> Occasion:
     """Plan something besides the birthday: an anniversary, a reminder, a recurring message."""
-    read_rule(kind, dict(rule))
+    check_rule(kind, rule)
     if len(message) > LONGEST_MESSAGE or "\0" in message:
         raise BadInput.of("message", f"must be at most {LONGEST_MESSAGE} characters")
     async with pool.acquire() as connection, connection.transaction():
@@ -152,7 +155,9 @@ async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which 
         occasion = await store.insert_occasion(
             connection, user_id=user_id, kind=kind, message=message, rule=_encode(rule).decode()
         )
-        await plan_for(connection, [user], policy, now=now)
+        await _plan(connection, [user], policy, now=now)
+        if not await store.has_planned(connection, occasion_id=occasion.id):
+            raise never_fires(kind, rule)
     return occasion
 
 
@@ -178,8 +183,17 @@ async def _insert(
     rows = [_fields(person) for person in people]
     with translated():
         users = await store.insert_users(connection, now=now, **{name: [row[name] for row in rows] for name in rows[0]})
-    await plan_for(connection, users, policy, now=now)
+    await _plan(connection, users, policy, now=now)
     return users
+
+
+async def _plan(
+    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None
+) -> dict[UUID, Moved]:
+    """Plan, and have it done again by the schedulers if they were told other times than this process."""
+    done = await plan_for(connection, users, policy, now=now)
+    await store.leave_to_scheduler(connection, user_ids=[user.id for user in users], basis=policy.basis)
+    return done
 
 
 def _fields(person: Person) -> dict[str, Any]:

@@ -9,9 +9,11 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.schedule.model import Claimed, KnownEvent, Occasion, Person, ScheduledEvent, Status, User
+from postroom.schedule.model import Backlog, Claimed, KnownEvent, Occasion, Person, ScheduledEvent, Status, User
 
 QUERIES = load("postroom.schedule")
+COUNTED = 10_000
+"""A backlog is counted up to this many, so that asking stays cheap in a crisis."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -48,11 +50,11 @@ async def find_basis(connection: Connection) -> str | None:
     return row["basis"] if row else None
 
 
-async def find_next_due(connection: Connection, *, now: datetime | None) -> timedelta | None:
-    """How long until the next event is due; negative if one is overdue, None if nothing is planned."""
+async def find_next_due(connection: Connection, *, now: datetime | None) -> tuple[timedelta | None, bool]:
+    """How long until the next event falls due, None if none will; and whether one is due already."""
     row = await QUERIES["find_next_due"].one(connection, now=now)
     due_at: datetime | None = row["due_at"]
-    return None if due_at is None else due_at - row["asked_at"]
+    return (None if due_at is None else due_at - row["asked_at"]), row["is_due"]
 
 
 async def find_user(connection: Connection, *, user_id: UUID) -> User | None:
@@ -66,6 +68,11 @@ async def hand_over(
     """Returns the events that were still ours to hand over."""
     rows = await QUERIES["hand_over"].many(connection, claim_id=claim_id, now=now, **columns)
     return {row["id"] for row in rows}
+
+
+async def has_planned(connection: Connection, *, occasion_id: UUID) -> bool:
+    is_planned: bool = (await QUERIES["has_planned"].one(connection, occasion_id=occasion_id))["is_planned"]
+    return is_planned
 
 
 async def insert_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> list[UUID]:
@@ -89,11 +96,6 @@ async def list_events(
         connection, user_id=user_id, before_at=before_at, before_id=before_id, page_limit=page_limit
     )
     return [_event(row) for row in rows]
-
-
-async def list_flying_deliveries(connection: Connection, *, user_id: UUID) -> list[int]:
-    rows = await QUERIES["list_flying_deliveries"].many(connection, user_id=user_id)
-    return [row["delivery_id"] for row in rows]
 
 
 async def list_occasions(connection: Connection, *, user_ids: Sequence[UUID]) -> list[Occasion]:
@@ -136,12 +138,22 @@ async def lock_users(connection: Connection, *, after_id: UUID | None, batch_lim
     return [_user(row) for row in rows]
 
 
-async def mark_planned(connection: Connection, *, user_ids: Sequence[UUID]) -> int:
-    return await QUERIES["mark_planned"].exec(connection, user_ids=user_ids)
+async def leave_to_scheduler(connection: Connection, *, user_ids: Sequence[UUID], basis: str) -> int:
+    """Have people planned for again by a scheduler, if it plans with something other than this."""
+    return await QUERIES["leave_to_scheduler"].exec(connection, user_ids=user_ids, basis=basis)
 
 
-async def move_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> set[UUID]:
-    return {row["id"] for row in await QUERIES["move_events"].many(connection, now=now, **columns)}
+async def mark_planned(connection: Connection, *, user_ids: Sequence[UUID], unplannable_ids: Sequence[UUID]) -> int:
+    return await QUERIES["mark_planned"].exec(connection, user_ids=user_ids, unplannable_ids=unplannable_ids)
+
+
+async def measure_schedule(connection: Connection, *, bound: int = COUNTED, now: datetime | None = None) -> Backlog:
+    row = await QUERIES["measure_schedule"].one(connection, bound=bound, now=now)
+    return Backlog(row["due"], row["due_for"], row["unplanned"], row["unplanned_for"], row["unplannable"])
+
+
+async def move_events(connection: Connection, **columns: Sequence[Any]) -> set[UUID]:
+    return {row["id"] for row in await QUERIES["move_events"].many(connection, **columns)}
 
 
 async def read_clock(connection: Connection, *, now: datetime | None) -> datetime:
@@ -202,6 +214,7 @@ def _user(row: asyncpg.Record) -> User:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         person=_person(row),
+        unplanned_since=row.get("unplanned_since"),
     )
 
 
@@ -212,6 +225,7 @@ def _occasion(row: asyncpg.Record) -> Occasion:
         kind=row["event_type"],
         message=row["message"],
         rule=_decode(row["rule"]),
+        created_at=row["created_at"],
     )
 
 

@@ -60,6 +60,7 @@ class Scheduler:
     ) -> None:
         self._pool, self._options, self._clock, self._signal = pool, options or SchedulerOptions(), clock, signal
         self._stopping = asyncio.Event()
+        self._patience = SHORTEST_REST
 
     def stop(self) -> None:
         self._stopping.set()
@@ -162,11 +163,14 @@ class Scheduler:
         return users[-1].id, len(users)
 
     async def _time_to_next(self) -> timedelta:
-        """How long to rest: until the next event is due, within bounds."""
+        """How long to rest: until the next event is due, within bounds; twice as long each time one is passed over."""
         async with self._pool.acquire() as connection:
-            wait = await store.find_next_due(connection, now=self._clock())
+            wait, is_due = await store.find_next_due(connection, now=self._clock())
         longest = self._options.poll_interval
-        return longest if wait is None else min(max(wait, SHORTEST_REST), longest)
+        # Due and left there by the look before: it fell due since, or somebody holds it or its person for a while.
+        self._patience = min(self._patience * 2, longest) if is_due else SHORTEST_REST
+        soonest = self._patience if is_due else longest
+        return min(soonest, longest if wait is None else max(wait, SHORTEST_REST))
 
     async def _repeat(
         self, interval: "Callable[[], Awaitable[timedelta]]", *steps: Callable[[], Awaitable[int]]

@@ -7,7 +7,7 @@ SET search_path FROM CURRENT -- an occasion may be written on a connection that 
 AS $$
 BEGIN
     NEW.is_over := false;
-    UPDATE users SET planned_version = -1 WHERE id = NEW.user_id AND planned_version = version;
+    UPDATE users SET planned_version = -1, unplanned_since = now() WHERE id = NEW.user_id AND planned_version = version;
     RETURN NEW;
 END
 $$;

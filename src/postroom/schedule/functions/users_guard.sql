@@ -1,21 +1,29 @@
--- Keep a person's row true whoever writes it: the zone exists, a change counts as a version and has its time.
+-- Keep a person's row true whoever writes it: the zone exists, a change counts as a version and has its time, and it is
+-- known since when nobody has planned for it.
 --
 -- The form comes first, because PostgreSQL takes any "Foo+3" for a zone in the manner of POSIX; a name without digits
--- cannot be read that way, and then asking for the time there fails unless the zone is in the database. Python's check is
--- the exact one; a name that only PostgreSQL knows (other capitals) is left unplanned by the sweep, which says so.
+-- cannot be read that way, and then choosing the zone fails unless it is in the database. Chosen and asked for again, the
+-- name is spelled as the database spells it, whatever capitals it came in.
 CREATE OR REPLACE FUNCTION users_guard() RETURNS trigger
 LANGUAGE plpgsql
+SET timezone TO 'UTC' -- what is chosen below lasts no longer than the call
 AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         NEW.version := OLD.version + 1;
         NEW.updated_at := now();
+        IF OLD.planned_version = OLD.version OR OLD.unplanned_since IS NULL THEN
+            NEW.unplanned_since := now();
+        END IF;
+    ELSIF NEW.planned_version <> NEW.version THEN
+        NEW.unplanned_since := now();
     END IF;
     IF NEW.timezone !~ '^(UTC|Etc/GMT[+-][0-9]{1,2}|[A-Z][A-Za-z_]*(/[A-Z][A-Za-z_-]*){1,2})$' THEN
         RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
     END IF;
     BEGIN
-        PERFORM now() AT TIME ZONE NEW.timezone;
+        PERFORM set_config('TimeZone', NEW.timezone, true);
+        NEW.timezone := current_setting('TimeZone');
     EXCEPTION WHEN invalid_parameter_value THEN
         RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
     END;

@@ -10,6 +10,8 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+from postroom.settings import Settings
+
 PREFIX = "whsec_"
 _SIZES = range(24, 65)
 
@@ -31,6 +33,13 @@ def derived_secret(secret_key: bytes) -> str:
     """The secret of an installation that sets none: bound to its own key, and of no use for anything else."""
     derived = hmac.digest(secret_key, b"postroom:webhook-secret:v1", hashlib.sha256)
     return PREFIX + base64.b64encode(derived).decode()
+
+
+def webhook_secrets(settings: Settings) -> Sequence[str]:
+    """What signs webhooks: the secrets of the settings, or one derived from the installation's key; none without it."""
+    if settings.webhook_secrets or settings.secret_key is None:
+        return settings.webhook_secrets
+    return (derived_secret(settings.secret_key),)
 
 
 def sign(keys: Sequence[bytes], *, message_id: str, timestamp: int, body: bytes) -> str:
