@@ -2,23 +2,27 @@
 
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+import msgspec
 import pytest
-from tests.support.archive import ACTOR, NOW
+from tests.support.archive import ACTOR, JANUARY, NOW, add_attempts, options_for, run
 from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, suppress
 from tests.support.embedded import FAST
 
-from postroom.archive.backup.model import TableCount, differences
+from postroom.archive.backup.model import BackupManifest, TableCount, differences
 from postroom.archive.backup.service import make_backup, manifest_path, read_manifest, restore_backup, verify_backup
 from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions
+from postroom.archive.parquet import file_sha256
+from postroom.cli.output import report
 from postroom.db.embedded import EmbeddedServer
 from postroom.db.room import Room, open_room
-from postroom.errors import BackupFailed, MigrationPending, RoomNotEmpty
+from postroom.errors import BackupFailed, BadInput, MigrationPending, RoomNotEmpty
 from postroom.events import Event, EventStore, Query
 from postroom.events.store import list_settled_events
 from postroom.settings import Settings
@@ -168,6 +172,58 @@ async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path)
         await restore_backup(room.url, file, actor=ACTOR)
     with pytest.raises(BackupFailed, match="there already"):
         await make_backup(room, file, actor=ACTOR)
+
+
+@pytest.mark.parametrize("name", ["Annex 1", "pg_annex", "public", "", "information_schema"])
+async def test_a_room_gets_no_name_that_no_room_can_have(room: Room, tmp_path: Path, name: str) -> None:
+    """It is refused as POSTROOM_SCHEMA refuses it, before anything is made."""
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    schemas = "SELECT nspname FROM pg_namespace ORDER BY 1"
+    before = await room.pool.fetch(schemas)
+    with pytest.raises(BadInput, match="as"):
+        await restore_backup(room.url, file, actor=ACTOR, room=name)
+    assert await room.pool.fetch(schemas) == before
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+async def test_a_restore_that_fails_leaves_nothing_behind(room: Room, tmp_path: Path, *, was_there: bool) -> None:
+    """The schema that it made goes; one that stood there empty before stays, for somebody made it with its rights."""
+    file = tmp_path / "room.backup"
+    made = await make_backup(room, file, actor=ACTOR, verify=False)
+    file.write_bytes(b"nonsense")
+    wrong = replace(made, room="annex", sha256=file_sha256(file))
+    manifest_path(file).write_bytes(msgspec.json.encode(wrong))
+    if was_there:
+        await room.pool.execute("CREATE SCHEMA annex")
+    with pytest.raises(BackupFailed):
+        await restore_backup(room.url, file, actor=ACTOR)
+    assert await room.pool.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = 'annex'") == int(was_there)
+    assert await room.pool.fetchval("SELECT to_regclass('annex.restoring')") is None
+
+
+async def test_a_copy_does_not_own_the_files_of_the_archive(room: Room, tmp_path: Path) -> None:
+    """A room that came back under another name only reads what the first one wrote."""
+    await add_attempts(room.pool, JANUARY, 3)
+    await run(room, options_for(tmp_path / "archive"))
+    file = tmp_path / "room.backup"
+    await make_backup(room, file, actor=ACTOR, verify=False)
+    await restore_backup(room.url, file, actor=ACTOR, room="annex")
+    rows = await room.pool.fetch("SELECT id FROM annex.archive_room UNION SELECT id FROM archive_room")
+    assert len(rows) == 2
+
+
+async def test_a_missing_backup_is_told_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a file that is not there, and no database that went away."""
+    missing = tmp_path / "b3.backup"
+    with pytest.raises(FileNotFoundError) as caught:
+        missing.read_bytes()
+    assert report(caught.value) == 1
+    assert capsys.readouterr().err == f"postroom: {missing}: No such file or directory\n"
+    made = BackupManifest(room="x", made_at=NOW, server="17", migration="0001", bytes=1, sha256="", tables=())
+    manifest_path(missing).write_bytes(msgspec.json.encode(made))
+    with pytest.raises(BackupFailed, match=r"b3\.backup cannot be read"):
+        await verify_backup(missing)
 
 
 async def test_a_damaged_backup_is_noticed(room: Room, tmp_path: Path, other_url: str) -> None:

@@ -75,6 +75,7 @@ async def test_a_month_s_way_out_and_back(room: Room, tmp_path: Path) -> None:
     ]
     assert (await shell.run("archive", "verify"))[1].endswith("good, 30 rows\n")
     assert await shell.json("archive", "query", "SELECT count(*) AS n FROM attempts") == [{"n": 30}]
+    assert (await shell.run("archive", "query", "SELECT count(*) FROM ATTEMPTS"))[1].split() == ["count_star()", "30"]
     back = await shell.json("archive", "restore", "attempts", f"{month:%Y-%m}", "--attach")
     assert (back["rows"], back["is_attached"]) == (30, True)
     assert await room.pool.fetchval("SELECT count(*) FROM attempts") == 30
@@ -91,6 +92,20 @@ async def test_damage_is_exit_1(room: Room, tmp_path: Path) -> None:
     await room.pool.execute("UPDATE archived_partitions SET state = 'archived'")
     code, output, _ = await shell.run("archive", "verify")
     assert (code, "is not in the archive" in output) == (1, True)
+
+
+async def test_what_is_wrong_is_said_and_exit_1(room: Room, tmp_path: Path) -> None:
+    """A table that is not archived, a folder that cannot be, an archive that nobody said to take over."""
+    shell = Shell(room, tmp_path)
+    for command in ("verify", "list"):
+        code, _, errors = await shell.run("archive", command, "--table", "nosuch")
+        assert (code, "must be one of attempts, open_events, click_events" in errors) == (1, True)
+    await add_attempts(room.pool, LONG_AGO, 3)
+    (tmp_path / "archive").write_text("no folder")
+    code, output, errors = await shell.run("archive", "run")
+    assert (code, output.startswith("failed attempts 2020-01 part 1: "), errors.count("Traceback")) == (1, True, 0)
+    assert (await shell.run("archive", "adopt"))[0] == 2
+    assert (await shell.run("archive", "adopt", "--yes"))[1] == "adopted 0 pieces\n"
 
 
 async def test_erasing_says_how_much_and_not_whom(room: Room, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ async def archive_of(room: Room, tmp_path: Path) -> None:
 
 
 def rows_of(tmp_path: Path, table: str) -> list[dict[str, object]]:
-    paths = sorted(tmp_path.glob(f"{table}/2030-01/*.parquet"))
+    paths = sorted(tmp_path.glob(f"**/{table}/2030-01/*.parquet"))
     return [row for path in paths for part in read_tables(path) for row in part.to_pylist()]
 
 
@@ -269,7 +269,8 @@ async def test_files_of_the_archive_are_rewritten(room: Room, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "step, occurrence", [("begun", 1), ("searched", 3), ("rewritten", 1), ("replaced", 1), ("replaced", 2)]
+    "step, occurrence",
+    [("begun", 1), ("searched", 3), ("rewritten", 1), ("replaced", 1), ("replaced", 2), ("switched", 1)],
 )
 async def test_a_killed_erasure_is_finished_by_whoever_comes_next(
     room: Room, tmp_path: Path, step: str, occurrence: int

@@ -79,6 +79,78 @@ async def test_a_file_that_is_damaged_keeps_nothing_else_waiting(room: Room, tmp
     assert ANN not in bytes_in(tmp_path)
 
 
+async def test_a_damaged_file_does_not_become_good_by_being_erased(room: Room, tmp_path: Path) -> None:
+    """One that was exchanged for another is left as it is and named; nobody writes a new checksum over the damage."""
+    january, february = await two_files(room, tmp_path)
+    january.write_bytes(february.read_bytes())
+    waiting = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    assert not waiting.is_done
+    [reason] = waiting.waits_for
+    assert str(january.relative_to(tmp_path)) in reason
+    assert "checksum" in reason
+    bad = [finding.path async for finding in verify_archive(room.pool, options_for(tmp_path)) if not finding.is_good]
+    assert bad == [str(january.relative_to(tmp_path))]
+
+
+@pytest.mark.parametrize("step", ["rewritten", "replaced", "switched"])
+async def test_a_kill_leaves_no_file_too_many(room: Room, tmp_path: Path, step: str) -> None:
+    """Before the record is switched the old file counts, after it the new one; the other goes with the next turn."""
+    await two_files(room, tmp_path)
+    dying = Orders(room.url, str(tmp_path), NOW, task="erase", die_at=step)
+    assert await run_to_its_end(dying) == -signal.SIGKILL
+    assert {
+        finding.is_good async for finding in verify_archive(room.pool, options_for(tmp_path)) if finding.segment
+    } == {True}
+    await resume_erasures(room, options_for(tmp_path))
+    assert [found.is_done for found in await list_erasures(room.pool)] == [True]
+    assert len(files_of(tmp_path)) == len(manifests_of(tmp_path)) == 2
+    assert ANN not in str([part.to_pylist() for path in files_of(tmp_path) for part in read_tables(path)])
+    assert [finding async for finding in verify_archive(room.pool, options_for(tmp_path)) if not finding.is_good] == []
+
+
+async def test_the_last_file_of_these_rows_is_not_removed(room: Room, tmp_path: Path) -> None:
+    """If an older state of the room came back, what its record calls too many may be all there is."""
+    january, _ = await two_files(room, tmp_path)
+    other = january.rename(january.with_name("part-001-later.parquet"))
+    await room.pool.execute(
+        "UPDATE archived_partitions SET spare_path = $1 WHERE path = $2",
+        str(other.relative_to(tmp_path)),
+        str(january.relative_to(tmp_path)),
+    )
+    waiting = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    assert not waiting.is_done
+    assert other.exists()
+
+
+async def test_a_store_that_does_not_answer_keeps_nobody_in_other_files(room: Room, tmp_path: Path) -> None:
+    """The person is out of what can be reached, and the erasure says what cannot."""
+    january, _ = await two_files(room, tmp_path)
+    await room.pool.execute(
+        "UPDATE archived_partitions SET store_url = 's3://nowhere/x' WHERE path = $1",
+        str(january.relative_to(tmp_path)),
+    )
+    options = options_for(tmp_path, endpoint="http://127.0.0.1:1")
+    waiting = await erase(room, options, address=ANN, actor=ACTOR)
+    assert (waiting.is_done, len(waiting.waits_for)) == (False, 1)
+    january.unlink()
+    assert ANN not in bytes_in(tmp_path)
+
+
+async def test_a_copy_of_a_room_leaves_the_files_of_the_other_alone(room: Room, tmp_path: Path) -> None:
+    """It gets files of its own without the person; whoever wrote the old ones still has them."""
+    old = await two_files(room, tmp_path)
+    whole = [path.read_bytes() for path in old]
+    await room.pool.execute("SELECT disown_archive()")
+    done = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    assert done.is_done
+    assert [path.read_bytes() for path in old] == whole
+    for path in old:
+        path.unlink()
+    assert ANN not in bytes_in(tmp_path)
+    good = [finding.is_good async for finding in verify_archive(room.pool, options_for(tmp_path)) if finding.segment]
+    assert good == [True, True]
+
+
 async def test_over_http_a_damaged_file_is_202(room: Room, tmp_path: Path) -> None:
     """The database has forgotten, and the answer says that a file waits."""
     january, _ = await two_files(room, tmp_path)
@@ -88,6 +160,7 @@ async def test_over_http_a_damaged_file_is_202(room: Room, tmp_path: Path) -> No
     browser = await open_browser(room, app=app)
     answer = await browser.post("/v1/erasures", json={"email": ANN})
     assert (answer.status, answer.json["status"]) == (202, "running")
+    assert str(january.relative_to(tmp_path)) in answer.json["waits_for"][0]
 
 
 @pytest.mark.parametrize("step", ["stored", "exported", "verified", "detached"])

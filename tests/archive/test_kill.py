@@ -29,6 +29,7 @@ DEATHS = [
     ("read", 1),
     ("read", 3),
     ("written", 1),
+    ("claimed", 1),
     ("stored", 1),
     ("exported", 1),
     ("read_back", 1),
@@ -96,3 +97,15 @@ async def test_a_killed_restore_is_begun_again(room: Room, tmp_path: Path, step:
     assert await delivery_ids(room.pool) == list(YOUNG)
     assert await run_to_its_end(Orders(room.url, str(tmp_path), NOW, task="restore")) == 0
     assert await delivery_ids(room.pool) == [*OLD, *YOUNG]
+
+
+async def test_what_a_killed_restore_left_goes_with_the_next_run(room: Room, tmp_path: Path) -> None:
+    """Nobody would look for rows in a table that no record knows."""
+    await fill(room)
+    options = options_for(tmp_path)
+    await run(room, options)
+    dying = Orders(room.url, str(tmp_path), NOW, task="restore", die_at="filled")
+    assert await run_to_its_end(dying) == -signal.SIGKILL
+    assert "attempts_restored_2030_01" in await tables(room.pool)
+    await run(room, options)
+    assert "attempts_restored_2030_01" not in await tables(room.pool)

@@ -1,5 +1,6 @@
 """Files in a folder and in a bucket: the same suite for both, and a bucket through the whole archive."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,12 +16,12 @@ from tests.support.archive_process import Orders, run_to_its_end
 
 from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions, Month, State
-from postroom.archive.objects import Objects, open_objects
+from postroom.archive.objects import Objects, ReadOnly, objects_of, open_objects
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
 from postroom.archive.service import list_segments, verify_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, ArchiveUnreachable, SettingInvalid
+from postroom.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, SettingInvalid
 from postroom.settings import parse_archive_url, read_settings
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
@@ -71,6 +72,7 @@ def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archiv
 @pytest.fixture(params=["folder", "bucket"])
 async def objects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Objects]:
     if request.param == "folder":
+        (tmp_path / "archive").mkdir()
         yield open_objects(str(tmp_path / "archive"))
     else:
         options: ArchiveOptions = request.getfixturevalue("bucket")
@@ -142,8 +144,9 @@ async def test_a_run_killed_after_its_upload_is_finished_by_the_next(room: Room,
     await add_attempts(room.pool, JANUARY, 40)
     dying = Orders(room.url, bucket.url, NOW, die_at="stored", endpoint=bucket.endpoint)
     assert await run_to_its_end(dying) == -signal.SIGKILL
-    assert await open_objects(bucket.url, endpoint=bucket.endpoint).exists("attempts/2030-01/part-001.parquet")
-    assert [segment.state for segment in await list_segments(room.pool)] == [State.EXPORTING]
+    [piece] = await list_segments(room.pool)
+    assert await open_objects(bucket.url, endpoint=bucket.endpoint).exists(piece.path)
+    assert piece.state is State.EXPORTING
     assert (await run(room, bucket)).rows == 40
     assert await delivery_ids(room.pool) == []
     answer = await query_archive(room.pool, bucket, "SELECT count(*), count(DISTINCT delivery_id) FROM attempts")
@@ -163,6 +166,76 @@ async def test_a_bucket_goes_the_whole_way(room: Room, bucket: ArchiveOptions, t
     answer = await query_archive(room.pool, bucket, "SELECT count(*) FROM attempts WHERE reply_text LIKE '%ann@%'")
     assert answer.rows == [(0,)]
     assert [found.problem async for found in verify_archive(room.pool, bucket)] == [None]
+    [piece] = await list_segments(room.pool)
+    stray = f"{piece.path.partition('/')[0]}/attempts/stray.parquet"
+    await objects_of(piece, bucket).put(stray, written(tmp_path / "stray", b"?"))
+    for table in (None, "attempts"):
+        found = [(found.path, found.problem) async for found in verify_archive(room.pool, bucket, table=table)]
+        assert found[1:] == [(stray, "no record knows this file")]
     await restore_month(room, bucket, Month("attempts", JANUARY), attach=True, actor="tests")
     assert len(await delivery_ids(room.pool)) == 40
     assert options_for(tmp_path).endpoint is None
+
+
+async def test_a_path_is_claimed_once(objects: Objects, tmp_path: Path) -> None:
+    """Whoever comes second is told, and what is there stays; the first may write as often as it likes."""
+    await objects.claim("room/a.parquet")
+    with pytest.raises(ArchivePathTaken, match=r"room/a\.parquet"):
+        await objects.claim("room/a.parquet")
+    await objects.put("room/a.parquet", written(tmp_path / "a", b"first"))
+    with pytest.raises(ArchivePathTaken):
+        await objects.claim("room/a.parquet")
+    await objects.fetch("room/a.parquet", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == b"first"
+
+
+async def test_two_claims_at_once(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if neither saw the other when it looked: the store itself says no."""
+
+    async def nothing_seen(_path: str) -> bool:
+        return False
+
+    monkeypatch.setattr(objects, "exists", nothing_seen)
+    claims = await asyncio.gather(*(objects.claim("a.parquet") for _ in range(4)), return_exceptions=True)
+    assert sorted(type(claim).__name__ for claim in claims) == [*["ArchivePathTaken"] * 3, "NoneType"]
+
+
+async def test_the_files_of_a_folder_are_told(objects: Objects, tmp_path: Path) -> None:
+    """With their whole paths, and none of another folder, whose name may begin alike."""
+    for path in ("room/x/b.parquet", "room/a.parquet", "room-2/c.parquet"):
+        await objects.put(path, written(tmp_path / "file", b"x"))
+    assert await objects.paths_in("room") == ["room/a.parquet", "room/x/b.parquet"]
+    assert await objects.paths_in("nobody") == []
+
+
+async def test_a_store_is_checked_without_a_trace(objects: Objects) -> None:
+    """Something could be written, and nothing was."""
+    await objects.check()
+    assert await objects.paths_in("") == []
+
+
+async def test_a_bucket_that_is_missing_is_told(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
+    """As such, and not as a file that is missing; a folder likewise."""
+    elsewhere = open_objects("s3://no-such-bucket/archive", endpoint=bucket.endpoint)
+    with pytest.raises(ArchiveUnreachable, match="bucket of s3://no-such-bucket/archive is not there"):
+        await elsewhere.fetch("a.parquet", tmp_path / "back")
+    with pytest.raises(ArchiveUnreachable, match="is not there"):
+        await elsewhere.check()
+    await add_attempts(room.pool, JANUARY, 4)
+    await run(room, bucket)
+    await room.pool.execute("UPDATE archived_partitions SET store_url = 's3://no-such-bucket/archive'")
+    problems = [str(found.problem) async for found in verify_archive(room.pool, bucket)]
+    assert "bucket of s3://no-such-bucket/archive is not there" in problems[0]
+    with pytest.raises(ArchiveUnreachable, match=r"folder .*nowhere is not there"):
+        await open_objects(str(tmp_path / "nowhere")).fetch("a.parquet", tmp_path / "back")
+
+
+async def test_what_another_room_wrote_is_only_read(objects: Objects, tmp_path: Path) -> None:
+    """Whoever tries to write or delete is told whose it is."""
+    await objects.put("a.parquet", written(tmp_path / "a", b"theirs"))
+    theirs = ReadOnly(objects)
+    await theirs.fetch("a.parquet", tmp_path / "back")
+    for change in (theirs.put("a.parquet", tmp_path / "a"), theirs.delete("a.parquet"), theirs.claim("b.parquet")):
+        with pytest.raises(ArchiveForeign, match="archive adopt"):
+            await change
+    assert await objects.paths_in("") == ["a.parquet"]

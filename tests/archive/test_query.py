@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.support.archive import FEBRUARY, JANUARY, add_attempts, options_for, run
+from tests.support.archive import FEBRUARY, JANUARY, add_attempts, files_of, options_for, run
 
 from postroom.archive.query import query_archive
 from postroom.db.room import Room
-from postroom.errors import BadInput
+from postroom.errors import ArchiveDamaged, BadInput
 
 
 @pytest.fixture
@@ -59,3 +59,25 @@ async def test_a_mistake_is_told(filled: Room, tmp_path: Path) -> None:
     """With the engine's own words."""
     with pytest.raises(BadInput, match="nonsense"):
         await query_archive(filled.pool, options_for(tmp_path), "SELECT nonsense FROM attempts")
+
+
+@pytest.mark.parametrize(
+    "sql, rows",
+    [
+        ("SELECT count(*) FROM ATTEMPTS", [(20,)]),
+        ("select COUNT(*) from Attempts where Delivery_Id < 101", [(12,)]),
+        ("SELECT count(*), max(opened_at) FROM open_events WHERE NOT is_machine", [(0, None)]),
+    ],
+)
+async def test_every_table_is_there_in_any_case(filled: Room, tmp_path: Path, sql: str, rows: object) -> None:
+    """Of the letters, and also if nothing of it was archived: then it is empty."""
+    assert (await query_archive(filled.pool, options_for(tmp_path), sql)).rows == rows
+
+
+async def test_a_damaged_file_is_no_answer(filled: Room, tmp_path: Path) -> None:
+    """It is named as it is called in the archive."""
+    first = files_of(tmp_path)[0]
+    whole = first.read_bytes()
+    first.write_bytes(whole[:40] + bytes(byte ^ 0xFF for byte in whole[40:80]) + whole[80:])
+    with pytest.raises(ArchiveDamaged, match=str(first.relative_to(tmp_path))):
+        await query_archive(filled.pool, options_for(tmp_path), "SELECT count(*) FROM attempts")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.support.archive import (
     ACTOR,
+    FEBRUARY,
     JANUARY,
     NOW,
     add_attempts,
@@ -86,6 +87,7 @@ async def test_rows_that_stand_in_the_way_are_not_overrun(room: Room, tmp_path: 
     with pytest.raises(MonthTaken, match="rows of that month"):
         await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
     assert await delivery_ids(room.pool) == [50]
+    assert MONTH.restored_name not in await tables(room.pool)
 
 
 async def test_a_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> None:
@@ -94,7 +96,26 @@ async def test_a_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> Non
     options = options_for(tmp_path)
     await run(room, options)
     [path] = files_of(tmp_path)
-    path.write_bytes(b"PAR1 and then nothing")
-    with pytest.raises(ArchiveDamaged):
-        await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    [piece] = await list_segments(room.pool)
+    whole = path.read_bytes()
+    for damaged in (b"PAR1 and then nothing", whole[:40] + bytes(byte ^ 0xFF for byte in whole[40:80]) + whole[80:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ArchiveDamaged, match=piece.path):
+            await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
     assert [segment.restored_at for segment in await list_segments(room.pool)] == [None]
+    assert MONTH.restored_name not in await tables(room.pool)
+
+
+async def test_other_tables_are_no_leftovers(room: Room, tmp_path: Path) -> None:
+    """A month that is back, a month that is attached, and what only looks alike stay through runs and restores."""
+    await make_months(room.pool, JANUARY, FEBRUARY)
+    await add_attempts(room.pool, JANUARY, 5)
+    await add_attempts(room.pool, FEBRUARY, 5, first=101)
+    options = options_for(tmp_path)
+    await run(room, options)
+    await restore_month(room, options, MONTH, attach=False, actor=ACTOR)
+    await restore_month(room, options, Month("attempts", FEBRUARY), attach=True, actor=ACTOR)
+    kept = ["attempts_restored_2030_01", "attempts_restored_2030_02", "attempts_restored_2030_x"]
+    await room.pool.execute("CREATE TABLE attempts_restored_2030_x (a int); CREATE TABLE mine_restored_2030_01 (a int)")
+    await run(room, options)
+    assert await tables(room.pool, "%restored%") == [*kept, "mine_restored_2030_01"]

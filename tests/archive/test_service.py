@@ -1,5 +1,6 @@
 """The archive: what is old leaves, is proven, and nothing is lost or doubled."""
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +28,7 @@ from postroom.archive.parquet import read_tables
 from postroom.archive.restore import restore_month
 from postroom.archive.service import archive_session, list_segments, run_archive, verify_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveBusy, ArchiveDamaged, SettingInvalid
+from postroom.errors import ArchiveBusy, BadInput, SettingInvalid
 from postroom.settings import read_settings
 
 
@@ -127,8 +128,8 @@ async def test_a_damaged_file_is_noticed_and_nothing_is_dropped(room: Room, tmp_
             [path] = files_of(tmp_path)
             path.write_bytes(path.read_bytes()[:-1] + b"?")
 
-    with pytest.raises(ArchiveDamaged, match="checksum"):
-        await run_archive(room, options_for(tmp_path), actor="tests", clock=at_now, signal=damage)
+    report = await run_archive(room, options_for(tmp_path), actor="tests", clock=at_now, signal=damage)
+    assert "checksum is another" in report.failed["attempts 2030-01 part 1"]
     assert len(await delivery_ids(room.pool)) == 20
     await run(room, options_for(tmp_path))
     assert archived_ids(tmp_path) == list(range(1, 21))
@@ -278,3 +279,51 @@ async def test_every_archived_table_goes_the_same_way(room: Room, tmp_path: Path
     await restore_month(room, options, Month("open_events", JANUARY), attach=True, actor="tests")
     row = await room.pool.fetchrow("SELECT * FROM open_events WHERE email_queue_id = 4")
     assert (row["is_machine"], str(row["ip_address"]), row["opened_at"]) == (True, "192.0.2.7", JANUARY)
+
+
+async def test_one_piece_that_fails_does_not_stop_the_others(room: Room, tmp_path: Path) -> None:
+    """It is told by its name, again at every run, and whatever else is old leaves."""
+    await room.pool.execute(
+        "INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)"
+        " VALUES ('exporting', false, 1, '2029-01-01Z', '2029-02-01Z', 'attempts', 'attempts_gone', 'nowhere')"
+    )
+    await add_attempts(room.pool, JANUARY, 10)
+    report = await run(room, options_for(tmp_path))
+    assert list(report.failed) == ["attempts 2029-01 part 1"]
+    assert [(segment.month, segment.rows) for segment in report.archived] == [("2030-01", 10)]
+    assert list((await run(room, options_for(tmp_path))).failed) == ["attempts 2029-01 part 1"]
+
+
+async def test_a_piece_left_in_a_store_that_is_gone_is_written_to_the_new_one(room: Room, tmp_path: Path) -> None:
+    """Its table is still here, so nothing is lost, and nothing waits for a store that nobody has any more."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 10)
+
+    def stop(step: str) -> None:
+        if step == "exported":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await run_archive(room, options_for(tmp_path / "old"), actor="tests", clock=at_now, signal=stop)
+    shutil.rmtree(tmp_path / "old")
+    (tmp_path / "old").write_text("no folder any more")
+    report = await run(room, options_for(tmp_path / "new"))
+    assert ([segment.rows for segment in report.archived], report.failed) == ([10], {})
+    assert archived_ids(tmp_path / "new") == list(range(1, 11))
+
+
+async def test_verify_goes_on_after_a_store_that_does_not_answer(room: Room, tmp_path: Path) -> None:
+    """Each file has its finding, and those of the other store are good."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path / "old"))
+    await add_attempts(room.pool, FEBRUARY, 10, first=101)
+    await run(room, options_for(tmp_path / "new"))
+    shutil.rmtree(tmp_path / "old")
+    problems = [finding.problem async for finding in verify_archive(room.pool, options_for(tmp_path / "new"))]
+    assert ("is not there" in str(problems[0]), problems[1]) == (True, None)
+
+
+async def test_verify_of_a_table_that_is_not_archived_is_refused(room: Room, tmp_path: Path) -> None:
+    """With the names of those that are."""
+    with pytest.raises(BadInput, match="attempts, open_events, click_events"):
+        _ = [finding async for finding in verify_archive(room.pool, options_for(tmp_path), table="letters")]

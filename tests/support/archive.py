@@ -68,7 +68,8 @@ async def tables(pool: Pool, like: str = "attempts%") -> list[str]:
 
 
 def files_of(folder: Path, table: str = "attempts") -> list[Path]:
-    return sorted(folder.glob(f"{table}/*/*.parquet"))
+    """The files of a table, of all rooms that share the folder."""
+    return sorted(folder.glob(f"*/{table}/*/*.parquet"))
 
 
 def archived_ids(folder: Path, table: str = "attempts") -> list[int]:

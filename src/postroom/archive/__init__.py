@@ -1,18 +1,23 @@
 """archive: what is old leaves the database, provably, and what is asked for comes back.
 
 NAME     archive, partitions, retention, export, erasure, backup
-OWNS     the tables `archived_partitions`, `erasures`, `erasure_key`; the files of the archive, in a folder or a bucket,
-         each in the store that its record names
+OWNS     the tables `archived_partitions`, `archive_room`, `erasures`, `erasure_key`; the files of the archive, in a
+         folder or a bucket, each in the store that its record names
 STATES   of a piece (one month of a table, or what came late of it):
          collecting → exporting → exported → verified → detached → archived → expired
          Each step is one transaction or can be done again: a process killed anywhere leaves a row that says where to go
          on. Nothing is dropped before its file was read back and the frozen table was compared with it, byte for byte.
+         One piece that cannot go on is told and does not keep the others.
+FILES    belong to the room that wrote them, and lie in a folder of its own. No path is written twice, and none that is
+         taken: rooms may share a store. A copy of a room knows that it is one, being elsewhere than where it got
+         its id: it reads the files of the original and never changes them, until `archive adopt` says that it goes on
 TURNS    of the loop have three parts that do not wait for each other: erasures that wait for files, the archive, and
          retention of what nobody archives. Without a place for the archive only partitions are made ahead
 RIGHTS   what changes tables is done by functions that run as the owner and reach only months of partitioned tables
 CALLS    events (audit), campaigns and stats (retention), db
 CALLED BY  cli, http, and the loop of `postroom work`
-FAILURES   `ArchiveBusy`, `ArchiveDamaged`, `ArchiveExtraMissing`, `SegmentNotFound`, `BackupFailed`, `RoomNotEmpty`
+FAILURES   `ArchiveBusy`, `ArchiveDamaged`, `ArchiveExtraMissing`, `ArchiveForeign`, `ArchivePathTaken`,
+         `ArchiveUnreachable`, `SegmentNotFound`, `BackupFailed`, `RoomNotEmpty`
 NEEDS    the extra `archive` (pyarrow; obstore for buckets; duckdb for queries); erasure of the database alone and
          backup need none of them
 """

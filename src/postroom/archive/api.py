@@ -72,6 +72,7 @@ class ErasureShape(msgspec.Struct, frozen=True, kw_only=True):
     requested_at: datetime
     finished_at: datetime | None
     counts: dict[str, int]
+    waits_for: list[str]  # files that could not be cleaned yet, and why
 
 
 class ErasurePage(msgspec.Struct, frozen=True):
@@ -136,6 +137,7 @@ def _erasure(erasure: Erasure) -> ErasureShape:
         requested_at=erasure.requested_at,
         finished_at=erasure.finished_at,
         counts=erasure.counts,
+        waits_for=list(erasure.waits_for),
     )
 
 

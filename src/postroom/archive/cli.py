@@ -53,7 +53,7 @@ def place_for_new(options: ArchiveOptions) -> ArchiveOptions:
 
 @archive.command()
 def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
-    """Archive what is old enough, and forget what the archive has kept long enough."""
+    """Archive what is old enough, and forget what the archive has kept long enough. Exit 1 if a piece failed."""
     from postroom.archive.service import run_archive
 
     def told(segment: Segment) -> None:
@@ -69,13 +69,16 @@ def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = Fal
         )
     )
     _tell_run(report, as_json=as_json)
+    if report.failed:
+        raise typer.Exit(1)
 
 
 @archive.command("list")
 def list_(*, table: Table = None, as_json: AsJson = False) -> None:
     """List what is in the archive, and what is on its way there."""
-    from postroom.archive.service import list_segments
+    from postroom.archive.service import check_table, list_segments
 
+    check_table(ArchiveOptions(), table)
     segments = in_room(lambda room: list_segments(room.pool, table=table, limit=100_000))
     if as_json:
         print_json({"items": [shown(segment) for segment in segments], "next_cursor": None})
@@ -85,13 +88,13 @@ def list_(*, table: Table = None, as_json: AsJson = False) -> None:
 
 @archive.command()
 def verify(*, table: Table = None, copy: Copy = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
-    """Read every file back and compare it with its record. Exit 1 if one is not what it should be."""
+    """Read every file back and compare it with its record. Exit 1 if one is not what it should be, or has no record."""
     findings = in_room(lambda room: _verify(room, options_from(room, copy=copy, endpoint=endpoint), table))
     if as_json:
-        print_json([{"id": f.segment.id, "path": f.segment.path, "problem": f.problem} for f in findings])
+        print_json([{"id": f.segment and f.segment.id, "path": f.path, "problem": f.problem} for f in findings])
     else:
         for finding in findings:
-            say(f"{finding.segment.path}: {finding.problem or f'good, {finding.segment.rows} rows'}")
+            say(f"{finding.path}: {finding.problem or f'good, {finding.segment.rows} rows'}")
     if not all(finding.is_good for finding in findings):
         raise typer.Exit(1)
 
@@ -129,6 +132,18 @@ def release(table: TableArgument, month: MonthArgument) -> None:
     wanted = _month(table, month)
     pieces = in_room(lambda room: release_month(room, wanted, actor=actor()))
     say(f"let go of {wanted.restored_name}, {pieces} pieces of the archive")
+
+
+@archive.command()
+def adopt(
+    *, yes: Annotated[bool, typer.Option("--yes", help="The room that this one is a copy of is gone.")] = False
+) -> None:
+    """Take the archive over from the room that this one was restored from, if only this one goes on."""
+    from postroom.archive.service import adopt_archive
+
+    if not yes:
+        raise typer.BadParameter("say --yes: from then on this room rewrites and deletes the files, as its own")
+    say(f"adopted {in_room(lambda room: adopt_archive(room, actor=actor()))} pieces")
 
 
 @archive.command()
@@ -178,6 +193,7 @@ def _tell_run(report: "RunReport", *, as_json: bool) -> None:
                 "archived": [shown(segment) for segment in report.archived],
                 "expired": [shown(segment) for segment in report.expired],
                 "postponed": report.postponed,
+                "failed": report.failed,
             }
         )
         return
@@ -185,7 +201,9 @@ def _tell_run(report: "RunReport", *, as_json: bool) -> None:
         say(f"forgot {segment.label}")
     for label in report.postponed:
         say(f"postponed {label}: somebody holds a lock on the table; run it again")
-    if not (report.archived or report.expired or report.postponed):
+    for label, reason in report.failed.items():
+        say(f"failed {label}: {reason}")
+    if not (report.archived or report.expired or report.postponed or report.failed):
         say("nothing is old enough")
 
 
@@ -193,4 +211,4 @@ def _tell_answer(answer: "QueryAnswer", *, as_json: bool) -> None:
     if as_json:
         print_json([dict(zip(answer.columns, row, strict=True)) for row in answer.rows])
     else:
-        print_table(answer.columns, answer.rows)
+        print_table(answer.columns, answer.rows, as_named=True)

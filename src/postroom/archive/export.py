@@ -66,18 +66,23 @@ async def content_in_table(session: Session, segment: Segment, *, options: Archi
 
 @asynccontextmanager
 async def fetched(objects: Objects, segment: Segment, options: ArchiveOptions) -> AsyncIterator[Path]:
-    """A piece's file on this machine, for the length of the block."""
+    """A piece's file on this machine, for the length of the block, proven to be the one that was written."""
     with working_directory(options) as directory:
         local = Path(directory) / "piece.parquet"
-        await objects.fetch(segment.path, local)
+        await fetch_proven(objects, segment, local)
         yield local
+
+
+async def fetch_proven(objects: Objects, segment: Segment, local: Path) -> None:
+    """Bring a piece's file here; raises `ArchiveDamaged` unless it is the one that was written."""
+    await objects.fetch(segment.path, local)
+    if await asyncio.to_thread(file_sha256, local) != segment.file_sha256:
+        raise ArchiveDamaged(f"{segment.path} is not the file that was written: its checksum is another.")
 
 
 async def check_file(objects: Objects, segment: Segment, options: ArchiveOptions) -> None:
     """Read a piece's file back; raises `ArchiveDamaged` unless it is what the record says, to the byte."""
     async with fetched(objects, segment, options) as local:
-        if await asyncio.to_thread(file_sha256, local) != segment.file_sha256:
-            raise ArchiveDamaged(f"{segment.path} is not the file that was written: its checksum is another.")
         rows, content, pace = 0, hashlib.sha256(), Pace(options.share)
         tables = read_tables(local)
         while (table := await asyncio.to_thread(next, tables, None)) is not None:

@@ -100,10 +100,16 @@ class Segment:
     columns: tuple[Column, ...]
     file_sha256: str | None
     content_sha256: str | None
+    is_foreign: bool  # another room wrote the file, of which this one is a copy: it is read and never changed
 
     @property
     def month(self) -> str:
         return f"{self.from_time:%Y-%m}"
+
+    @property
+    def is_path_shared(self) -> bool:
+        """Whether the path is from before it named its room: another room of the same store may have used it too."""
+        return self.path.startswith(f"{self.table_name}/")
 
     @property
     def label(self) -> str:
@@ -171,6 +177,7 @@ class RunReport:
     archived: list[Segment] = field(default_factory=list)
     expired: list[Segment] = field(default_factory=list)
     postponed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # what went wrong, by piece; the others went on
 
     @property
     def rows(self) -> int:
@@ -179,9 +186,10 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of checking one file."""
+    """What became of checking one file; without a piece it is a file that no record knows."""
 
-    segment: Segment
+    path: str
+    segment: Segment | None
     problem: str | None
 
     @property

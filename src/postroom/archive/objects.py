@@ -1,20 +1,23 @@
 """Where the archive's files lie: a folder of this machine, or a bucket that speaks S3.
 
 A file is there whole or not at all: a folder gets it under another name first and syncs it to the disk before it is
-renamed; a bucket shows an upload only when it is complete. Writing the same path again replaces the file. A piece that
-was written is found in the store it was written to: the record says which.
+renamed; a bucket shows an upload only when it is complete. A path is claimed before it is first written, and only one
+that nobody has can be; from then on, writing replaces the file. A piece that was written is found in the store it was
+written to: the record says which. What another room wrote is only read.
 """
 
 import asyncio
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
+from uuid import uuid4
 
 from postroom.archive.model import ArchiveOptions, Segment
-from postroom.errors import ArchiveDamaged, ArchiveExtraMissing, ArchiveUnreachable
+from postroom.errors import ArchiveDamaged, ArchiveExtraMissing, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable
 from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
@@ -24,7 +27,13 @@ _UPLOAD_CHUNK = 8 * 1024 * 1024
 
 
 class Objects(Protocol):
-    """The four things that are done with files."""
+    """What is done with files."""
+
+    async def check(self) -> None:
+        """Raises `ArchiveUnreachable` unless a file could be written here now; leaves nothing behind."""
+
+    async def claim(self, path: str) -> None:
+        """Take a path that is free, with an empty file until `put`; raises `ArchivePathTaken` when a file is there."""
 
     async def put(self, path: str, source: Path) -> None:
         """Store a local file under this path, durably, replacing what was there."""
@@ -38,12 +47,27 @@ class Objects(Protocol):
     async def exists(self, path: str) -> bool:
         """Whether there is a file under this path."""
 
+    async def paths_in(self, folder: str) -> list[str]:
+        """The paths of all files in a folder, in order."""
+
 
 class Folder:
     """An archive in a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    async def check(self) -> None:
+        try:
+            await asyncio.to_thread(self._check)
+        except OSError as error:
+            raise ArchiveUnreachable(f"Nothing can be written to {self._root}: {error.strerror or error}.") from error
+
+    async def claim(self, path: str) -> None:
+        try:
+            await asyncio.to_thread(self._claim, self._root / path)
+        except FileExistsError as error:
+            raise _taken(path) from error
 
     async def put(self, path: str, source: Path) -> None:
         await asyncio.to_thread(self._put, self._root / path, source)
@@ -52,6 +76,8 @@ class Folder:
         try:
             await asyncio.to_thread(shutil.copyfile, self._root / path, target)
         except FileNotFoundError as error:
+            if not await asyncio.to_thread(self._root.is_dir):
+                raise ArchiveUnreachable(f"The archive's folder {self._root} is not there.") from error
             raise ArchiveDamaged(f"{path} is not in the archive.") from error
 
     async def delete(self, path: str) -> None:
@@ -61,6 +87,23 @@ class Folder:
 
     async def exists(self, path: str) -> bool:
         return await asyncio.to_thread((self._root / path).exists)
+
+    async def paths_in(self, folder: str) -> list[str]:
+        return await asyncio.to_thread(self._paths_in, folder)
+
+    def _check(self) -> None:
+        """In the folder, or where it would be made; a file without a name is gone when it is closed."""
+        existing = next(place for place in (self._root, *self._root.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+
+    def _claim(self, target: Path) -> None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _paths_in(self, folder: str) -> list[str]:
+        files = (path for path in (self._root / folder).rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self._root)) for path in files)
 
     def _put(self, target: Path, source: Path) -> None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,18 +120,42 @@ class Bucket:
     """An archive in a bucket; credentials come from the usual AWS_* variables."""
 
     def __init__(self, url: str, *, endpoint: str | None = None) -> None:
-        self._store = _bucket(url, endpoint)
+        self._url, self._store = url, _bucket(url, endpoint)
+
+    async def check(self) -> None:
+        from obstore import delete_async, put_async
+
+        probe = f".postroom-{uuid4()}"
+        with self._translated(probe):
+            await put_async(self._store, probe, b"", use_multipart=False)
+            await delete_async(self._store, probe)
+
+    async def claim(self, path: str) -> None:
+        """On the condition that nothing is there; those stores that know no conditions are asked before."""
+        from obstore import put_async
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        if await self.exists(path):
+            raise _taken(path)
+        try:
+            with self._translated(path):
+                await put_async(self._store, path, b"", mode="create")
+        except ArchiveUnreachable as error:
+            if isinstance(error.__cause__, AlreadyExistsError | PreconditionError):
+                raise _taken(path) from error
+            if "NotImplemented" not in str(error.__cause__):
+                raise
 
     async def put(self, path: str, source: Path) -> None:
         from obstore import put_async
 
-        with _translated(path):
+        with self._translated(path):
             await put_async(self._store, path, source, chunk_size=_UPLOAD_CHUNK)
 
     async def fetch(self, path: str, target: Path) -> None:
         from obstore import get_async
 
-        with _translated(path):
+        with self._translated(path):
             answer = await get_async(self._store, path)
             with target.open("wb") as file:
                 async for chunk in answer.stream(min_chunk_size=_UPLOAD_CHUNK):
@@ -97,28 +164,58 @@ class Bucket:
     async def delete(self, path: str) -> None:
         from obstore import delete_async
 
-        with contextlib.suppress(ArchiveDamaged), _translated(path):
+        with contextlib.suppress(ArchiveDamaged), self._translated(path):
             await delete_async(self._store, path)
 
     async def exists(self, path: str) -> bool:
         from obstore import head_async
 
-        with contextlib.suppress(ArchiveDamaged), _translated(path):
+        with contextlib.suppress(ArchiveDamaged), self._translated(path):
             await head_async(self._store, path)
             return True
         return False
 
+    async def paths_in(self, folder: str) -> list[str]:
+        from obstore import list as list_objects
 
-@contextlib.contextmanager
-def _translated(path: str) -> Iterator[None]:
-    from obstore.exceptions import BaseError
+        with self._translated(folder):
+            return sorted([item["path"] async for page in list_objects(self._store, folder) for item in page])
 
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ArchiveDamaged(f"{path} is not in the archive.") from error
-    except BaseError as error:
-        raise ArchiveUnreachable(f"The archive's store refused {path}: {str(error).splitlines()[0]}") from error
+    @contextlib.contextmanager
+    def _translated(self, path: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise ArchiveUnreachable(f"The bucket of {self._url} is not there.") from error
+            raise ArchiveDamaged(f"{path} is not in the archive.") from error
+        except BaseError as error:
+            raise ArchiveUnreachable(f"The archive's store refused {path}: {str(error).splitlines()[0]}") from error
+
+
+class ReadOnly:
+    """An archive with files that another room wrote: whatever would change them is refused."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.check, self.fetch = objects.check, objects.fetch
+        self.exists, self.paths_in = objects.exists, objects.paths_in
+
+    async def claim(self, path: str) -> None:
+        self._refuse(path)
+
+    async def put(self, path: str, source: Path) -> None:  # noqa: ARG002 - a file that is not written
+        self._refuse(path)
+
+    async def delete(self, path: str) -> None:
+        self._refuse(path)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise ArchiveForeign(
+            f"{path} was written by the room that this one is a copy of, and only that room changes it. "
+            "If this is the room that goes on: postroom archive adopt"
+        )
 
 
 def open_objects(url: str, *, endpoint: str | None = None) -> Objects:
@@ -138,11 +235,12 @@ def normal_url(url: str) -> str:
 
 
 def objects_of(segment: Segment, options: ArchiveOptions) -> Objects:
-    """The store that a piece lies in."""
+    """The store that a piece lies in; one that only reads if the piece is another room's."""
     url = options.copy_url or segment.store_url or options.url
     if url is None:
         raise ArchiveUnreachable(f"Nobody says where {segment.path} is: POSTROOM_ARCHIVE_URL is not set.")
-    return open_objects(url, endpoint=options.endpoint)
+    objects = open_objects(url, endpoint=options.endpoint)
+    return ReadOnly(objects) if segment.is_foreign else objects
 
 
 def _bucket(url: str, endpoint: str | None) -> "S3Store":
@@ -160,6 +258,10 @@ def _bucket(url: str, endpoint: str | None) -> "S3Store":
         )
     except (BaseError, ValueError) as error:
         raise ArchiveUnreachable(f"{url} is no bucket: {str(error).splitlines()[0]}") from error
+
+
+def _taken(path: str) -> ArchivePathTaken:
+    return ArchivePathTaken(f"A file lies at {path} that this room did not write; nothing was written over it.")
 
 
 def _unfinished(target: Path) -> Path:

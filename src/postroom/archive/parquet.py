@@ -90,7 +90,7 @@ def read_tables(path: Path) -> Iterator[Table]:
         with parquet.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, use_threads=False)
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowException, OSError, OverflowError) as error:  # whichever a damaged byte happens to cause
         raise ArchiveDamaged(f"{path.name} is no Parquet file any more: {error}") from error
 
 

@@ -1,6 +1,12 @@
 -- Everything the archive asks of the database, in alphabetical order. Statements that depend on the time take :now; NULL
 -- leaves it to the database's clock.
 
+-- name: adopt_pieces :exec
+-- This room is the one that goes on: the files that a copy only reads are its own from now on.
+UPDATE archived_partitions
+SET room_id = (SELECT id FROM archive_room)
+WHERE state = 'archived' AND room_id IS DISTINCT FROM (SELECT id FROM archive_room);
+
 -- name: attach_restored_table :exec
 -- Make a restored month part of its table again.
 SELECT attach_restored_table(:table_name, :name, :from_time);
@@ -37,6 +43,10 @@ SELECT drop_archived_source(:id, coalesce(:now::timestamptz, now()));
 -- Make a table's partitions for this month and the next ones.
 SELECT ensure_partitions(:table_name, :months, coalesce(:now::timestamptz, now())) AS made;
 
+-- name: find_folder :maybe
+-- The folder of this room within a store; none while it has the id of the room it is a copy of.
+SELECT archive_folder() AS name FROM archive_room WHERE place = archive_place();
+
 -- name: find_partition_column :one
 -- The column of time by which a table is cut into months; NULL for a table that is not.
 SELECT partition_column(:table_name) AS name;
@@ -45,7 +55,8 @@ SELECT partition_column(:table_name) AS name;
 -- One piece by its id.
 SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
     verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, store_url, restored_name,
-    columns::text, file_sha256, content_sha256
+    columns::text, file_sha256, content_sha256,
+    room_id IS DISTINCT FROM (SELECT id FROM archive_room WHERE place = archive_place()) AS is_foreign
 FROM archived_partitions
 WHERE id = :id;
 
@@ -57,10 +68,11 @@ WHERE attrelid = to_regclass(quote_ident(:source_name)) AND attnum > 0 AND NOT a
 ORDER BY attnum;
 
 -- name: list_expiring :many
--- Pieces of a table whose time in the archive is over, oldest first.
+-- Pieces of a table whose time in the archive is over, oldest first; those of another room are that room's to forget.
 SELECT id
 FROM archived_partitions
 WHERE table_name = :table_name AND state = 'archived' AND restored_at IS NULL
+    AND room_id = (SELECT id FROM archive_room)
     AND to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
 ORDER BY to_time, id;
 
@@ -68,7 +80,8 @@ ORDER BY to_time, id;
 -- Every piece, oldest month first, of one table or of all.
 SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
     verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, store_url, restored_name,
-    columns::text, file_sha256, content_sha256
+    columns::text, file_sha256, content_sha256,
+    room_id IS DISTINCT FROM (SELECT id FROM archive_room WHERE place = archive_place()) AS is_foreign
 FROM archived_partitions
 WHERE (:table_name::text IS NULL OR table_name = :table_name)
     AND (:after_id::bigint IS NULL OR id > :after_id)
@@ -81,6 +94,15 @@ SELECT id
 FROM archived_partitions
 WHERE state NOT IN ('archived', 'expired')
 ORDER BY id;
+
+-- name: list_unfinished_restores :many
+-- Tables that a restore began and did not finish: no record knows them, and they are no part of their table.
+SELECT c.relname::text AS name
+FROM pg_class AS c
+WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind = 'r' AND NOT c.relispartition
+    AND substring(c.relname FROM '^(.+)_restored_\d{4}_\d{2}$') = ANY(:tables::text[])
+    AND c.relname NOT IN (SELECT restored_name FROM archived_partitions WHERE restored_name IS NOT NULL)
+ORDER BY c.relname;
 
 -- name: make_restored_table :exec
 -- An empty table for a month that comes back.
@@ -109,13 +131,6 @@ UPDATE archived_partitions
 SET restored_at = coalesce(:now::timestamptz, now()), restored_name = :name
 WHERE id = :id AND state = 'archived' AND restored_at IS NULL;
 
--- name: mark_rewritten :exec
--- The file was written anew, because somebody was forgotten.
-UPDATE archived_partitions
-SET rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
-    min_time = :min_time, max_time = :max_time
-WHERE id = :id AND state = 'archived';
-
 -- name: mark_stale :exec
 -- The source has changed since it was written, or the file is damaged: write it again.
 UPDATE archived_partitions
@@ -134,8 +149,9 @@ SELECT open_late_segment(:table_name, coalesce(:now::timestamptz, now()) - :rete
 
 -- name: open_segments :many
 -- Begin with every partition whose whole month is older than the table keeps. What was restored is left alone.
-INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)
-SELECT 'exporting', true, numbered.part, from_time, to_time, :table_name, name, archive_path(:table_name, from_time, numbered.part)
+INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
+SELECT 'exporting', true, numbered.part, from_time, to_time, (SELECT id FROM archive_room), :table_name, name,
+    archive_path(:table_name, from_time, numbered.part)
 FROM (
     SELECT c.relname::text AS name,
         substring(pg_get_expr(c.relpartbound, c.oid) FROM $$FROM \('([^']+)'\)$$)::timestamptz AS from_time,
@@ -155,10 +171,17 @@ WHERE to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
 ORDER BY from_time
 RETURNING id;
 
+-- name: settle :exec
+-- Notice that this room is a copy, or an older state of itself; see functions/settle_archive.sql.
+SELECT settle_archive();
+
 -- name: try_archive_lock :one
 -- The right to work on the archive, if nobody has it; held until this session ends.
 SELECT pg_try_advisory_lock(hashtextextended('archive of ' || current_schema(), 0)) AS is_locked;
 
 -- name: use_store :exec
--- The file will lie there; said before it is written, so that nobody has to look for what a killed process left.
-UPDATE archived_partitions SET store_url = :store_url WHERE id = :id AND state = 'exporting';
+-- The file will lie there, under a path that no file had before; said before it is written, so that nobody has to look for
+-- what a killed process left.
+UPDATE archived_partitions
+SET store_url = :store_url, path = archive_path(table_name, from_time, part)
+WHERE id = :id AND state = 'exporting';

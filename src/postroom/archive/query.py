@@ -12,9 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from postroom.archive.export import working_directory
-from postroom.archive.model import HAS_FILE, ArchiveOptions
+from postroom.archive import store
+from postroom.archive.export import fetch_proven, working_directory
+from postroom.archive.model import HAS_FILE, ArchiveOptions, Column
 from postroom.archive.objects import objects_of
+from postroom.archive.parquet import ParquetFile
 from postroom.archive.service import list_segments
 from postroom.db.pool import Pool
 from postroom.db.queries import load
@@ -34,16 +36,32 @@ class QueryAnswer:
 async def query_archive(pool: Pool, options: ArchiveOptions, sql: str, *, limit: int = 10_000) -> QueryAnswer:
     """The first rows of the answer. Files of a bucket are brought here first, those of the tables that are named."""
     _load_duckdb()
-    named = [table for table in options.tables if re.search(rf"\b{re.escape(table)}\b", sql)]
-    segments = [segment for segment in await list_segments(pool, limit=1_000_000) if segment.state in HAS_FILE]
+    named = [table for table in options.tables if re.search(rf"\b{re.escape(table)}\b", sql, re.IGNORECASE)]
     with working_directory(options) as directory:
-        local_files: dict[str, list[str]] = {table: [] for table in named}
-        for segment in segments:
-            if segment.table_name in local_files:
-                local = Path(directory) / f"{segment.id}.parquet"
-                await objects_of(segment, options).fetch(segment.path, local)
-                local_files[segment.table_name].append(str(local))
-        return await asyncio.to_thread(_answer, sql, local_files, limit)
+        files = {table: await _bring(pool, options, table, Path(directory)) for table in named}
+        return await asyncio.to_thread(_answer, sql, files, limit)
+
+
+async def _bring(pool: Pool, options: ArchiveOptions, table: str, directory: Path) -> list[str]:
+    """The files of a table, on this machine; a table without any gets one without rows."""
+    brought = []
+    for listed in await list_segments(pool, table=table, limit=1_000_000):
+        async with pool.acquire() as connection:  # an erasure may have rewritten it while others were brought
+            segment = await store.find_segment(connection, id=listed.id)
+        if segment is not None and segment.state in HAS_FILE:
+            brought.append(directory / f"{segment.id}.parquet")
+            await fetch_proven(objects_of(segment, options), segment, brought[-1])
+    if not brought:
+        async with pool.acquire() as connection:
+            columns = await store.list_columns(connection, source_name=table)
+        brought.append(directory / f"{table}.parquet")
+        await asyncio.to_thread(_write_empty, brought[-1], columns)
+    return [str(path) for path in brought]
+
+
+def _write_empty(path: Path, columns: Sequence[Column]) -> None:
+    with ParquetFile(path, columns, time_column=None) as file:
+        file.finish()
 
 
 def _answer(sql: str, tables: dict[str, list[str]], limit: int) -> QueryAnswer:
@@ -52,8 +70,7 @@ def _answer(sql: str, tables: dict[str, list[str]], limit: int) -> QueryAnswer:
         try:
             _refuse_all_but_questions(engine, sql)
             for table, of_table in tables.items():
-                if of_table:
-                    engine.read_parquet(of_table, union_by_name=True).create_view(table)
+                engine.read_parquet(of_table, union_by_name=True).create_view(table)
             _fence(engine, [path for of_table in tables.values() for path in of_table])
             reader = engine.sql(sql).limit(limit).to_arrow_table()
         except duckdb.Error as error:

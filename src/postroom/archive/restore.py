@@ -1,7 +1,8 @@
 """A month comes back: from its files into a table of its own, or into the table it came from.
 
 The rows are copied in step by step, each step a short transaction: a long one would hold back everybody who follows
-tables. Until the last step nothing says that the month is back; what a killed restore left is thrown away by the next.
+tables. Until the last step nothing says that the month is back; a restore that fails takes away what it brought,
+and what a killed one left is taken away by the next restore or run.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from postroom.archive.export import fetched
 from postroom.archive.model import ArchiveOptions, Month, Segment, State
 from postroom.archive.objects import objects_of
 from postroom.archive.parquet import read_csv
-from postroom.archive.service import archive_session
+from postroom.archive.service import archive_session, drop_unfinished_restores
 from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
@@ -47,19 +48,23 @@ async def restore_month(
     signal: Signal = unheard,
 ) -> Restored:
     """Bring all pieces of a month back, proven by count and checksum; `attach` makes it part of its table again."""
-    name = month.restored_name
     async with archive_session(room) as session:
+        await drop_unfinished_restores(session, options)
         pieces = await _pieces(session, month)
-        await store.make_restored_table(session, table_name=month.table, name=name)
-        for piece in pieces:
-            await _fill(session, piece, name=name, options=options)
-            signal("filled")
-        rows = sum(piece.rows or 0 for piece in pieces)
-        found = await store.count_rows(session, name=name)
-        if found != rows:
-            raise ArchiveDamaged(f"{name} has {found} rows and not {rows}.")
-        back = Restored(table_name=month.table, month=str(month), restored_name=name, rows=rows, is_attached=attach)
-        await _finish(session, back, pieces, actor=actor)
+        try:
+            rows = await _fill_table(session, month, pieces, options=options, signal=signal)
+            back = Restored(
+                table_name=month.table,
+                month=str(month),
+                restored_name=month.restored_name,
+                rows=rows,
+                is_attached=attach,
+            )
+            await _finish(session, back, pieces, actor=actor)
+        except BaseException:
+            if not session.is_closed():
+                await drop_unfinished_restores(session, options)
+            raise
     return back
 
 
@@ -82,6 +87,21 @@ async def _pieces(session: Session, month: Month) -> list[Segment]:
     if any(piece.restored_at for piece in pieces):
         raise MonthTaken(f"{month} of {month.table} is back already, in {month.restored_name}.")
     return pieces
+
+
+async def _fill_table(
+    session: Session, month: Month, pieces: list[Segment], *, options: ArchiveOptions, signal: Signal
+) -> int:
+    name = month.restored_name
+    await store.make_restored_table(session, table_name=month.table, name=name)
+    for piece in pieces:
+        await _fill(session, piece, name=name, options=options)
+        signal("filled")
+    rows = sum(piece.rows or 0 for piece in pieces)
+    found = await store.count_rows(session, name=name)
+    if found != rows:
+        raise ArchiveDamaged(f"{name} has {found} rows and not {rows}.")
+    return rows
 
 
 async def _fill(session: Session, piece: Segment, *, name: str, options: ArchiveOptions) -> None:

@@ -1,4 +1,4 @@
-"""The archive's use-cases: run, list, verify. Who works on the archive holds one lock; there is one at a time.
+"""The archive's use-cases: run, list, adopt. Who works on the archive holds one lock; there is one at a time.
 
 A run first goes on with what others left unfinished, then opens what has become old enough, then lets the archive
 forget what it has kept long enough. Every step announces itself after it is done, for those who test what a kill does.
@@ -15,12 +15,21 @@ import msgspec
 import structlog
 
 from postroom.archive import store
-from postroom.archive.export import check_file, content_in_table, working_directory, write_file
-from postroom.archive.model import HAS_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
+from postroom.archive.erasure.store import list_spares
+from postroom.archive.export import check_file, content_in_table, fetched, working_directory, write_file
+from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
-from postroom.errors import ArchiveBusy, ArchiveDamaged, ArchiveUnreachable, SegmentNotFound
+from postroom.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveExtraMissing,
+    ArchiveUnreachable,
+    BadInput,
+    PostroomError,
+    SegmentNotFound,
+)
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.pace import Pace
@@ -41,6 +50,7 @@ async def archive_session(room: Room) -> AsyncIterator[Session]:
     try:
         if not await store.try_archive_lock(session):
             raise ArchiveBusy
+        await store.settle(session)
         yield session
     finally:
         await session.close()
@@ -60,6 +70,7 @@ async def run_archive(
     Without a place for the archive only partitions are made, and nothing leaves the database.
     """
     async with archive_session(room) as session:
+        await drop_unfinished_restores(session, options)
         archiver = Archiver(session, options, actor=actor, clock=clock, signal=signal)
         return await archiver.run(progress)
 
@@ -73,18 +84,74 @@ async def list_segments(
 
 
 async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[Finding]:
-    """Read every file back and compare it with its record, one after the other."""
-    for segment in await list_segments(pool, table=table, limit=1_000_000):
-        if segment.state in HAS_FILE:
-            yield Finding(segment, await _problem(segment, options))
+    """Read every file back and compare it with its record, one after the other; then name the files without a record.
+
+    A store that does not answer is a finding like any other.
+    """
+    check_table(options, table)
+    for listed in await list_segments(pool, table=table, limit=1_000_000):
+        async with pool.acquire() as connection:  # an erasure may have rewritten it while others were read
+            segment = await store.find_segment(connection, id=listed.id)
+        if segment is not None and segment.state in HAS_FILE:
+            yield Finding(segment.path, segment, await _problem(segment, options))
+    for finding in await _unknown_files(pool, options, table):
+        yield finding
+
+
+def check_table(options: ArchiveOptions, table: str | None) -> None:
+    """Raises `BadInput` for a table that is not archived."""
+    if table is not None and table not in options.tables:
+        raise BadInput.of("table", f"must be one of {', '.join(options.tables)}")
 
 
 async def _problem(segment: Segment, options: ArchiveOptions) -> str | None:
     try:
         await check_file(objects_of(segment, options), segment, options)
-    except ArchiveDamaged as error:
-        return error.message
+    except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:
+        return str(error)
     return None
+
+
+async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None) -> list[Finding]:
+    """Files in the room's folder that no record knows: a room that came back from a backup had written them later."""
+    async with pool.acquire() as connection:
+        folder = await store.find_folder(connection)
+    if folder is None:
+        return []
+    listed = await list_segments(pool, limit=1_000_000)
+    urls = {options.copy_url or segment.store_url or options.url for segment in listed if segment.state in HAS_FILE}
+    findings, found = [], set[str]()
+    for url in sorted(url for url in urls | {options.copy_url or options.url} if url is not None):
+        try:
+            found.update(await open_objects(url, endpoint=options.endpoint).paths_in(f"{folder}/{table or ''}"))
+        except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:
+            findings.append(Finding(url, None, str(error)))
+    # The records are read after the files: what a run writes meanwhile is on the record before it is there.
+    known = {piece.path for piece in await list_segments(pool, limit=1_000_000) if piece.state in MAY_HAVE_FILE}
+    async with pool.acquire() as connection:
+        known.update((await list_spares(connection)).values())
+    found -= known | {manifest_path(path) for path in known}
+    unknown = sorted(path for path in found if path.endswith((".parquet", ".manifest.json")))
+    return [*findings, *(Finding(path, None, "no record knows this file") for path in unknown)]
+
+
+async def adopt_archive(room: Room, *, actor: str) -> int:
+    """Take over the files of the room that this one is a copy of, if only this one goes on. Answers how many pieces."""
+    async with archive_session(room) as session, session.transaction():
+        pieces = await store.adopt_pieces(session)
+        if pieces:
+            subject, after = f"room:{room.name}", {"pieces": pieces}
+            await record_audit(session, actor=actor, action="archive.adopt", subject=subject, after=after)
+    return pieces
+
+
+async def drop_unfinished_restores(session: Session, options: ArchiveOptions) -> None:
+    """Months that came back half: whoever brought them was killed, and no record knows them."""
+    for name in await store.list_unfinished_restores(session, tables=options.tables):
+        try:
+            await store.drop_restored_table(session, name=name)
+        except asyncpg.LockNotAvailableError:
+            _log.warning("unfinished_restore_left", table=name)
 
 
 class Archiver:
@@ -116,11 +183,11 @@ class Archiver:
         await self._advance(await store.list_unfinished(self._session), report, progress)
         for table in self._options.tables:
             while opened := await self._open(table):
-                before = len(report.postponed)
+                before = len(report.archived)
                 await self._advance(opened, report, progress)
-                if len(report.postponed) > before:
-                    break  # somebody holds a lock; what is unfinished waits for the next run
-            report.expired += await self._expire(table)
+                if len(report.archived) < before + len(opened):
+                    break  # a lock, or a store that is away: what is unfinished waits for the next run
+            await self._expire(table, report)
         return report
 
     async def advance(self, segment_id: int) -> Segment:
@@ -132,6 +199,7 @@ class Archiver:
         return segment
 
     async def _advance(self, segment_ids: list[int], report: RunReport, progress: Progress) -> None:
+        """Each for itself: one that cannot go on does not keep the others."""
         for segment_id in segment_ids:
             try:
                 segment = await self.advance(segment_id)
@@ -140,9 +208,20 @@ class Archiver:
                 _log.warning("archive_postponed", piece=segment.label, state=segment.state.value)
                 report.postponed.append(segment.label)
                 continue
+            except ArchiveExtraMissing:
+                raise  # nothing can be written at all
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with this piece is told, with its name
+                self._note_failure(await self._find(segment_id), error, report)
+                continue
             _log.info("archived", piece=segment.label, rows=segment.rows, bytes=segment.bytes)
             report.archived.append(segment)
             progress(segment)
+
+    def _note_failure(self, segment: Segment, error: Exception, report: RunReport) -> None:
+        is_ours = isinstance(error, PostroomError | OSError | asyncpg.PostgresError)
+        reason = str(error) or type(error).__name__
+        _log.error("archive_piece_failed", piece=segment.label, error=reason, exc_info=None if is_ours else error)
+        report.failed[segment.label] = reason
 
     async def _make_partitions(self) -> int:
         made = 0
@@ -172,12 +251,15 @@ class Archiver:
             await pace.rest()
         await store.mark_collected(self._session, id=segment.id)
 
-    async def _export(self, segment: Segment) -> None:
-        objects = await self._choose_store(segment)
+    async def _export(self, begun: Segment) -> None:
+        segment = await self._choose_place(begun)
+        objects = objects_of(segment, self._options)
         with working_directory(self._options) as directory:
             local = Path(directory) / "piece.parquet"
             manifest = await write_file(self._session, segment, local, options=self._options, signal=self._signal)
             self._signal("written")
+            await objects.claim(segment.path)
+            self._signal("claimed")
             await objects.put(segment.path, local)
             await put_manifest(objects, segment, manifest, Path(directory))
         self._signal("stored")
@@ -185,17 +267,15 @@ class Archiver:
         await store.mark_exported(self._session, id=segment.id, now=self._clock(), **columns)
         self._signal("exported")
 
-    async def _choose_store(self, segment: Segment) -> Objects:
-        """Where the file will be, on the record before it is there; what a killed run left elsewhere goes first."""
-        here = normal_url(self._options.url or "")
-        if segment.store_url not in (None, here):
+    async def _choose_place(self, segment: Segment) -> Segment:
+        """A new path in today's store, on the record before anything is there; what a killed run left goes first."""
+        if segment.store_url is not None:
             try:
                 await delete_file(objects_of(segment, self._options), segment)
             except (ArchiveUnreachable, OSError):
                 _log.warning("archive_file_left", store=segment.store_url, path=segment.path)
-        if segment.store_url != here:
-            await store.use_store(self._session, id=segment.id, store_url=here)
-        return open_objects(here, endpoint=self._options.endpoint)
+        await store.use_store(self._session, id=segment.id, store_url=normal_url(self._options.url or ""))
+        return await self._find(segment.id)
 
     async def _verify(self, segment: Segment) -> None:
         try:
@@ -203,6 +283,12 @@ class Archiver:
         except ArchiveDamaged:
             await store.mark_stale(self._session, id=segment.id)
             raise
+        except (ArchiveUnreachable, OSError) as error:
+            if segment.store_url == normal_url(self._options.url or ""):
+                raise
+            _log.warning("archive_repeated", piece=segment.label, store=segment.store_url, reason=str(error))
+            await store.mark_stale(self._session, id=segment.id)  # that store was left: it is written to today's
+            return
         self._signal("read_back")
         await store.mark_verified(self._session, id=segment.id, now=self._clock())
         self._signal("verified")
@@ -240,20 +326,26 @@ class Archiver:
             )
         self._signal("dropped")
 
-    async def _expire(self, table: str) -> list[Segment]:
-        expired = []
+    async def _expire(self, table: str, report: RunReport) -> None:
         for segment_id in await store.list_expiring(
             self._session, table_name=table, retention=self._options.keep_for(table), now=self._clock()
         ):
             segment = await self._find(segment_id)
             try:
-                await delete_file(objects_of(segment, self._options), segment)
-            except (ArchiveUnreachable, OSError) as error:  # one store that is away does not keep the others' files
-                _log.warning("archive_expiry_postponed", piece=segment.label, error=str(error))
+                await self._delete_own(segment)
+            except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:  # it stays, and keeps no other
+                self._note_failure(segment, error, report)
                 continue
             self._signal("deleted")
-            expired.append(await self._mark_expired(segment))
-        return expired
+            report.expired.append(await self._mark_expired(segment))
+
+    async def _delete_own(self, segment: Segment) -> None:
+        """Paths from before they named their room may hold a file of another one: only what is ours is deleted."""
+        objects = objects_of(segment, self._options)
+        if segment.is_path_shared and await objects.exists(segment.path):
+            async with fetched(objects, segment, self._options):
+                pass
+        await delete_file(objects, segment)
 
     async def _mark_expired(self, segment: Segment) -> Segment:
         async with self._session.transaction():
@@ -277,11 +369,11 @@ class Archiver:
 async def delete_file(objects: Objects, segment: Segment) -> None:
     """Away with a piece's file and its manifest; what is not there is fine."""
     await objects.delete(segment.path)
-    await objects.delete(manifest_path(segment))
+    await objects.delete(manifest_path(segment.path))
 
 
-def manifest_path(segment: Segment) -> str:
-    return segment.path.removesuffix(".parquet") + ".manifest.json"
+def manifest_path(path: str) -> str:
+    return path.removesuffix(".parquet") + ".manifest.json"
 
 
 async def put_manifest(objects: Objects, segment: Segment, manifest: Manifest, directory: Path) -> None:
@@ -289,4 +381,4 @@ async def put_manifest(objects: Objects, segment: Segment, manifest: Manifest, d
     local = directory / "manifest.json"
     said = {"table": segment.table_name, "month": segment.month, "part": segment.part, **msgspec.to_builtins(manifest)}
     await asyncio.to_thread(local.write_bytes, msgspec.json.format(msgspec.json.encode(said)))
-    await objects.put(manifest_path(segment), local)
+    await objects.put(manifest_path(segment.path), local)

@@ -1,5 +1,6 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,10 @@ from postroom.db.queries import Connection, load
 QUERIES = load("postroom.archive")
 
 # ruff: noqa: A002 - `id` is the column's name
+
+
+async def adopt_pieces(connection: Connection) -> int:
+    return await QUERIES["adopt_pieces"].exec(connection)
 
 
 async def attach_restored_table(connection: Connection, *, table_name: str, name: str, from_time: datetime) -> int:
@@ -56,6 +61,11 @@ async def ensure_partitions(
     return int(row["made"])
 
 
+async def find_folder(connection: Connection) -> str | None:
+    row = await QUERIES["find_folder"].maybe(connection)
+    return None if row is None else str(row["name"])
+
+
 async def find_partition_column(connection: Connection, *, table_name: str) -> str | None:
     row = await QUERIES["find_partition_column"].one(connection, table_name=table_name)
     return None if row["name"] is None else str(row["name"])
@@ -91,6 +101,11 @@ async def list_unfinished(connection: Connection) -> list[int]:
     return [row["id"] for row in await QUERIES["list_unfinished"].many(connection)]
 
 
+async def list_unfinished_restores(connection: Connection, *, tables: Sequence[str]) -> list[str]:
+    rows = await QUERIES["list_unfinished_restores"].many(connection, tables=list(tables))
+    return [row["name"] for row in rows]
+
+
 async def make_restored_table(connection: Connection, *, table_name: str, name: str) -> int:
     return await QUERIES["make_restored_table"].exec(connection, table_name=table_name, name=name)
 
@@ -110,11 +125,6 @@ async def mark_exported(connection: Connection, *, id: int, now: datetime | None
 
 async def mark_restored(connection: Connection, *, id: int, name: str, now: datetime | None = None) -> int:
     return await QUERIES["mark_restored"].exec(connection, id=id, name=name, now=now)
-
-
-async def mark_rewritten(connection: Connection, *, id: int, **columns: Any) -> int:
-    """The columns are those of `manifest_columns`, without `columns`: a file that is rewritten keeps its form."""
-    return await QUERIES["mark_rewritten"].exec(connection, id=id, **columns)
 
 
 async def mark_stale(connection: Connection, *, id: int) -> int:
@@ -137,6 +147,10 @@ async def open_segments(
 ) -> list[int]:
     rows = await QUERIES["open_segments"].many(connection, table_name=table_name, retention=retention, now=now)
     return [row["id"] for row in rows]
+
+
+async def settle(connection: Connection) -> int:
+    return await QUERIES["settle"].exec(connection)
 
 
 async def try_archive_lock(connection: Connection) -> bool:

@@ -5,9 +5,10 @@ beginning, for a person to look at; an answering machine is only counted.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from postroom.db.pool import Pool
@@ -16,7 +17,7 @@ from postroom.feedback import record, store
 from postroom.feedback.attribution import Candidates, Incoming, ReturnPaths, attribute, find_candidates
 from postroom.feedback.metrics import REPORTS
 from postroom.feedback.model import Feedback, report_identity
-from postroom.feedback.report import Report, ReportKind, read_report
+from postroom.feedback.report import Failure, Report, ReportKind, read_report
 
 READ_ASIDE_BYTES = 64 * 1024
 KEPT_BYTES = 64 * 1024
@@ -73,12 +74,31 @@ async def _attributed(
 ) -> list[Feedback]:
     ids = sorted({delivery_id for each in candidates for delivery_id in each.ids})
     known = await store.find_sent(connection, delivery_ids=ids) if ids else {}
+    reports = await _without_erased(connection, reports, ids) if ids else reports
     return [
         feedback
         for message, report, found in zip(messages, reports, candidates, strict=True)
         if report.kind in _ACTING
         for feedback in attribute(report, message.origin, found, known)
     ]
+
+
+async def _without_erased(connection: Connection, reports: Sequence[Report], ids: Sequence[int]) -> list[Report]:
+    """Whoever was erased after the mail had left is known by their pseudonym, and not written down by their address."""
+    failures = [failure for report in reports for failure in report.failures]
+    named = {each for failure in failures for each in (failure.address, failure.original) if each is not None}
+    erased = await store.find_erased(connection, addresses=sorted(named), delivery_ids=ids)
+
+    def renamed(failure: Failure) -> Failure:
+        text = failure.text
+        for address, pseudonym in erased.items():
+            text = re.sub(re.escape(address), pseudonym, text, flags=re.IGNORECASE)
+        there = {name: erased.get(name or "", name) for name in (failure.address, failure.original)}
+        return replace(failure, address=there[failure.address], original=there[failure.original], text=text)
+
+    if not erased:
+        return list(reports)
+    return [replace(report, failures=tuple(map(renamed, report.failures))) for report in reports]
 
 
 async def _keep_unread(

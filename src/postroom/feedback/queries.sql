@@ -34,6 +34,16 @@ WHERE used_at < coalesce(:now::timestamptz, now()) - :retention::interval;
 DELETE FROM unread_feedback
 WHERE received_at < coalesce(:now::timestamptz, now()) - :retention::interval;
 
+-- name: find_erased :many
+-- Which of these addresses stand as pseudonyms among the recipients of these deliveries: whoever has them was erased.
+SELECT named.address, erased_address(named.address) AS pseudonym
+FROM unnest(:addresses::text[]) AS named(address)
+WHERE EXISTS (
+    SELECT
+    FROM delivery_recipients AS r
+    WHERE r.delivery_id = ANY(:delivery_ids::bigint[]) AND r.email = erased_address(named.address)
+);
+
 -- name: find_sent :many
 -- Deliveries by id, with whom they went to: what reports are held against.
 SELECT d.id, d.created_at,
@@ -43,12 +53,12 @@ FROM deliveries AS d
 WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.channel = 'email';
 
 -- name: find_suppressions :many
--- Why one address gets nothing.
+-- Why one address gets nothing; of whoever was erased only a keyed hash is known.
 SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
     first_seen_at, last_seen_at, bounce_count, code, detail
 FROM suppressions
-WHERE address = lower(:address::text)
-ORDER BY suppressions.scope DESC;
+WHERE address IN (lower(:address::text), erased_address(:address))
+ORDER BY suppressions.scope DESC, suppressions.address DESC;
 
 -- name: forget_soft_bounces :exec
 -- Begin anew with an address that a person gave back.
@@ -64,7 +74,7 @@ ON CONFLICT (report_id) DO NOTHING;
 -- name: lift :many
 -- Take suppressions of an address back; with a reason, only those for that reason.
 DELETE FROM suppressions
-WHERE address = lower(:address::text)
+WHERE address IN (lower(:address::text), erased_address(:address))
     AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
 RETURNING id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
     first_seen_at, last_seen_at, bounce_count, code, detail;
@@ -86,7 +96,7 @@ LIMIT :page_limit;
 -- What happened to an address, newest first.
 SELECT id, at, change, reason::text, scope::text, until, origin, actor, note
 FROM suppression_changes
-WHERE address = lower(:address::text)
+WHERE address IN (lower(:address::text), erased_address(:address))
 ORDER BY id DESC
 LIMIT :page_limit;
 
@@ -105,7 +115,7 @@ SELECT id, address AS email, reason::text, scope::text, origin, created_at, unti
     first_seen_at, last_seen_at, bounce_count, code, detail
 FROM suppressions
 WHERE (:before_id::bigint IS NULL OR id < :before_id)
-    AND (:address::text IS NULL OR address = lower(:address))
+    AND (:address::text IS NULL OR address IN (lower(:address), erased_address(:address)))
     AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
     AND (:origin::text IS NULL OR origin = :origin)
 ORDER BY id DESC

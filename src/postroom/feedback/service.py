@@ -17,6 +17,7 @@ from postroom.feedback.model import (
     NewSuppression,
     Reason,
     ReportRow,
+    Scope,
     Suppression,
     SuppressionChange,
     scope_of,
@@ -82,7 +83,7 @@ async def list_reports(
 
 
 async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
-    """Why an address gets nothing; empty if it does."""
+    """Why an address gets nothing; empty if it does. Whoever was erased is found, under what stands for them."""
     async with pool.acquire() as connection:
         return await store.find_suppressions(connection, address=_parsed(email))
 
@@ -99,10 +100,9 @@ async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datet
     scope = checked.scope or scope_of(checked.reason)
     async with pool.acquire() as connection, connection.transaction():
         await store.say_who(connection, actor=actor, note=checked.detail or "", quiet=False)
-        before = {each.scope: each for each in await store.find_suppressions(connection, address=checked.address)}
+        before = await _by_scope(connection, checked.address)
         await store.merge_suppressions(connection, now=now, **suppression_columns([checked]))
-        after = {each.scope: each for each in await store.find_suppressions(connection, address=checked.address)}
-        made = after[scope]
+        made = (await _by_scope(connection, checked.address))[scope]
         await _audit(connection, "suppression.add", actor, before.get(scope), made)
     return made
 
@@ -153,6 +153,13 @@ async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[S
         yield found
         if cursor is None:
             return
+
+
+async def _by_scope(connection: Connection, address: str) -> dict[Scope, Suppression]:
+    """Under the address itself: what was kept of somebody erased is not what is added now."""
+    found = await store.find_suppressions(connection, address=address)
+    is_erased = address.startswith("erased:")
+    return {each.scope: each for each in found if each.email.startswith("erased:") == is_erased}
 
 
 def _parsed(email: str) -> str:

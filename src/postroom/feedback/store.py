@@ -57,6 +57,14 @@ async def delete_old_unread(connection: Connection, *, retention: timedelta, now
     return await QUERIES["delete_old_unread"].exec(connection, retention=retention, now=now)
 
 
+async def find_erased(
+    connection: Connection, *, addresses: Sequence[str], delivery_ids: Sequence[int]
+) -> dict[str, str]:
+    """Pseudonyms by address."""
+    rows = await QUERIES["find_erased"].many(connection, addresses=addresses, delivery_ids=delivery_ids)
+    return {row["address"]: row["pseudonym"] for row in rows}
+
+
 async def find_sent(connection: Connection, *, delivery_ids: Sequence[int]) -> dict[int, Sent]:
     rows = await QUERIES["find_sent"].many(connection, delivery_ids=delivery_ids)
     return {row["id"]: Sent(row["id"], row["created_at"], tuple(row["recipients"])) for row in rows}

@@ -19,14 +19,16 @@ import msgspec
 from postroom.archive.backup import programs, store
 from postroom.archive.backup.model import BackupManifest, TableCount, differences
 from postroom.archive.parquet import file_sha256
+from postroom.archive.store import settle
 from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Session, connect, quote_identifier
 from postroom.db.room import Room
-from postroom.errors import BackupFailed, RoomNotEmpty
+from postroom.errors import BackupFailed, BadInput, RoomNotEmpty
 from postroom.events.audit import record_audit
 from postroom.events.store import adopt_restored_events
 from postroom.runtime.signals import Signal, unheard
+from postroom.settings import parse_schema
 
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
@@ -59,14 +61,19 @@ async def restore_backup(
 ) -> BackupManifest:
     """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
     manifest = await read_manifest(source)
-    name = room or manifest.room
+    name = manifest.room if room is None else _checked_name(room)
     await _check_file(source, manifest)
-    if await _begin_restore(url, name, manifest.sha256):
+    is_made, is_empty = await _begin_restore(url, name, manifest.sha256)
+    if is_empty:
         signal("begun")
-        if name == manifest.room:
-            await programs.restore(url, name, source)
-        else:
-            await _restore_renamed(url, name, source, manifest)
+        try:
+            if name == manifest.room:
+                await programs.restore(url, name, source)
+            else:
+                await _restore_renamed(url, name, source, manifest)
+        except Exception:
+            await _abandon(url, name, drop=is_made)
+            raise
     signal("restored")
     await _renew_functions(url, name)  # a dump has no privileges: those that functions take away come with their files
     signal("migrated")
@@ -142,6 +149,7 @@ async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
     try:
         async with session.transaction():
             await store.end_restore(session)
+            await settle(session)  # files of the archive are this room's only if it is the one that wrote them
             await adopt_restored_events(session, force=True)
             waiting = await store.adopt_restored_tokens(session)
             after = {"file": source.name, "tokens_waiting": waiting}
@@ -150,8 +158,8 @@ async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
         await session.close()
 
 
-async def _make_room(url: str, name: str) -> None:
-    """An empty schema, as a dump needs it; one that is there and empty will do."""
+async def _make_room(url: str, name: str) -> bool:
+    """An empty schema, as a dump needs it; one that is there and empty will do. Answers whether it was made."""
     session: Session = await connect(url, name)
     try:
         objects = await store.count_objects(session, name=name)
@@ -159,23 +167,49 @@ async def _make_room(url: str, name: str) -> None:
             raise RoomNotEmpty(f"The room {name!r} exists; restore into another database, or under another name.")
         if objects is None:
             await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
+        return objects is None
     finally:
         await session.close()
 
 
-async def _begin_restore(url: str, name: str, sha256: str) -> bool:
-    """Mark the room as one that comes back; False if its rows are there already, left by a restore that was killed."""
+async def _begin_restore(url: str, name: str, sha256: str) -> tuple[bool, bool]:
+    """Mark the room as one that comes back. Answers whether its schema was made, and whether it is still empty.
+
+    It is not empty if its rows are there already, left by a restore that was killed.
+    """
+    is_made = False
     session: Session = await connect(url, name)
     try:
         marked = await store.find_restore(session, name=name)
         if marked is None:
-            await _make_room(url, name)
+            is_made = await _make_room(url, name)
             await session.execute(f"CREATE TABLE restoring (); COMMENT ON TABLE restoring IS '{sha256}'")
         elif marked != sha256:
             raise RoomNotEmpty(f"The room {name!r} is being restored from another file; finish that, or drop it.")
-        return await store.count_objects(session, name=name) == 1
+        return is_made, await store.count_objects(session, name=name) == 1
     finally:
         await session.close()
+
+
+async def _abandon(url: str, name: str, *, drop: bool) -> None:
+    """A restore that failed leaves nothing behind; a dump comes back whole or not at all, so there is only the mark."""
+    session = await connect(url, name)
+    try:
+        if await store.count_objects(session, name=name) == 1:
+            await store.end_restore(session)
+            if drop:
+                await session.execute(f"DROP SCHEMA {quote_identifier(name)}")
+    finally:
+        await session.close()
+
+
+def _checked_name(room: str) -> str:
+    if room == "public":
+        raise BadInput.of("as", "must not be public, which every database has")
+    try:
+        return parse_schema(room)
+    except ValueError as error:
+        raise BadInput.of("as", str(error)) from error
 
 
 async def _counts(url: str, name: str) -> tuple[TableCount, ...]:
@@ -187,7 +221,11 @@ async def _counts(url: str, name: str) -> tuple[TableCount, ...]:
 
 
 async def _check_file(source: Path, manifest: BackupManifest) -> None:
-    if await asyncio.to_thread(file_sha256, source) != manifest.sha256:
+    try:
+        found = await asyncio.to_thread(file_sha256, source)
+    except OSError as error:
+        raise BackupFailed(f"{source} cannot be read: {error.strerror}") from error
+    if found != manifest.sha256:
         raise BackupFailed(f"{source.name} is not the file that was written: its checksum is another.")
 
 

@@ -30,4 +30,6 @@ def erase(
         return
     for name, amount in sorted(done.counts.items()):
         say(f"{name}: {amount}")
+    for reason in done.waits_for:
+        say(f"waiting: {reason}")
     say(f"erasure {done.id} is done" if done.is_done else f"erasure {done.id} waits for the archive")

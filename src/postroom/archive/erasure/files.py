@@ -1,24 +1,29 @@
 """A person in the files of the archive: rows that are theirs go, texts that name them get the pseudonym.
 
-The new file replaces the old one under the same path, and the record gets the new checksums. A kill in between leaves a
-file that the record does not know; the erasure is not done then, and comes back to exactly this file.
+A file is only rewritten if it is what its record says: what is damaged must not become good by being written again. The
+new file lies under a path of its own; the record is switched from the old to the new one in one statement, and then
+the old one is removed. A kill anywhere leaves a record whose file is whole, and the path of the file that is too many.
+A file that another room wrote is left to that room: the new one is this room's own.
 """
 
 import asyncio
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from postroom.archive import store as archive_store
+from postroom.archive.erasure import store
 from postroom.archive.erasure.model import Work
 from postroom.archive.erasure.places import PLACES, How
 from postroom.archive.export import working_directory
 from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
 from postroom.archive.objects import objects_of
-from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
+from postroom.archive.parquet import ParquetFile, file_sha256, load_arrow, read_tables, text_columns
 from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
+from postroom.errors import ArchiveDamaged
 from postroom.runtime.signals import Signal, unheard
 
 _DELIVERY_COLUMNS = {"attempts": ("delivery_id", "reply_text")}
@@ -28,29 +33,52 @@ _DELIVERY_COLUMNS = {"attempts": ("delivery_id", "reply_text")}
 async def erase_file(
     session: Session, segment: Segment, work: Work, *, options: ArchiveOptions, signal: Signal = unheard
 ) -> int:
-    """Rewrite one piece if the person is in it; answers how many rows were touched.
+    """Rewrite one piece if the person is in it; answers how many rows were touched. Raises `ArchiveDamaged`.
 
     A piece whose table is still here is written again from the table, which was erased before.
     """
     if segment.state is not State.ARCHIVED:
         return await _throw_away(session, segment, options=options, signal=signal)
-    objects = objects_of(segment, options)
     time_column = await archive_store.find_partition_column(session, table_name=segment.table_name)
     with working_directory(options) as directory:
         before, after = Path(directory) / "before.parquet", Path(directory) / "after.parquet"
-        await objects.fetch(segment.path, before)
+        await objects_of(segment, options).fetch(segment.path, before)
+        if await asyncio.to_thread(file_sha256, before) != segment.file_sha256:
+            raise ArchiveDamaged(f"{segment.path} is not the file that was written: its checksum is another.")
         rewriting = Rewriting(segment, work)
         manifest = await asyncio.to_thread(rewriting.write, before, after, time_column)
         if manifest.content_sha256 == segment.content_sha256:
             return 0
         signal("rewritten")
-        await objects.put(segment.path, after)
-        await put_manifest(objects, segment, manifest, Path(directory))
-        signal("replaced")
+        await _put(session, segment, manifest, after, options=options)
+    signal("replaced")
     columns = archive_store.manifest_columns(manifest)
     del columns["columns"]
-    await archive_store.mark_rewritten(session, id=segment.id, **columns)
+    await store.switch_file(session, id=segment.id, is_foreign=segment.is_foreign, **columns)
+    signal("switched")
+    if not segment.is_foreign:
+        await remove_spare(session, segment.id, segment.path, options=options)
     return rewriting.touched
+
+
+async def remove_spare(session: Session, segment_id: int, path: str, *, options: ArchiveOptions) -> None:
+    """Away with a file that its record does not count on: an old one, or a new one that was never finished."""
+    segment = await archive_store.find_segment(session, id=segment_id)
+    if segment is not None and not segment.is_foreign:
+        objects = objects_of(segment, options)
+        if segment.state is State.ARCHIVED and not await objects.exists(segment.path):
+            # An older state of the room came back: the other file may be all there is of these rows.
+            raise ArchiveDamaged(f"{segment.path} is not in the archive; {path} may be what became of it.")
+        await delete_file(objects, replace(segment, path=path))
+    await store.forget_spare(session, id=segment_id)
+
+
+async def _put(session: Session, segment: Segment, manifest: Manifest, local: Path, *, options: ArchiveOptions) -> None:
+    fresh = replace(segment, path=await store.reserve_path(session, id=segment.id), is_foreign=False)
+    objects = objects_of(fresh, options)
+    await objects.claim(fresh.path)
+    await objects.put(fresh.path, local)
+    await put_manifest(objects, fresh, manifest, local.parent)
 
 
 async def _throw_away(session: Session, segment: Segment, *, options: ArchiveOptions, signal: Signal) -> int:
@@ -67,7 +95,7 @@ class Rewriting:
 
     def __init__(self, segment: Segment, work: Work) -> None:
         self._segment, self._work = segment, work
-        self._pattern = address_pattern(work.address)
+        self._patterns = {spelling: address_pattern(spelling) for spelling in work.spellings}
         self._texts = text_columns(segment.columns)
         self._owners = [
             column
@@ -89,13 +117,14 @@ class Rewriting:
             self.touched += int(table.num_rows - kept.num_rows)
             kept = self._without_replies(kept)
             for column in self._texts:
-                kept = self._without_address(kept, column)
+                for spelling in self._patterns:
+                    kept = self._without_address(kept, column, spelling)
             yield kept
 
     def _without_rows(self, table: Any) -> Any:
         compute, arrow = load_arrow("compute"), load_arrow()
         for column in self._owners:
-            mine = compute.equal(compute.utf8_lower(table.column(column)), arrow.scalar(self._work.address))
+            mine = compute.is_in(compute.utf8_lower(table.column(column)), arrow.array(list(self._patterns)))
             table = table.filter(compute.invert(compute.fill_null(mine, fill_value=False)))
         return table
 
@@ -111,17 +140,18 @@ class Rewriting:
         changed = compute.if_else(mine, nothing, table.column(text))
         return table.set_column(table.schema.get_field_index(text), text, changed)
 
-    def _without_address(self, table: Any, column: str) -> Any:
+    def _without_address(self, table: Any, column: str, spelling: str) -> Any:
         compute, arrow = load_arrow("compute"), load_arrow()
-        found = compute.match_substring(table.column(column), self._work.address, ignore_case=True)
+        found = compute.match_substring(table.column(column), spelling, ignore_case=True)
         if not compute.any(found).as_py():
             return table
         texts = table.column(column).to_pylist()
-        changed = [text and self._pattern.sub(self._work.pseudonym, text) for text in texts]
+        changed = [text and self._patterns[spelling].sub(self._work.pseudonym, text) for text in texts]
         self.touched += sum(1 for old, new in zip(texts, changed, strict=True) if old != new)
         return table.set_column(table.schema.get_field_index(column), column, arrow.array(changed, arrow.string()))
 
 
 def address_pattern(address: str) -> re.Pattern[str]:
     """As the stored function of this name: the address, and not inside a longer one."""
-    return re.compile(r"(?:(?<![\w.+-])|(?<=\\[bfnrt]))" + re.escape(address) + r"(?![\w-]|\.\w)", re.IGNORECASE)
+    begin = r"(?:(?<![\w.+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\\[0-7]{3}))"
+    return re.compile(begin + re.escape(address) + r"(?![\w-]|\.\w)", re.IGNORECASE)

@@ -7,15 +7,19 @@ SET counts = counts || jsonb_build_object(:name::text, coalesce((counts ->> :nam
 WHERE id = :id;
 
 -- name: begin_erasure :one
--- Note an erasure, or find the one that is under way for this person.
+-- Note an erasure, or find the one that is under way for this person: whoever asks again has it done from the beginning.
 INSERT INTO erasures AS e (requested_by, pseudonym, address)
 VALUES (:actor, erased_address(:address), :address)
-ON CONFLICT (pseudonym) WHERE state <> 'done' DO UPDATE SET pseudonym = e.pseudonym
+ON CONFLICT (pseudonym) WHERE state <> 'done' DO UPDATE SET state = 'database', last_file_id = 0
 RETURNING id, state::text, address, pseudonym, delivery_ids, last_file_id, xmax = 0 AS is_new;
 
 -- name: erase_address_limits :one
 -- What was counted of the address.
 SELECT erase_address_limits(:address) AS touched;
+
+-- name: erase_audit :one
+-- The person in words of the audit log.
+SELECT erase_audit(:address, :pseudonym) AS touched;
 
 -- name: erase_campaign_recipients :one
 -- The person in campaigns; see functions/erase_campaign_recipients.sql.
@@ -25,13 +29,19 @@ SELECT erase_campaign_recipients(:address, :pseudonym) AS touched;
 -- The person in the queue and the ledger; see functions/erase_deliveries.sql.
 SELECT erase_deliveries(:address, :pseudonym) AS delivery_ids;
 
+-- name: erase_delivery_batch :one
+-- One bounded step through deliveries to others; see functions/erase_delivery_batch.sql.
+SELECT last_id, touched FROM erase_delivery_batch(:address, :pseudonym, :after_id, :batch_limit);
+
 -- name: erase_inbox :one
 -- Captured mail to the person.
 SELECT erase_inbox(:address) AS touched;
 
 -- name: erase_pages :one
 -- One bounded step of a search; see functions/erase_pages.sql.
-SELECT erase_pages(:table_name, :columns::text[], :address, :pseudonym, :from_page, :to_page) AS touched;
+SELECT erase_pages(
+    :table_name, :columns::text[], :keys::text[], :address, :pseudonym, :from_page, :to_page
+) AS touched;
 
 -- name: erase_rows :one
 -- Rows that are the person's by equality; see functions/erase_rows.sql.
@@ -43,15 +53,19 @@ SELECT erase_suppressions(:address, :pseudonym) AS touched;
 
 -- name: find_erasure :maybe
 -- One erasure by its id.
-SELECT id, state::text, requested_at, finished_at, requested_by, counts::text FROM erasures WHERE id = :id;
+SELECT id, state::text, requested_at, finished_at, requested_by, counts::text, waits_for FROM erasures WHERE id = :id;
 
 -- name: find_work :maybe
 -- What an erasure that runs needs to know.
 SELECT id, state::text, address, pseudonym, delivery_ids, last_file_id FROM erasures WHERE id = :id AND state <> 'done';
 
+-- name: forget_spare :exec
+-- The other file of a piece is gone.
+UPDATE archived_partitions SET spare_path = NULL WHERE id = :id;
+
 -- name: list_erasures :many
 -- Erasures, newest first, below a cursor.
-SELECT id, state::text, requested_at, finished_at, requested_by, counts::text
+SELECT id, state::text, requested_at, finished_at, requested_by, counts::text, waits_for
 FROM erasures
 WHERE :before_id::bigint IS NULL OR id < :before_id
 ORDER BY id DESC
@@ -62,7 +76,8 @@ LIMIT :page_limit;
 SELECT id FROM erasures WHERE state <> 'done' ORDER BY id;
 
 -- name: list_searched_tables :many
--- The tables that hold a table's rows: itself or its partitions, and months that are on their way out or back.
+-- The tables that hold a table's rows: itself or its partitions, and months that are on their way out or back, also those
+-- that a restore left half filled and nobody recorded.
 SELECT c.relname::text AS name
 FROM pg_partition_tree(to_regclass(quote_ident(:table_name))) AS t
 JOIN pg_class AS c ON c.oid = t.relid
@@ -74,7 +89,14 @@ SELECT source_name
 FROM archived_partitions
 WHERE table_name = :table_name AND NOT is_attached AND state NOT IN ('archived', 'expired')
 UNION
-SELECT restored_name FROM archived_partitions WHERE table_name = :table_name AND restored_name IS NOT NULL;
+SELECT c.relname::text
+FROM pg_class AS c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+    AND c.relname ~ ('^' || :table_name || '_restored_\d{4}_\d\d$');
+
+-- name: list_spares :many
+-- Pieces that have another file than the one of their record: a new one that nobody finished, or an old one that is left.
+SELECT id, spare_path FROM archived_partitions WHERE spare_path IS NOT NULL ORDER BY id;
 
 -- name: make_erasure_key :exec
 -- The key of this room, if nobody was erased yet.
@@ -85,17 +107,38 @@ SELECT make_erasure_key();
 UPDATE erasures SET state = 'archive' WHERE id = :id AND state = 'database';
 
 -- name: mark_done :exec
--- Nothing is left to do, and the address is forgotten here too.
+-- Nothing is left to do, and the address is forgotten here too; not if somebody asked again meanwhile.
 UPDATE erasures
-SET state = 'done', finished_at = now(), address = NULL, delivery_ids = '{}'
-WHERE id = :id AND state = 'archive';
+SET state = 'done', finished_at = now(), address = NULL, delivery_ids = '{}', waits_for = '{}'
+WHERE id = :id AND state = 'archive' AND last_file_id = :last_file_id;
 
 -- name: mark_file_erased :exec
--- The archive is rewritten up to this piece.
-UPDATE erasures SET last_file_id = :last_file_id WHERE id = :id;
+-- The archive is rewritten up to this piece, from where this run began; not if somebody asked again meanwhile.
+UPDATE erasures
+SET last_file_id = :last_file_id
+WHERE id = :id AND state = 'archive' AND last_file_id = :before_file_id;
+
+-- name: mark_waiting :exec
+-- What could not be cleaned, and why.
+UPDATE erasures SET waits_for = :waits_for::text[] WHERE id = :id AND state <> 'done';
 
 -- name: remember_deliveries :exec
 -- The person's deliveries, for what knows them by nothing else.
 UPDATE erasures
 SET delivery_ids = ARRAY(SELECT DISTINCT unnest(delivery_ids || :delivery_ids::bigint[]))
 WHERE id = :id;
+
+-- name: reserve_path :one
+-- Where the new file of a piece will be; on the record before it is there.
+UPDATE archived_partitions
+SET spare_path = archive_path(table_name, from_time, part)
+WHERE id = :id AND state = 'archived'
+RETURNING spare_path;
+
+-- name: switch_file :exec
+-- From here on the new file is the piece's, and this room's own. The old one is to be removed, unless another room wrote it.
+UPDATE archived_partitions
+SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path END, room_id = (SELECT id FROM archive_room),
+    rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
+    min_time = :min_time, max_time = :max_time
+WHERE id = :id AND state = 'archived' AND spare_path IS NOT NULL;

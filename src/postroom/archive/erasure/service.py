@@ -13,7 +13,7 @@ import structlog
 
 from postroom.archive import store as archive_store
 from postroom.archive.erasure import store
-from postroom.archive.erasure.files import erase_file
+from postroom.archive.erasure.files import erase_file, remove_spare
 from postroom.archive.erasure.model import Erasure, ErasureState, Work
 from postroom.archive.erasure.places import PLACES, How, Place
 from postroom.archive.model import MAY_HAVE_FILE, ArchiveOptions
@@ -25,6 +25,8 @@ from postroom.errors import (
     ArchiveBusy,
     ArchiveDamaged,
     ArchiveExtraMissing,
+    ArchiveForeign,
+    ArchivePathTaken,
     ArchiveUnreachable,
     BadInput,
     ErasureNotFound,
@@ -34,7 +36,10 @@ from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
 
-WAITS = (ArchiveBusy, ArchiveDamaged, ArchiveExtraMissing, ArchiveUnreachable, OSError)
+FILE_PROBLEMS = (ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, OSError)
+"""What keeps an erasure from one file and not from the others."""
+
+WAITS = (*FILE_PROBLEMS, ArchiveBusy, ArchiveExtraMissing)
 """What keeps an erasure from its files; the database is done by then, and somebody else, or a later turn, goes on."""
 
 
@@ -105,18 +110,18 @@ async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -
 
 
 async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
-    who = _who(work)
-    deliveries = await store.erase_deliveries(connection, **who)
-    await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
-    touched = {
-        "deliveries": len(deliveries),
-        "suppressions": await store.erase_suppressions(connection, **who),
-        "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
-        "inbox_messages": await store.erase_inbox(connection, address=work.address),
-        "address_limits": await store.erase_address_limits(connection, address=work.address),
-    }
-    for name, amount in touched.items():
-        await _count(connection, work, name, amount)
+    for who in _who(work):
+        deliveries = await store.erase_deliveries(connection, **who)
+        await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
+        touched = {
+            "deliveries": len(deliveries),
+            "suppressions": await store.erase_suppressions(connection, **who),
+            "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
+            "inbox_messages": await store.erase_inbox(connection, address=who["address"]),
+            "address_limits": await store.erase_address_limits(connection, address=who["address"]),
+        }
+        for name, amount in touched.items():
+            await _count(connection, work, name, amount)
     for place in PLACES:
         if place.how is not How.WITHIN and not (keep_accounts and place.is_account):
             await _erase_equal(connection, work, place)
@@ -126,9 +131,14 @@ async def _erase_equal(connection: Session, work: Work, place: Place) -> None:
     # The table itself reaches its partitions; besides, there may be months on their way out or back.
     searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
     for table in sorted(searched):
-        for column in place.columns:
+        await _erase_equal_in(connection, work, place, table=table)
+
+
+async def _erase_equal_in(connection: Session, work: Work, place: Place, *, table: str) -> None:
+    for column in place.columns:
+        for who in _who(work):
             amount = await store.erase_rows(
-                connection, table_name=table, column_name=column, how=place.how.value, **_who(work)
+                connection, table_name=table, column_name=column, how=place.how.value, **who
             )
             await _count(connection, work, place.table, amount)
 
@@ -138,7 +148,9 @@ async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal
         work = await store.find_work(connection, id=erasure_id)
         if work is not None and work.state is ErasureState.DATABASE:
             await _search(connection, work, options=options, signal=signal)
-            await store.mark_database_erased(connection, id=work.id)
+            async with connection.transaction():  # a bounce, an open: what came in while we searched
+                await _erase_found(connection, work, keep_accounts=True)
+                await store.mark_database_erased(connection, id=work.id)
     if work is not None:
         await _erase_archive(room, options, work.id, signal=signal)
 
@@ -148,59 +160,100 @@ async def _search(connection: Session, work: Work, *, options: ArchiveOptions, s
         if place.how is not How.WITHIN:
             continue
         for table in await store.list_searched_tables(connection, table_name=place.table):
-            amount = await _search_table(connection, work, place, table=table, pages=options.pages)
-            await _count(connection, work, place.table, amount)
+            await _search_table(connection, work, place, table=table, pages=options.pages)
         signal("searched")
+    for who in _who(work):
+        await _search_deliveries(connection, work, who, batch_limit=options.batch_limit)
+        await _count(connection, work, "audit_log", await store.erase_audit(connection, **who))
 
 
-async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> int:
+async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> None:
     """Page by page. A month that the archiver drops meanwhile is searched in its file."""
-    touched, page = 0, 0
+    page = 0
     with suppress(asyncpg.UndefinedTableError):
         while page < await archive_store.count_pages(connection, source_name=table):
-            touched += await store.erase_pages(
-                connection,
-                table_name=table,
-                columns=list(place.columns),
-                from_page=page,
-                to_page=page + pages,
-                **_who(work),
-            )
+            for who in _who(work):
+                touched = await store.erase_pages(
+                    connection,
+                    table_name=table,
+                    columns=list(place.columns),
+                    keys=list(place.keys),
+                    from_page=page,
+                    to_page=page + pages,
+                    **who,
+                )
+                await _count(connection, work, place.table, touched)
             page += pages
-    return touched
+
+
+async def _search_deliveries(connection: Session, work: Work, who: dict[str, str], *, batch_limit: int) -> None:
+    """Those to other people, in the order of their ids: rows of a queue move about too much to be read page by page."""
+    after: int | None = 0
+    while after is not None:
+        after, touched = await store.erase_delivery_batch(connection, after_id=after, batch_limit=batch_limit, **who)
+        await _count(connection, work, "deliveries", touched)
 
 
 async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal) -> None:
     """File by file, in the order of their ids; then the erasure is done and forgets the address.
 
-    A file that is damaged or missing does not keep the person in the others, but the erasure is not done.
+    A file that is damaged or missing, or a store that does not answer, does not keep the person in the other files, but
+    the erasure is not done, and its row says which files those are.
     """
-    damaged: ArchiveDamaged | None = None
     async with archive_session(room) as session:
         work = await store.find_work(session, id=erasure_id)
-        if work is None:
+        if work is None or work.state is not ErasureState.ARCHIVE:
             return
-        for segment in await archive_store.list_segments(session, after_id=work.last_file_id):
-            if segment.state in MAY_HAVE_FILE:
-                try:
+        await _search_restored(session, work, options=options)
+        problems = await _remove_spares(session, options=options)
+        last = work.last_file_id
+        for segment in await archive_store.list_segments(session, after_id=last):
+            try:
+                if segment.state in MAY_HAVE_FILE:
                     amount = await erase_file(session, segment, work, options=options, signal=signal)
                     await _count(session, work, "archive", amount)
-                except ArchiveDamaged as error:
-                    damaged = damaged or error
-            if damaged is None:
-                await store.mark_file_erased(session, id=work.id, last_file_id=segment.id)
-        if damaged is not None:
-            raise damaged
-        await _finish(session, work)
+            except FILE_PROBLEMS as error:
+                problems.append(error)
+            if not problems:
+                await store.mark_file_erased(session, id=work.id, before_file_id=last, last_file_id=segment.id)
+                last = segment.id
+        await store.mark_waiting(session, id=work.id, waits_for=[str(problem) for problem in problems])
+        if problems:
+            raise problems[0]
+        await _finish(session, work.id, last_file_id=last)
 
 
-async def _finish(session: Session, work: Work) -> None:
+async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[Exception]:
+    """What a killed erasure left; answers what keeps us from it."""
+    problems = list[Exception]()
+    for segment_id, path in (await store.list_spares(session)).items():
+        try:
+            await remove_spare(session, segment_id, path, options=options)
+        except FILE_PROBLEMS as error:
+            problems.append(error)
+    return problems
+
+
+async def _search_restored(session: Session, work: Work, *, options: ArchiveOptions) -> None:
+    """Months that came back while the database was searched. Whoever restores one needs the lock that we hold."""
+    for place in PLACES:
+        for table in await store.list_searched_tables(session, table_name=place.table):
+            if not table.startswith(f"{place.table}_restored_"):
+                continue
+            if place.how is How.WITHIN:
+                await _search_table(session, work, place, table=table, pages=options.pages)
+            else:
+                await _erase_equal_in(session, work, place, table=table)
+
+
+async def _finish(session: Session, erasure_id: int, *, last_file_id: int) -> None:
     async with session.transaction():
-        await store.mark_done(session, id=work.id)
-        done = await store.find_erasure(session, id=work.id)
+        if not await store.mark_done(session, id=erasure_id, last_file_id=last_file_id):
+            return  # somebody asked again meanwhile, and whoever that was goes on from the beginning
+        done = await store.find_erasure(session, id=erasure_id)
         assert done is not None
         await record_audit(
-            session, actor=done.requested_by, action="erasure.finish", subject=f"erasure:{work.id}", after=done.counts
+            session, actor=done.requested_by, action="erasure.finish", subject=f"erasure:{done.id}", after=done.counts
         )
 
 
@@ -209,5 +262,5 @@ async def _count(connection: Session, work: Work, name: str, amount: int) -> Non
         await store.add_count(connection, id=work.id, name=name, amount=amount)
 
 
-def _who(work: Work) -> dict[str, str]:
-    return {"address": work.address, "pseudonym": work.pseudonym}
+def _who(work: Work) -> list[dict[str, str]]:
+    return [{"address": spelling, "pseudonym": work.pseudonym} for spelling in work.spellings]

@@ -1,7 +1,9 @@
 -- A pattern that finds an address in a text and not inside a longer one: ann@example.org neither in joann@example.org nor in
--- ann@example.org.uk. In JSON a letter may stand before it that belongs to an escape, as in "\nann@example.org".
+-- ann@example.org.uk. Before it may stand what belongs to an escape and not to an address: "\nann@example.org" and
+-- "\u201cann@example.org" in JSON, \234ann@example.org in bytes that are shown as text.
 CREATE OR REPLACE FUNCTION address_pattern(p_address text) RETURNS text
 LANGUAGE sql IMMUTABLE
 AS $$
-    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt]))' || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
+    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\\[0-7]{3}))'
+        || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
 $$;

@@ -1,7 +1,11 @@
--- Where a piece lies in the archive: attempts/2026-01/part-001.parquet. The same piece always lies in the same place, so
--- that what a killed export left behind is written over and not kept beside it.
+-- A place for a piece that no file had before: postroom-3f2a9c01/attempts/2026-01/part-001-9b1c04d7.parquet. Every export
+-- gets a new one, so that nobody writes over a file: not another room, and not this one after an older state of it came back.
 CREATE OR REPLACE FUNCTION archive_path(p_table text, p_month timestamptz, p_part integer) RETURNS text
-LANGUAGE sql IMMUTABLE
+LANGUAGE plpgsql VOLATILE
+SET search_path FROM CURRENT
 AS $$
-    SELECT format('%s/%s/part-%s.parquet', p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'), lpad(p_part::text, 3, '0'))
+BEGIN
+    RETURN format('%s/%s/%s/part-%s-%s.parquet', archive_folder(), p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'),
+        lpad(p_part::text, 3, '0'), left(gen_random_uuid()::text, 8));
+END
 $$;

@@ -28,7 +28,7 @@ BEGIN
             WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome = 'pending'
         );
     UPDATE deliveries AS d
-    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.tags::text, p_address, p_pseudonym)::jsonb END,
+    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
         custom_data = CASE
             WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
         END,

@@ -12,7 +12,9 @@ BEGIN
     DELETE FROM suppressions AS old
     USING suppressions AS new
     WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
-    UPDATE suppressions SET address = p_pseudonym, detail = NULL WHERE address = p_address;
+    UPDATE suppressions
+    SET address = p_pseudonym, detail = NULL, origin = erase_text(origin, p_address, p_pseudonym)
+    WHERE address = p_address;
     GET DIAGNOSTICS v_kept = ROW_COUNT;
     RETURN v_kept;
 END

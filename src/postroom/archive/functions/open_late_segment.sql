@@ -28,8 +28,8 @@ BEGIN
     WHERE table_name = p_table AND from_time = v_from;
     v_name := format('%s_late_%s_%s', p_table, to_char(v_from, 'YYYY_MM'), v_part);
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name, p_table);
-    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)
-    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', p_table, v_name,
+    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
+    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', (SELECT id FROM archive_room), p_table, v_name,
         archive_path(p_table, v_from, v_part))
     RETURNING id INTO v_id;
     RETURN v_id;

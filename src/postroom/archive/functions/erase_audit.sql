@@ -1,0 +1,28 @@
+-- Put the pseudonym where words of people named an address in the audit log: an origin, a note. Nothing else of the log can
+-- be changed; see refuse_audit_change.
+CREATE OR REPLACE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER -- whoever erases may not change the log otherwise
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_touched bigint;
+BEGIN
+    IF p_address !~ '.@.' OR p_pseudonym !~ '^erased:[0-9a-f]{64}$' THEN
+        RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
+    END IF;
+    PERFORM set_config('postroom.erasing', 'on', true); -- as a setting of the function only a superuser could create it
+    UPDATE audit_log
+    SET actor = erase_text(actor, p_address, p_pseudonym),
+        subject = erase_text(subject, p_address, p_pseudonym),
+        before = erase_text(before::text, p_address, p_pseudonym)::jsonb,
+        after = erase_text(after::text, p_address, p_pseudonym)::jsonb
+    WHERE strpos(lower(concat_ws(' ', actor, subject, before, after)), p_address) > 0
+        AND concat_ws(' ', actor, subject, before, after) ~* address_pattern(p_address);
+    GET DIAGNOSTICS v_touched = ROW_COUNT;
+    PERFORM set_config('postroom.erasing', '', true);
+    RETURN v_touched;
+END
+$$;
+
+REVOKE ALL ON FUNCTION erase_audit(text, text) FROM PUBLIC;

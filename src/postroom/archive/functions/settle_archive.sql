@@ -1,0 +1,17 @@
+-- Before anybody works on the archive: notice that this room is a copy, or that an older state of it came back. Called by who
+-- holds the archive's lock.
+CREATE OR REPLACE FUNCTION settle_archive() RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_schema oid := (SELECT oid FROM pg_namespace WHERE nspname = current_schema());
+BEGIN
+    IF NOT EXISTS (SELECT FROM archive_room WHERE place = archive_place()) THEN
+        PERFORM disown_archive();
+    ELSIF NOT EXISTS (SELECT FROM archive_room WHERE schema_oid = v_schema) THEN
+        UPDATE archive_room SET schema_oid = v_schema;
+        PERFORM restart_pieces();
+    END IF;
+END
+$$;

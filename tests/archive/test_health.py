@@ -1,0 +1,72 @@
+"""What the doctor finds out about the archive."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, options_for, run
+
+from postroom.archive.erasure.service import erase
+from postroom.cli import database_checks, host_checks
+from postroom.cli.finding import Finding, Verdict
+from postroom.db.room import Room
+from postroom.settings import Settings
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def place(**chosen: object) -> Finding:
+    return await host_checks.archive(replace(Settings(database_url="postgresql://nobody"), **chosen))  # type: ignore[arg-type]
+
+
+async def files(room: Room, folder: Path) -> Finding:
+    settings = replace(room.settings, archive_url=str(folder))
+    async with room.pool.acquire() as session:
+        found = await database_checks.examine(session, settings)
+    return {finding.check: finding for finding in found}["archived files"]
+
+
+async def test_a_place_that_cannot_be_written_fails(tmp_path: Path) -> None:
+    """Nowhere and not there yet are warnings, what cannot be is a failure, and looking leaves nothing."""
+    (tmp_path / "file").write_text("")
+    assert (await place()).verdict is Verdict.WARN
+    assert (await place(archive_url=str(tmp_path))).verdict is Verdict.OK
+    assert (await place(archive_url=str(tmp_path / "missing"))).verdict is Verdict.WARN
+    for impossible in (tmp_path / "file", tmp_path / "file" / "archive", Path("/proc/postroom")):
+        assert (await place(archive_url=str(impossible))).verdict is Verdict.FAIL, impossible
+    assert names_in(tmp_path) == ["file"]
+
+
+async def test_the_folder_of_the_embedded_server_need_not_be_there(tmp_path: Path) -> None:
+    """It is made when the first month leaves."""
+    assert (await place(database_url=None, data_dir=tmp_path)).verdict is Verdict.OK
+
+
+async def test_files_that_are_missing_fail(room: Room, tmp_path: Path) -> None:
+    """By name, together with the erasure that waits for them."""
+    assert (await files(room, tmp_path)).verdict is Verdict.OK
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    assert (await files(room, tmp_path)).found == "1 pieces, each where it should be"
+    [path] = files_of(tmp_path)
+    path.rename(tmp_path / "away")
+    assert not (await erase(room, options_for(tmp_path), address="ann@example.org", actor=ACTOR)).is_done
+    found = await files(room, tmp_path)
+    assert found.verdict is Verdict.FAIL
+    assert f"1 of 1 missing, the first {path.relative_to(tmp_path)}; 1 erasures are not done" in found.found
+    (tmp_path / "away").rename(path)
+    waiting = await files(room, tmp_path)
+    assert (waiting.verdict, waiting.found) == (Verdict.WARN, "1 erasures are not done")
+
+
+async def test_a_copy_is_told_whose_its_files_are(room: Room, tmp_path: Path) -> None:
+    """With what to do if only the copy goes on."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    await room.pool.execute("UPDATE archive_room SET place = 'elsewhere'")
+    found = await files(room, tmp_path)
+    assert (found.verdict, "archive adopt" in str(found.advice)) == (Verdict.WARN, True)
+    shutil.rmtree(tmp_path / files_of(tmp_path)[0].relative_to(tmp_path).parts[0])
+    assert (await files(room, tmp_path)).verdict is Verdict.FAIL

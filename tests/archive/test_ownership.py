@@ -1,0 +1,212 @@
+"""Whose a file is: rooms that share a store, copies of a room, and a room that comes back older than its files."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.conftest import TestServer, cloned_database
+from tests.support.archive import (
+    ACTOR,
+    FEBRUARY,
+    JANUARY,
+    NOW,
+    add_attempts,
+    archived_ids,
+    at_now,
+    delivery_ids,
+    files_of,
+    make_months,
+    options_for,
+    run,
+)
+
+from postroom.archive.backup.service import make_backup, restore_backup
+from postroom.archive.erasure.service import erase
+from postroom.archive.model import Month
+from postroom.archive.query import query_archive
+from postroom.archive.restore import restore_month
+from postroom.archive.service import adopt_archive, list_segments, run_archive, verify_archive
+from postroom.db.migrate import migrate
+from postroom.db.room import Room, open_room
+from postroom.settings import Settings
+
+LATER = NOW + timedelta(days=366)  # January's time in the archive is over, June's is not
+COUNT = "SELECT count(*) FROM attempts"
+UPGRADE = Path(__file__).parents[2] / "src/postroom/db/migrations/0030_archive_room.sql"
+
+
+@asynccontextmanager
+async def opened(url: str, name: str = "postroom") -> AsyncIterator[Room]:
+    async with open_room(Settings(database_url=url, schema=name, pool_size=3)) as room:
+        yield room
+
+
+async def is_whole(room: Room, folder: Path) -> bool:
+    return all([finding.is_good async for finding in verify_archive(room.pool, options_for(folder))])
+
+
+async def counted(room: Room, folder: Path) -> int:
+    return int((await query_archive(room.pool, options_for(folder), COUNT)).rows[0][0])
+
+
+async def test_two_rooms_share_a_store(room: Room, tmp_path: Path) -> None:
+    """Each finds its own rows of the same month, and forgetting in one is not forgetting in the other."""
+    await migrate(room.url, "tenant_b")
+    async with opened(room.url, "tenant_b") as other:
+        for each, rows in ((room, 10), (other, 7)):
+            await add_attempts(each.pool, JANUARY, rows)
+            await run(each, options_for(tmp_path))
+        assert (await counted(room, tmp_path), await counted(other, tmp_path)) == (10, 7)
+        assert len((await run(other, options_for(tmp_path), LATER)).expired) > 0
+        assert await is_whole(room, tmp_path)
+    assert archived_ids(tmp_path) == list(range(1, 11))
+
+
+async def test_rooms_of_one_name_share_a_store(room: Room, server: TestServer, tmp_path: Path) -> None:
+    """Two databases made of one template have a name, and once had an identity, in common."""
+    async with cloned_database(server) as url, opened(url) as twin:
+        for each, rows in ((room, 10), (twin, 7)):
+            await add_attempts(each.pool, JANUARY, rows)
+            await run(each, options_for(tmp_path))
+        assert (await counted(room, tmp_path), await counted(twin, tmp_path)) == (10, 7)
+        assert await is_whole(room, tmp_path)
+        assert await is_whole(twin, tmp_path)
+
+
+async def test_a_copy_reads_and_never_changes(room: Room, tmp_path: Path) -> None:
+    """Restored beside the original: asked and brought back from, not expired, not erased in, until it is adopted."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here'")
+    await run(room, options_for(tmp_path))
+    [path] = files_of(tmp_path)
+    before = path.read_bytes()
+    await make_backup(room, tmp_path / "room.backup", actor=ACTOR, verify=False)
+    await restore_backup(room.url, tmp_path / "room.backup", actor=ACTOR, room="annex")
+    async with opened(room.url, "annex") as copy:
+        assert [piece.is_foreign for piece in await list_segments(copy.pool)] == [True]
+        report = await run(copy, options_for(tmp_path), LATER)
+        assert (report.expired, report.failed) == ([], {})
+        assert await counted(copy, tmp_path) == 10
+        await erase(copy, options_for(tmp_path), address="ann@example.org", actor=ACTOR)
+        await restore_month(copy, options_for(tmp_path), Month("attempts", JANUARY), attach=False, actor=ACTOR)
+        assert path.read_bytes() == before
+        assert await is_whole(room, tmp_path)
+    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [False]
+
+
+async def test_an_adopted_archive_is_the_room_s_own(room: Room, tmp_path: Path) -> None:
+    """When only the copy goes on, it forgets what is old, as the original would have."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    # As a copy made with the tools of PostgreSQL is: nobody told it that it is one.
+    await room.pool.execute("UPDATE archive_room SET place = 'elsewhere'")
+    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [True]
+    assert (await run(room, options_for(tmp_path), LATER)).expired == []
+    assert await adopt_archive(room, actor=ACTOR) == 1
+    assert [piece.month for piece in (await run(room, options_for(tmp_path), LATER)).expired] == ["2030-01"]
+    assert archived_ids(tmp_path) == []
+
+
+async def saved_while_verified(room: Room, folder: Path) -> None:
+    """A backup that was made while a piece was on its way; afterwards more rows came and it was finished."""
+
+    def stop(step: str) -> None:
+        if step == "verified":
+            raise KeyboardInterrupt
+
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 30)
+    with pytest.raises(KeyboardInterrupt):
+        await run_archive(room, options_for(folder), actor=ACTOR, clock=at_now, signal=stop)
+    await make_backup(room, folder / "room.backup", actor=ACTOR, verify=False)
+    await add_attempts(room.pool, JANUARY, 20, first=31)
+    assert (await run(room, options_for(folder))).rows == 50
+
+
+async def test_a_room_that_came_back_older_overwrites_nothing(room: Room, tmp_path: Path) -> None:
+    """The newer file stays, what was on its way is written anew, and verify names what has no record."""
+    await saved_while_verified(room, tmp_path)
+    [newer] = files_of(tmp_path)
+    before = newer.read_bytes()
+    await room.pool.execute("DROP SCHEMA postroom CASCADE")
+    await restore_backup(room.url, tmp_path / "room.backup", actor=ACTOR)
+    async with opened(room.url) as back:
+        assert (await run(back, options_for(tmp_path))).rows == 30
+        assert await delivery_ids(back.pool) == []
+        assert newer.read_bytes() == before
+        assert await counted(back, tmp_path) == 30
+        findings = [finding async for finding in verify_archive(back.pool, options_for(tmp_path))]
+    assert [finding.problem for finding in findings if finding.segment] == [None]
+    unknown = {finding.path for finding in findings if finding.problem == "no record knows this file"}
+    assert str(newer.relative_to(tmp_path)) in unknown
+
+
+async def test_a_copy_finishes_what_was_on_its_way_in_a_file_of_its_own(room: Room, tmp_path: Path) -> None:
+    """The rows are in both rooms, so each has them in its archive."""
+    await saved_while_verified(room, tmp_path)
+    await restore_backup(room.url, tmp_path / "room.backup", actor=ACTOR, room="annex")
+    async with opened(room.url, "annex") as copy:
+        assert (await run(copy, options_for(tmp_path))).rows == 30
+        assert await counted(copy, tmp_path) == 30
+        assert await counted(room, tmp_path) == 50
+
+
+async def test_an_old_path_with_a_file_of_somebody_else_is_not_deleted(room: Room, tmp_path: Path) -> None:
+    """Paths did not always name their room: what lies there is only deleted if it is what was written."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    [path] = files_of(tmp_path)
+    shared = tmp_path / "attempts/2030-01/part-001.parquet"
+    shared.parent.mkdir(parents=True)
+    shared.write_bytes(path.read_bytes() + b"of another room")
+    await room.pool.execute("UPDATE archived_partitions SET path = 'attempts/2030-01/part-001.parquet'")
+    report = await run(room, options_for(tmp_path), LATER)
+    assert "checksum is another" in report.failed["attempts 2030-01 part 1"]
+    assert shared.exists()
+    shared.write_bytes(path.read_bytes())
+    assert "2030-01" in [piece.month for piece in (await run(room, options_for(tmp_path), LATER)).expired]
+    assert not shared.exists()
+
+
+async def test_every_role_agrees_on_the_place(room: Room) -> None:
+    """Also one that may not ask for the cluster: otherwise the archive would change hands with every connection."""
+    asked = "SELECT prosecdef FROM pg_proc WHERE oid = 'archive_place()'::regprocedure"
+    assert await room.pool.fetchval(asked) is True
+
+
+async def test_an_upgrade_takes_over_what_is_there(room: Room, tmp_path: Path) -> None:
+    """Pieces from before rooms had an identity are the room's own; one on its way leaves the path it may share."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    await make_months(room.pool, FEBRUARY)
+    await add_attempts(room.pool, FEBRUARY, 5, first=101)
+    shared = tmp_path / "attempts/2030-02/part-001.parquet"
+    shared.parent.mkdir(parents=True)
+    shared.write_bytes(b"of another room")
+    await room.pool.execute("DROP TABLE archive_room; ALTER TABLE archived_partitions DROP COLUMN room_id")
+    await room.pool.execute(
+        "INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path,"
+        " store_url)"
+        " VALUES ('exporting', true, 1, '2030-02-01Z', '2030-03-01Z', 'attempts', 'attempts_2030_02', $1, $2)",
+        "attempts/2030-02/part-001.parquet",
+        f"file://{tmp_path}",
+    )
+    async with room.pool.acquire() as connection:
+        await connection.execute(UPGRADE.read_text())
+    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [False, False]
+    assert (await run(room, options_for(tmp_path))).rows == 5
+    assert shared.read_bytes() == b"of another room"
+    assert await counted(room, tmp_path) == 15
+
+
+async def test_a_dump_from_another_cluster_is_a_copy_after_its_upgrade(room: Room, tmp_path: Path) -> None:
+    """It was made before rooms had an identity, but its events say in which cluster they were counted."""
+    await add_attempts(room.pool, JANUARY, 10)
+    await run(room, options_for(tmp_path))
+    await room.pool.execute("DROP TABLE archive_room; ALTER TABLE archived_partitions DROP COLUMN room_id")
+    await room.pool.execute("UPDATE event_clock SET system_identifier = 12345")
+    async with room.pool.acquire() as connection:
+        await connection.execute(UPGRADE.read_text())
+    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [True]
