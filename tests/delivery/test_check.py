@@ -53,6 +53,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("attachments[0].filename", {"attachments": (Attachment("a\nb", "a/b", "aGk="),)}),
     ("attachments[0].content_type", {"attachments": (Attachment("a", "nonsense", "aGk="),)}),
     ("attachments[0].content_type", {"attachments": (Attachment("a", "a/b\r\nX: y", "aGk="),)}),
+    ("attachments[0].content_type", {"attachments": (Attachment("a", "a/b; c=\r\nX: y", "aGk="),)}),
+    ("attachments[0].content_type", {"attachments": (Attachment("a", "a/b; c", "aGk="),)}),
     ("attachments[1].content", {"attachments": (PNG, Attachment("a", "a/b", "not base64"))}),
     ("attachments[0].content", {"attachments": (Attachment("a", "a/b", "é"),)}),
     ("attachments[0].content_id", {"attachments": (Attachment("a", "a/b", "aGk=", "a b"),)}),

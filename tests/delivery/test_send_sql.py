@@ -81,7 +81,7 @@ async def test_every_argument_arrives(pool: Pool, foreign: Session) -> None:
         p_source="shop",
         p_idempotency_key="k",
         p_headers='{"X-Shop": "1"}',
-        p_attachments='[{"filename": "a.txt", "content_type": "text/plain", "content": "aGk="}]',
+        p_attachments='[{"filename": "a.ics", "content_type": "text/calendar; method=REQUEST", "content": "aGk="}]',
         p_tags='{"kind": "order"}',
         p_custom_data='{"order": 7}',
     )
@@ -96,7 +96,7 @@ async def test_every_argument_arrives(pool: Pool, foreign: Session) -> None:
     assert found.sender == Address("desk@example.org", "Desk")
     assert (found.lane, found.ladder, found.idempotency_key) == (Lane.AUTH, "auth", "k")
     assert (found.headers, found.tags, found.custom_data) == ({"X-Shop": "1"}, {"kind": "order"}, {"order": 7})
-    assert found.attachments == (Attachment("a.txt", "text/plain", "aGk="),)
+    assert found.attachments == (Attachment("a.ics", "text/calendar; method=REQUEST", "aGk="),)
 
 
 async def test_a_template_with_variables(pool: Pool, foreign: Session) -> None:
@@ -170,6 +170,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("attachments", {"p_attachments": "{}"}),
     ("attachments[0]", {"p_attachments": "[7]"}),
     ("attachments[0]", {"p_attachments": '[{"filename": "a.txt"}]'}),
+    ("attachments[0]", {"p_attachments": '[{"filename": "a", "content_type": "a/b; c", "content": ""}]'}),
+    ("attachments[0]", {"p_attachments": '[{"filename": "a", "content_type": "a/b;\\r\\n c=d", "content": ""}]'}),
     (
         "attachments[1]",
         {

@@ -2,10 +2,12 @@
 
 import base64
 
+import pytest
 from tests.intake.commands import PAYLOAD, entries, keys_of, raw
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
+from postroom.errors import MalformedCommandNotFound
 from postroom.http import build_app
 from postroom.intake import service
 from postroom.intake.api import ENDPOINTS
@@ -68,6 +70,35 @@ async def test_what_is_still_wrong_is_named(room: Room) -> None:
     await service.accept_commands(room.pool, entries(raw(payload_mode="x")))
     answer = await (await browse(room)).post("/v1/malformed-commands/1/resubmit", json={})
     assert (answer.status, answer.fields) == (400, ["payload_mode"])
+    assert await service.count_malformed_commands(room.pool) == 1
+
+
+async def test_a_malformed_command_is_dismissed(room: Room) -> None:
+    """It waits no longer, which is audited; again is the same; one that became a delivery is not dismissed."""
+    await service.accept_commands(room.pool, entries(b"junk", raw(payload_mode="x")))
+    browser = await browse(room)
+    answer = await browser.post("/v1/malformed-commands/1/dismiss")
+    assert (answer.status, answer.json["id"], answer.json["dismissed_at"] is not None) == (200, 1, True)
+    again = await browser.post("/v1/malformed-commands/1/dismiss")
+    assert (again.status, again.json["dismissed_at"]) == (200, answer.json["dismissed_at"])
+    assert b"postroom_malformed_commands_waiting 1.0" in (await browser.get("/metrics")).body
+    assert [item["id"] for item in (await browser.get("/v1/malformed-commands?dismissed=false")).json["items"]] == [2]
+    mended = {"fields": {"payload_mode": "rendered"}}
+    assert (await browser.post("/v1/malformed-commands/2/resubmit", json=mended)).status == 202
+    late = await browser.post("/v1/malformed-commands/2/dismiss")
+    assert (late.status, late.json["code"]) == (409, "already_resubmitted")
+    actions = await room.pool.fetch("SELECT action, subject FROM audit_log WHERE action LIKE 'malformed%' ORDER BY id")
+    assert [tuple(row) for row in actions] == [
+        ("malformed_command.dismiss", "malformed_command:1"),
+        ("malformed_command.resubmit", "malformed_command:2"),
+    ]
+
+
+async def test_dismissing_is_for_all_or_none(room: Room) -> None:
+    """An id that is not there leaves the others waiting."""
+    await service.accept_commands(room.pool, entries(b"junk"))
+    with pytest.raises(MalformedCommandNotFound):
+        await service.dismiss(room.pool, [1, 7], actor="tests")
     assert await service.count_malformed_commands(room.pool) == 1
 
 

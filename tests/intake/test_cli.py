@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -56,6 +57,33 @@ def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_
     assert json.loads(run("list", "--json").output)["items"] == []
     everything = json.loads(run("list", "--all", "--json").output)
     assert (len(everything["items"]), everything["waiting"]) == (1, 0)
+
+
+def test_a_payload_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
+    """A file that is missing, a directory or no text is a mistake in the command's use, and named."""
+    (tmp_path / "latin").write_bytes(b"\xff")
+    results = {name: run("resubmit", "1", "--payload", str(tmp_path / name)) for name in ("absent", ".", "latin")}
+    assert [result.exit_code for result in results.values()] == [2, 2, 2]
+    said = {name: " ".join(result.output.split()) for name, result in results.items()}
+    assert "cannot be read: No such file" in said["absent"]
+    assert "cannot be read: Is a directory" in said["."]
+    assert "is not UTF-8" in said["latin"]
+
+
+def test_a_field_is_taken_away(run: Run, database_url: str) -> None:
+    """`--set name=` removes a field that should not be there."""
+    asyncio.run(_in_pool(database_url, raw(prioriti="high")))
+    assert run("resubmit", "1", "--set", "prioriti=").exit_code == 0
+
+
+def test_junk_is_dismissed(run: Run, database_url: str) -> None:
+    """What is not worth mending stops waiting; it is still shown to those who ask for everything."""
+    asyncio.run(_in_pool(database_url, b"junk", b"more junk", raw(payload_mode="x")))
+    assert run("dismiss", "1", "2").output == "2 dismissed\n"
+    listed = json.loads(run("list", "--json").output)
+    assert ([item["id"] for item in listed["items"]], listed["waiting"]) == ([3], 1)
+    everything = json.loads(run("list", "--all", "--json").output)["items"]
+    assert [item["dismissed_at"] is not None for item in everything] == [False, True, True]
 
 
 def test_what_is_still_wrong_ends_the_command(run: Run, database_url: str) -> None:

@@ -103,6 +103,9 @@ def test_ids_of_the_request_are_not_its_content() -> None:
         pytest.param(raw(payload_mode="template"), "bad_payload", ["payload_json.template"], id="template missing"),
         pytest.param(raw({"to": "a@b.org", "template": "t"}), "bad_payload", ["payload_json.template"], id="template"),
         pytest.param(raw(source="a\tb"), "bad_payload", ["source"], id="control character in source"),
+        pytest.param(
+            pack_fields({b"source": b"shop", b"payload_json": b"\xff"}), "bad_field", ["payload_json"], id="not UTF-8"
+        ),
     ],
 )
 def test_a_malformed_command_says_why(data: bytes, reason: str, fields: list[str]) -> None:
@@ -110,6 +113,12 @@ def test_a_malformed_command_says_why(data: bytes, reason: str, fields: list[str
     malformed = refused(data)
     assert malformed.reason == reason
     assert [error.field for error in malformed.errors] == fields
+
+
+def test_what_is_wrong_with_a_text_is_said() -> None:
+    """Bytes that are no text, and a character that no name may hold, are what the operator reads about."""
+    assert refused(pack_fields({b"payload_json": b"\xff"})).detail == "payload_json: is not UTF-8"
+    assert "without control characters" in refused(raw(source="a\tb")).detail
 
 
 def test_a_malformed_command_keeps_its_source_where_it_can_be_read() -> None:

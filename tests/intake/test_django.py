@@ -247,13 +247,15 @@ except Exception as error:
 async def test_headers_of_the_message_choose_sender_and_answer(room: Room, database_url: str) -> None:
     """Django lets From and Reply-To be written as headers; so they are read."""
     program = """
-headers = {"From": "Ann <ann@example.org>", "Reply-To": "a@example.org, b@example.org", "Message-ID": "<1@example.org>"}
+answered = "a@example.org, Jörg <b@example.org>"
+headers = {"From": "Ann <ann@example.org>", "Reply-To": answered, "Message-ID": "<1@example.org>"}
 result = EmailMessage("x", "x", None, ["ada@example.org"], headers=headers).send()
 """
     await run(program, database_url)
     (delivery,) = await found(room.pool)
     assert delivery.sender == Address("ann@example.org", "Ann")
     assert addresses(delivery, RecipientKind.REPLY_TO) == ["a@example.org", "b@example.org"]
+    assert [each.name for each in delivery.recipients] == [None, None, "Jörg"]
     assert delivery.headers == {"Message-ID": "<1@example.org>"}
 
 
@@ -283,9 +285,58 @@ result = message.send()
     assert b"Subject: Inner" in base64.b64decode(file.content)
 
 
-CALENDAR = """
+async def test_a_message_that_the_site_wrapped_is_its_own_file(room: Room, database_url: str) -> None:
+    """The headers of a part that holds a message belong to the part, not to the message inside."""
+    program = """
+from email.message import EmailMessage as Mail
+from email.mime.message import MIMEMessage
+inner = Mail()
+inner["Subject"] = "Inner"
+inner.set_content("x")
+message = EmailMessage("Outer", "x", None, ["ada@example.org"])
+message.attach(MIMEMessage(inner))
+result = message.send()
+"""
+    assert await run(program, database_url) == 1
+    (delivery,) = await found(room.pool)
+    (file,) = delivery.attachments
+    assert (file.filename, file.content_type) == ("attachment-1.eml", "message/rfc822")
+    assert base64.b64decode(file.content).startswith(b"Subject: Inner")
+
+
+async def test_an_invitation_can_be_sent(room: Room, database_url: str) -> None:
+    """A calendar beside the text is a file whose type keeps its method; so is one that was attached."""
+    program = """
 message = EmailMultiAlternatives("x", "x", None, ["ada@example.org"])
-message.attach_alternative("BEGIN:VCALENDAR", "text/calendar")
+message.attach_alternative("BEGIN:VCALENDAR", "text/calendar; method=REQUEST")
+message.attach("über.csv", "über", "text/csv; charset=iso-8859-1")
+result = message.send()
+"""
+    assert await run(program, database_url) == 1
+    (delivery,) = await found(room.pool)
+    files = [(file.filename, file.content_type, base64.b64decode(file.content)) for file in delivery.attachments]
+    assert files == [
+        ("über.csv", "text/csv; charset=iso-8859-1", b"\xfcber"),
+        ("invite.ics", "text/calendar; method=REQUEST", b"BEGIN:VCALENDAR"),
+    ]
+
+
+async def test_headers_say_who_is_shown(room: Room, database_url: str) -> None:
+    """`To` and `Cc` among the headers rule what is seen, the message who receives; Date and Sender are Postroom's."""
+    program = """
+headers = {"To": 'Ada "A" <ada@example.org>, all@example.org', "Date": "yesterday", "Sender": "x@example.org"}
+result = EmailMessage("x", "x", None, ["ada@example.org", "bob@example.org"], headers=headers).send()
+"""
+    assert await run(program, database_url) == 1
+    (delivery,) = await found(room.pool)
+    assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
+    assert addresses(delivery, RecipientKind.BCC) == ["bob@example.org"]
+    assert (delivery.recipients[0].name, delivery.headers) == ("Ada A", {})
+
+
+ALTERNATIVE = """
+message = EmailMultiAlternatives("x", "x", None, ["ada@example.org"])
+message.attach_alternative("<x/>", "text/x-amp-html")
 result = message.send()
 """
 TWO_TEXTS = """
@@ -302,7 +353,7 @@ INJECTION = """
 result = send_mail("x\\nBcc: eve@example.org", "x", None, ["ada@example.org"])
 """
 UNSENDABLE = {
-    "calendar": (CALENDAR, "alternatives[0]: text/calendar"),
+    "alternative": (ALTERNATIVE, "alternatives[0]: text/x-amp-html"),
     "two texts": (TWO_TEXTS, "alternatives[0]: there is a body"),
     "subtype": (SUBTYPE, "content_subtype"),
     "injection": (INJECTION, "subject"),

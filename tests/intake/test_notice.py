@@ -42,6 +42,13 @@ async def test_what_was_mended_before_is_not_told(pool: Pool) -> None:
     assert await mails(pool) == []
 
 
+async def test_what_was_dismissed_is_not_told(pool: Pool) -> None:
+    """Whoever dismissed it knows of it."""
+    await service.accept_commands(pool, entries(b"junk"))
+    await service.dismiss(pool, [1], actor="tests")
+    assert await notice(pool).run_once() == 0
+
+
 async def test_several_processes_tell_once(pool: Pool) -> None:
     """Whoever comes second finds nothing to tell."""
     await service.accept_commands(pool, entries(b"junk"))

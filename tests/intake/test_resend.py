@@ -126,8 +126,30 @@ async def test_a_file_without_content_is_refused(shop: Shop) -> None:
 
 async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
     """The template's id and variables become the delivery's."""
-    delivery = await shop.sent(template={"id": "login-code", "variables": {"code": "123"}})
+    template = {"id": "login-code", "variables": {"code": "123"}}
+    delivery = await shop.sent(template=template, subject=None, text=None)
     assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+
+
+@pytest.mark.parametrize("field", ["subject", "text", "html"])
+async def test_content_beside_a_template_is_refused_by_name(shop: Shop, field: str) -> None:
+    """A subject or a body that would be dropped is told."""
+    content: dict[str, Any] = {"subject": None, "text": None, field: "x"}
+    with pytest.raises(ValidationError, match=f"{field}: cannot be given together with a template"):
+        await shop.send(template={"id": "login-code"}, **content)
+
+
+async def test_two_tags_of_one_name_are_refused(shop: Shop) -> None:
+    """A mail has one value for each name."""
+    with pytest.raises(ValidationError, match="tags: kind is given twice"):
+        await shop.send(tags=[{"name": "kind", "value": "a"}, {"name": "kind", "value": "b"}])
+
+
+async def test_a_file_keeps_what_its_type_says(shop: Shop) -> None:
+    """An invitation is one by its method."""
+    file = {"filename": "i.ics", "content": "eA==", "content_type": "text/calendar;method=REQUEST; name=i.ics"}
+    (kept,) = (await shop.sent(attachments=[file])).attachments
+    assert kept.content_type == "text/calendar; method=REQUEST"
 
 
 async def test_a_mail_can_wait(shop: Shop) -> None:

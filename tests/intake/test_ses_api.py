@@ -190,6 +190,37 @@ async def test_a_client_of_version_1_is_told_which_to_use(shop: Shop) -> None:
     assert (await Browser(app_of(shop.room)).get("/")).status == 404  # nobody else's front page is taken
 
 
+@pytest.mark.parametrize(
+    "call,request_",
+    [
+        ("list_email_identities", {"PageSize": 5}),
+        ("get_account", {}),
+        ("delete_email_identity", {"EmailIdentity": "x"}),
+    ],
+)
+async def test_another_call_is_refused_in_its_words(shop: Shop, call: str, request_: dict[str, Any]) -> None:
+    """The library gets an error it can show, not a page."""
+    with pytest.raises(ClientError, match="SendEmail only") as error:
+        await asyncio.to_thread(getattr(shop.client, call), **request_)
+    assert refused(error) == (404, "UnknownOperationException")
+
+
+async def test_a_file_keeps_what_its_type_says(shop: Shop) -> None:
+    """An invitation is one by its method."""
+    file = {"RawContent": b"x", "FileName": "i.ics", "ContentType": "text/calendar; method=REQUEST"}
+    (kept,) = (await shop.sent(Destination=TO, Content={"Simple": {**SIMPLE, "Attachments": [file]}})).attachments
+    assert kept.content_type == "text/calendar; method=REQUEST"
+
+
+async def test_a_raw_mail_is_written_by_its_from(shop: Shop) -> None:
+    """`FromEmailAddress` is who writes only if the message does not say."""
+    raw = {"Raw": {"Data": message(To="ada@example.org").as_bytes()}}
+    delivery = await shop.sent(Content=raw, FromEmailAddress="other@example.org")
+    assert delivery.sender == Address("shop@example.org", "Shop")
+    nameless = {"Raw": {"Data": b"To: ada@example.org\r\nSubject: x\r\n\r\nx"}}
+    assert (await shop.sent(Content=nameless, FromEmailAddress="o@example.org")).sender == Address("o@example.org")
+
+
 async def test_the_destination_rules_over_a_raw_mail(shop: Shop) -> None:
     """Only those of the destination receive it; who is not named in the message is a blind copy."""
     raw = message(To="ada@example.org, bob@example.org")
@@ -291,6 +322,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "inline template": (
         {"Destination": TO, "Content": {"Template": {"TemplateContent": {"Subject": "x"}, "TemplateData": "{}"}}},
         "Template",
+    ),
+    "two headers": (
+        {
+            "Destination": TO,
+            "Content": {"Simple": {**SIMPLE, "Headers": [{"Name": n, "Value": "1"} for n in ("X-A", "x-a")]}},
+        },
+        "Headers: x-a is given twice",
     ),
     "raw to nobody": ({"Content": {"Raw": {"Data": message().as_bytes()}}}, "Destination"),
     "raw from nobody": ({"Destination": TO, "Content": {"Raw": {"Data": b"Subject: x\r\n\r\nx"}}}, "FromEmailAddress"),

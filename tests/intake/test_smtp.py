@@ -125,6 +125,41 @@ async def test_blind_copies_are_taken_together_or_not_at_all(serve: Serve, pool:
     assert sorted(received) == ["bob@example.org", "dan@example.org"]
 
 
+async def test_the_answer_to_many_blind_copies_fits_a_line(serve: Serve, pool: Pool) -> None:
+    """RFC 5321 allows 512 octets; a client that is given more may take the yes for a failure and send again."""
+    blind = MAIL.replace(b"To: ada@example.org\r\n", b"") % b""
+    recipients = [f"u{number}@example.org" for number in range(100)]
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT setval(pg_get_serial_sequence('deliveries', 'id'), 9000000000000)")
+    async with serve() as served:
+        code, text = await with_client(served, lambda client: submit(client, blind, *recipients))
+    assert (code, text) == (250, b"2.0.0 Accepted as 9000000000001 and 99 more")
+
+
+async def test_a_refusal_fits_a_line(serve: Serve) -> None:
+    """However long what is wrong is, the answer to it is not."""
+    tag = f"X-Postroom-Tag: {'é' * 500}=1\r\n".encode()
+    async with serve() as served:
+        code, text = await with_client(served, lambda client: submit(client, MAIL % (tag + tag)))
+    assert code == 554
+    assert len(f"554 {text.decode()}\r\n".encode()) <= 512
+
+
+async def test_a_report_without_a_sender_is_accepted(serve: Serve, pool: Pool) -> None:
+    """`MAIL FROM:<>` is how a mail server that hands us its mail says that nobody waits for an answer."""
+
+    def report(client: smtplib.SMTP) -> int:
+        client.mail("")
+        client.rcpt("ada@example.org")
+        return client.data(MAIL % b"")[0]
+
+    async with serve() as served:
+        assert await with_client(served, report) == 250
+    [delivery] = await deliveries(pool)
+    assert delivery.sender is not None
+    assert delivery.sender.email == "shop@example.com"
+
+
 async def test_a_key_used_with_another_message_is_a_conflict(serve: Serve, pool: Pool) -> None:
     """554 for the second; the first stands."""
     async with serve() as served:
@@ -193,13 +228,15 @@ async def test_too_many_recipients_are_told_to_come_again(serve: Serve) -> None:
 async def test_addresses_are_checked_when_they_are_named(serve: Serve) -> None:
     """A wrong address is refused by itself and does not spoil the others."""
 
-    def name_some(client: smtplib.SMTP) -> list[int]:
+    def name_some(client: smtplib.SMTP) -> list[tuple[int, bytes]]:
         client.command_encoding = "utf-8"
         client.mail("a@example.org", ["SMTPUTF8"])
-        return [client.rcpt(address)[0] for address in ("ada@example.org", "nobody", "a@b..c", "Jörg@exämple.org")]
+        return [client.rcpt(address) for address in ("ada@example.org", "nobody", "a@b..c", "Jörg@exämple.org")]
 
     async with serve() as served:
-        assert await with_client(served, name_some) == [250, 553, 553, 250]
+        answers = await with_client(served, name_some)
+    assert [code for code, _text in answers] == [250, 553, 553, 250]
+    assert answers[1][1].startswith(b"5.1.3 The recipient's address is not one: An email address must have")
 
 
 async def test_mail_in_utf8_arrives(serve: Serve, pool: Pool) -> None:

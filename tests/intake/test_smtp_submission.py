@@ -128,6 +128,41 @@ def test_an_id_that_the_html_does_not_show_is_dropped() -> None:
     assert read(message).attachments[0].content_id is None
 
 
+def test_a_picture_shown_by_an_escaped_address_keeps_its_id() -> None:
+    """`cid:a%40b` in the HTML shows the part whose id is `a@b`."""
+    message = mail()
+    message.add_alternative("<img src='cid:logo%40x'>", subtype="html")
+    html = message.get_payload()[1]  # type: ignore[index]
+    html.add_related(b"PNG", "image", "png", cid="<logo@x>", filename="logo.png")  # type: ignore[union-attr]
+    assert [file.content_id for file in read(message).attachments] == ["logo@x"]
+
+
+@pytest.mark.parametrize(
+    "written,kept",
+    [
+        (b"text/calendar; method=REQUEST; charset=UTF-8", "text/calendar; method=REQUEST; charset=UTF-8"),
+        (b"text/csv; charset=iso-8859-1; name=a.csv", "text/csv; charset=iso-8859-1"),
+        (b'Text/CSV; Header="not present"', 'text/csv; header="not present"'),
+        (b"image/png; x-unix-mode=0644", "image/png"),
+        (b"image/png; title=\xc3\xbc; a", "image/png"),
+        (b'text/csv; a="b\\"c"; d=";"; e=f', "text/csv; e=f"),
+    ],
+)
+def test_what_a_file_says_of_itself_is_kept(written: bytes, kept: str) -> None:
+    """The parameters of its type go along, but for its name, which stands elsewhere, and what cannot be written."""
+    raw = b"Subject: s\r\nContent-Type: %b\r\nContent-Disposition: attachment; filename=a\r\n\r\nx"
+    assert [file.content_type for file in read(raw % written).attachments] == [kept]
+
+
+def test_an_invitation_stays_one() -> None:
+    """The calendar that is an alternative of the text is a file whose type says that it invites."""
+    message = mail()
+    message.add_alternative("BEGIN:VCALENDAR", subtype="calendar", params={"method": "REQUEST"})
+    [invitation] = read(message).attachments
+    assert invitation.filename == "attachment-1.ics"
+    assert set(invitation.content_type.split("; ")) == {"text/calendar", "charset=utf-8", "method=REQUEST"}
+
+
 def test_a_forwarded_message_stays_whole() -> None:
     """A message inside the message is a file, and its text is not taken for ours."""
     message = mail()
@@ -149,6 +184,11 @@ def test_a_forwarded_message_stays_whole() -> None:
         pytest.param(b"Subject:", "(no subject)", id="empty"),
         pytest.param(b"X-None: x", "(no subject)", id="absent"),
         pytest.param(b"Subject: a\x00b", "ab", id="NUL"),
+        pytest.param(b"Subject: Gr\xfc\xdfe", "Grüße", id="raw Latin-1"),
+        pytest.param(b"Subject: =?us-ascii?q?Gr=C3=BC=C3=9Fe?=", "Grüße", id="words that claim to be ASCII"),
+        pytest.param(b"Subject: =?klingon?q?Gr=FC=DFe?=", "Grüße", id="words in an unknown charset"),
+        pytest.param("Subject: =?utf-8?q?a?= Ångström \\u0041".encode(), "a Ångström \\u0041", id="words and raw"),
+        pytest.param(b"Subject: =?utf-7?q?x+2AA-y?=", "x+2AA-y", id="half a character"),
     ],
 )
 def test_subjects_as_programs_write_them(header: bytes, expected: str) -> None:
@@ -161,7 +201,11 @@ def test_subjects_as_programs_write_them(header: bytes, expected: str) -> None:
     [
         pytest.param(b"text/plain; charset=iso-8859-1", b"Gr\xfc\xdfe", "Grüße", id="latin-1"),
         pytest.param(b"text/plain; charset=klingon", "Grüße".encode(), "Grüße", id="unknown charset"),
-        pytest.param(b"text/plain", b"a\xffb\x00c", "a\ufffdbc", id="broken"),
+        pytest.param(b"text/plain; charset=us-ascii", "Grüße".encode(), "Grüße", id="UTF-8 that claims to be ASCII"),
+        pytest.param(b"text/plain; charset=utf-8", b"Gr\xfc\xdfe", "Grüße", id="Latin-1 that claims to be UTF-8"),
+        pytest.param(b"text/plain; charset=klingon", b"Gr\xfc\xdfe", "Grüße", id="Latin-1, unknown charset"),
+        pytest.param(b"text/plain", b"Gr\xfc\xdfe \x80", "Grüße €", id="Windows, no charset"),
+        pytest.param(b"text/plain", b"a\x81b\xff\x00c", "a\x81bÿc", id="broken"),
         pytest.param(b"nonsense", b"x", "x", id="no type at all"),
     ],
 )
@@ -199,6 +243,8 @@ def test_a_template_takes_the_place_of_the_content() -> None:
         ("X-Postroom-Variables", "[1]"),
         ("X-Postroom-Prioriti", "high"),
         ("Idempotency-Key", "with space"),
+        ("X-Postroom-Variables", '{"name": "Ada"}'),
+        ("X-Postroom-Locale", "fr"),
     ],
 )
 def test_a_wrong_mark_refuses_the_message(header: str, value: str) -> None:
@@ -211,6 +257,37 @@ def test_a_mark_given_twice_refuses_the_message() -> None:
     """Nobody has to guess which one counts."""
     with pytest.raises(BadInput, match="twice"):
         read(b"X-Postroom-Lane: bulk\r\nX-Postroom-Lane: auth\r\nSubject: s\r\n\r\nHi")
+    with pytest.raises(BadInput, match="twice"):
+        read(b"X-Postroom-Tag: one\r\nX-Postroom-Tag: two\r\nSubject: s\r\n\r\nHi")
+
+
+@pytest.mark.parametrize(
+    "header,field",
+    [
+        (b"Subject: " + b"s" * 999, "subject"),
+        (b"From: The shop <shop@>", "From"),
+        (b"Reply-To: nobody", "Reply-To"),
+        (b"Reply-To: ada@example.org, nobody", "Reply-To"),
+    ],
+)
+def test_a_header_that_could_only_be_changed_refuses_the_message(header: bytes, field: str) -> None:
+    """Nobody is told that his mail was taken while its subject is cut or its writer is another."""
+    with pytest.raises(BadInput) as refused:
+        read(header + b"\r\nTo: ada@example.org\r\n\r\nHi")
+    assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_a_bare_name_in_from_leaves_it_to_the_envelope() -> None:
+    """Cron writes `From: root`; its mail is the envelope sender's."""
+    assert read(b"From: root (Cron Daemon)\r\nSubject: s\r\n\r\nHi").sender == Address("bounce@example.com")
+
+
+def test_a_report_without_a_sender_is_written_by_its_from() -> None:
+    """The envelope of a report names nobody; without a From there is nobody left to show."""
+    [report] = read_submission(mail().as_bytes(), Envelope(None, (ADA,)), source="shop")
+    assert report.sender == Address("shop@example.com", "Shop")
+    with pytest.raises(BadInput, match="From"):
+        read_submission(mail(From="").as_bytes(), Envelope(None, (ADA,)), source="shop")
 
 
 def test_trace_headers_and_old_signatures_do_not_go_along() -> None:

@@ -70,6 +70,21 @@ async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_sett
         await copied.close()
 
 
+async def test_a_nats_server_that_was_never_there_is_reported_and_does_not_hold_the_stop(pool: Pool) -> None:
+    """The first connect has an end: the consumer says that it is postponed, and hears that it shall stop."""
+    pytest.importorskip("nats", reason="nats-py is not installed: an absent NATS server is NOT tested")
+    [source] = open_sources(read_settings({"POSTROOM_NATS_URL": "nats://127.0.0.1:1"}))
+    seen: list[str] = []
+
+    def stop(step: str) -> None:
+        seen.append(step)
+        consumer.stop()
+
+    consumer = CommandConsumer(pool, source, options=QUICK, signal=stop)
+    await asyncio.wait_for(consumer.run(), 20)
+    assert seen == ["postponed"]
+
+
 @pytest.mark.parametrize("failures,milliseconds", [(1, 100), (2, 200), (3, 400), (7, 5000), (5000, 5000)])
 def test_patience_grows_to_a_bound(failures: int, milliseconds: int) -> None:
     """A stream that is away is asked less and less often, but never less than every few seconds."""

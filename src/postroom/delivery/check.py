@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.delivery.header import RESERVED_PREFIX, check_header, check_text
+from postroom.delivery.header import MEDIA_TYPE, RESERVED_PREFIX, check_header, check_text
 from postroom.delivery.model import Address, Channel, DeliveryRequest
 from postroom.delivery.retry import LADDERS
 from postroom.errors import BadInput, FieldError
@@ -29,10 +29,11 @@ _LARGEST_NUMBER = 2**63 - 1
 
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
-_CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}", re.IGNORECASE)
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 _LONGEST_EMAIL = 254  # RFC 5321, as in `address`
 _URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
+_ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor half a character."""
@@ -98,7 +99,15 @@ def check_url(url: str) -> str | None:
         return "is not an http or https URL"
     if "@" in parts.netloc:
         return "must not carry a user name or a password"
+    if _is_disguised(parts.hostname or ""):
+        return "must write an address in its usual notation, such as 192.0.2.1"
     return "must not have a fragment" if "#" in url else None
+
+
+def _is_disguised(host: str) -> bool:
+    """True for an address that only old resolvers take for one: 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1."""
+    last = host.rstrip(".").rpartition(".")[2]
+    return _NUMBER.fullmatch(last) is not None and ":" not in host and _ADDRESS.fullmatch(host) is None
 
 
 def is_locale(value: str) -> bool:
@@ -165,8 +174,8 @@ def _attachments(request: DeliveryRequest) -> Problems:
         where = f"attachments[{index}]"
         if not _is_label(attachment.filename, MAX_FILENAME):
             yield f"{where}.filename", f"must be 1 to {MAX_FILENAME} characters without control characters"
-        if not _CONTENT_TYPE.fullmatch(attachment.content_type):
-            yield f"{where}.content_type", "is not a media type such as image/png"
+        if not MEDIA_TYPE.fullmatch(attachment.content_type):
+            yield f"{where}.content_type", "is not a media type such as image/png or text/calendar; method=REQUEST"
         if attachment.content_id is not None and not _CONTENT_ID.fullmatch(attachment.content_id):
             yield f"{where}.content_id", "must be printable ASCII without spaces"
         try:
@@ -179,9 +188,9 @@ def _attachments(request: DeliveryRequest) -> Problems:
 
 def _bookkeeping(request: DeliveryRequest) -> Problems:
     if not _is_label(request.source, MAX_SOURCE):
-        yield "source", f"must be 1 to {MAX_SOURCE} characters"
+        yield "source", f"must be 1 to {MAX_SOURCE} characters without control characters"
     if request.idempotency_key is not None and not _is_label(request.idempotency_key, MAX_KEY):
-        yield "idempotency_key", f"must be 1 to {MAX_KEY} characters"
+        yield "idempotency_key", f"must be 1 to {MAX_KEY} characters without control characters"
     if request.ladder is not None and request.ladder not in LADDERS:
         yield "ladder", f"must be one of {', '.join(sorted(LADDERS))}"
     if request.traceparent is not None and not _is_label(request.traceparent, MAX_KEY):

@@ -48,6 +48,10 @@ _STRUCTURED = frozenset(
         "x-priority",
     }
 )
+_TOKEN = r"[A-Za-z0-9!#$&^_.+-]{1,127}"  # noqa: S105 - a token of RFC 2045, not a secret
+MEDIA_TYPE = re.compile(rf'{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}=(?:{_TOKEN}|"[ !#-:<-\[\]-~]{{0,200}}")){{0,10}}')
+"""What an attachment may say it is: a type, and parameters such as `method=REQUEST` or `charset="utf-8"`."""
+
 LINE_LIMIT = 998
 NAME_LIMIT = 76
 _LONGEST_WORD = LINE_LIMIT - NAME_LIMIT - 2

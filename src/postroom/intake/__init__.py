@@ -3,14 +3,14 @@
 NAME     intake, what other programs hand over without calling the API: streams of commands, and SMTP submission
 OWNS     what it writes to `malformed_commands` (the table and its retention are delivery's)
 STATES   a command is accepted (it is a delivery from then on), replayed (it already was), or malformed: recorded with
-         its bytes and the reason, counted, told to the administrator once (`notice`), listed, mended, resubmitted. A
-         malformed command never blocks the ones behind it.
+         its bytes and the reason, counted, told to the administrator once (`notice`), listed, resubmitted mended, or
+         dismissed. A malformed command never blocks the ones behind it.
 CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `postroom work` or alone in
          `postroom intake`; mail programs through `smtp`; operators through `api` and `cli`
 CALLS    delivery's service, to accept
-HOSTILE  every byte of a command and of a submitted message; user names and passwords of SMTP
+HOSTILE INPUTS  every byte of a command and of a submitted message; user names and passwords of SMTP
 LIMITS   one statement carries at most 8 MB of commands, or one command
-FAILURES the database away: nothing is acknowledged, streams are read again, SMTP answers 451. The stream away: patience
-         grows to some seconds. A consumer killed anywhere: its entries are handed to another, and what it had committed
-         is recognised by its idempotency key.
+FAILURES   the database away: nothing is acknowledged, streams are read again, SMTP answers 451. The stream away:
+         patience grows to some seconds. A consumer killed anywhere: its entries are handed to another, and what it had
+         committed is recognised by its idempotency key.
 """

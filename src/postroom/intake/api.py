@@ -1,4 +1,4 @@
-"""Malformed commands over HTTP: look at what streams brought and nobody could read, mend it, send it in again."""
+"""Malformed commands over HTTP: look at what nobody could read, resubmit it mended, or dismiss it."""
 
 import base64
 from datetime import datetime
@@ -14,12 +14,16 @@ READ = "deliveries:read"
 OPERATE = "deliveries:operate"
 
 
+YesNo = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
+
+
 class MalformedQuery(Shape, frozen=True, kw_only=True):
     """Which malformed commands, and which page of them."""
 
     reason: Text | None = None
     source: Text | None = None
-    resubmitted: Annotated[str, msgspec.Meta(pattern="^(true|false)$")] | None = None
+    resubmitted: YesNo | None = None
+    dismissed: YesNo | None = None
     cursor: Cursor | None = None
     limit: Limit = 50
 
@@ -37,6 +41,7 @@ class MalformedShape(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     recorded_at: datetime
     resubmitted_at: datetime | None
+    dismissed_at: datetime | None
     delivery_id: int | None
     source: str
     reason: str
@@ -52,7 +57,7 @@ class MalformedDetail(MalformedShape, frozen=True, kw_only=True):
 
 
 class MalformedPage(msgspec.Struct, frozen=True):
-    """Malformed commands, newest first; `waiting` is how many were not resubmitted yet, counted up to 10,000."""
+    """Malformed commands, newest first; `waiting` is how many nobody resubmitted or dismissed, up to 10,000."""
 
     items: list[MalformedShape]
     next_cursor: str | None
@@ -72,12 +77,21 @@ def _facts(command: MalformedSummary) -> dict[str, Any]:
     return {name: getattr(command, name) for name in MalformedShape.__struct_fields__}
 
 
+def _truth(written: str | None) -> bool | None:
+    return None if written is None else written == "true"
+
+
 async def list_malformed_commands(call: Call) -> Answer:
     query: MalformedQuery = call.query
-    waiting = None if query.resubmitted is None else query.resubmitted == "false"
+    chosen = MalformedFilter(
+        reason=query.reason,
+        source=query.source,
+        resubmitted=_truth(query.resubmitted),
+        dismissed=_truth(query.dismissed),
+    )
     found, cursor = await service.list_malformed_commands(
         call.room.pool,
-        MalformedFilter(reason=query.reason, source=query.source, waiting=waiting),
+        chosen,
         cursor=query.cursor,
         limit=query.limit,
     )
@@ -105,6 +119,13 @@ async def resubmit_malformed_command(call: Call) -> Answer:
         idempotency_ttl=call.room.settings.idempotency_ttl,
     )
     return Answer(Resubmitted(command_id, accepted.id, accepted.state.value, accepted.replayed), 202)
+
+
+async def dismiss_malformed_command(call: Call) -> Answer:
+    command_id: int = call.path["command_id"]
+    await service.dismiss(call.room.pool, [command_id], actor=call.actor)
+    command = await service.get_malformed_command(call.room.pool, command_id)
+    return Answer(MalformedShape(**_facts(command.summary)))
 
 
 ENDPOINTS = [
@@ -136,6 +157,16 @@ ENDPOINTS = [
         tag="malformed commands",
         body=ResubmitBody,
         answers={202: Resubmitted},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/malformed-commands/{command_id:int}/dismiss",
+        handler=dismiss_malformed_command,
+        summary="Say that a malformed command needs nothing more: it is kept, and does not wait any longer.",
+        scope=OPERATE,
+        tag="malformed commands",
+        answers={200: MalformedShape},
         problems=(409,),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Malformed commands at the command line: list them, look inside, mend and resubmit."""
+"""Malformed commands at the command line: list them, look inside, resubmit them mended, or dismiss them."""
 
 import sys
 from dataclasses import asdict
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 malformed = typer.Typer()
 
 _LISTED = ("id", "recorded_at", "source", "reason", "detail", "resubmitted_at", "delivery_id")
-_RECORD = ("id", "recorded_at", "source", "reason", "detail", "entry", "size", "resubmitted_at", "delivery_id")
+_RECORD = (*_LISTED[:5], "entry", "size", "resubmitted_at", "dismissed_at", "delivery_id")
 
 Id = Annotated[int, typer.Argument(help="The id of a malformed command.")]
 
@@ -38,7 +38,7 @@ def list_(
     *,
     reason: Annotated[str | None, typer.Option(help="bad_field, bad_payload, idempotency_conflict…")] = None,
     source: Annotated[str | None, typer.Option()] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that were resubmitted.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that were resubmitted or dismissed.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -46,7 +46,8 @@ def list_(
     """List commands that could not be accepted, newest first."""
     from postroom.intake import service
 
-    chosen = MalformedFilter(reason=reason, source=source, waiting=None if everything else True)
+    no = None if everything else False
+    chosen = MalformedFilter(reason=reason, source=source, resubmitted=no, dismissed=no)
 
     async def look(room: "Room") -> "tuple[list[MalformedSummary], str | None, int]":
         found, more = await service.list_malformed_commands(room.pool, chosen, cursor=cursor, limit=limit)
@@ -86,7 +87,7 @@ def resubmit(
     *,
     payload: Annotated[Path | None, typer.Option(help="A file with the new payload; `-` reads standard input.")] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="A field, name=value; without a value it is removed. Repeatable.")
+        list[str] | None, typer.Option("--set", help="A field, name=value; `name=` takes it away. Repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +96,7 @@ def resubmit(
 
     changes: dict[str, Any] = {name: value or None for name, value in map(parse_pair, change or [])}
     if payload is not None:
-        changes["payload_json"] = sys.stdin.read() if str(payload) == "-" else payload.read_text("utf-8")
+        changes["payload_json"] = _read_payload(payload)
     accepted = in_room(
         lambda room: service.resubmit(
             room.pool,
@@ -109,3 +110,23 @@ def resubmit(
         print_json({"id": command_id, "delivery_id": accepted.id, "replayed": accepted.replayed})
     else:
         say(str(accepted.id))
+
+
+def _read_payload(path: Path) -> str:
+    try:
+        return (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode()
+    except OSError as error:
+        raise typer.BadParameter(f"the payload cannot be read: {error.strerror}", param_hint="--payload") from None
+    except UnicodeDecodeError:
+        raise typer.BadParameter("the payload is not UTF-8", param_hint="--payload") from None
+
+
+@malformed.command()
+def dismiss(
+    command_ids: Annotated[list[int], typer.Argument(help="Ids of malformed commands.")],
+) -> None:
+    """Say that malformed commands need nothing more. They are kept, and wait no longer."""
+    from postroom.intake import service
+
+    in_room(lambda room: service.dismiss(room.pool, command_ids, actor=actor()))
+    say(f"{len(set(command_ids))} dismissed")

@@ -27,6 +27,7 @@ from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.shapes import DeliveryBody, request_from
 from postroom.errors import BadInput, FieldError
 from postroom.intake.model import Malformed
+from postroom.runtime.wrong_field import find_wrong_field
 
 FIELDS = (
     "delivery_id",
@@ -45,8 +46,6 @@ LATEST_MS = 253_402_300_800_000  # the end of the year 9999
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _MILLISECONDS = re.compile(r"\d{1,15}")
-_AT = re.compile(r"^(?P<message>.*?)(?: - at (?:the key in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _SHOWN = 200
 
 _fields = msgspec.json.Decoder(dict[str, Any])
@@ -113,6 +112,9 @@ def _readable_source(fields: Mapping[str, Any]) -> str | None:
 
 
 def _field_problems(fields: Mapping[str, Any]) -> Problems:
+    if unreadable := [name for name, value in fields.items() if _is_octets(value)]:
+        yield from (FieldError(name[:_SHOWN], "is not UTF-8") for name in unreadable)
+        return
     for name in fields:
         if name not in FIELDS:
             yield FieldError(name[:_SHOWN], "is not a field of a command")
@@ -123,6 +125,11 @@ def _field_problems(fields: Mapping[str, Any]) -> Problems:
     yield from _missing(fields)
     if not _is_milliseconds(fields.get("requested_at_ms")):
         yield FieldError("requested_at_ms", "must be milliseconds since 1970")
+
+
+def _is_octets(value: Any) -> bool:
+    """True for what `pack_fields` makes of bytes that are no text."""
+    return isinstance(value, dict) and value.keys() == {"base64"}
 
 
 def _missing(fields: Mapping[str, Any]) -> Problems:
@@ -146,7 +153,7 @@ def _decode_payload(payload: str | dict[str, Any]) -> DeliveryBody:
     try:
         return msgspec.convert(payload, DeliveryBody) if isinstance(payload, dict) else _body.decode(payload)
     except msgspec.ValidationError as error:
-        raise _bad(str(error)) from None
+        raise BadInput.of(*find_wrong_field(str(error))) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInput.of("", f"is not JSON: {error}") from None
 
@@ -174,15 +181,3 @@ def _inside_payload(bad: BadInput) -> Problems:
         is_own = error.field in ("source", "idempotency_key")
         path = error.field if is_own else f"payload_json.{error.field}".rstrip(".")
         yield FieldError(path[:_SHOWN], error.message)
-
-
-def _bad(description: str) -> BadInput:
-    """The decoder's sentence, split into the field it is about and what is wrong with it."""
-    found = _AT.match(description)
-    assert found is not None
-    path = (found["path"] or "").replace("[...]", "").removeprefix(".")
-    message = found["message"]
-    if (named := _NAMED.fullmatch(message)) is not None:
-        path = f"{path}.{named['name']}" if path else named["name"]
-        message = "is required" if named["what"] == "missing required" else "is not a known field"
-    return BadInput.of(path, message)

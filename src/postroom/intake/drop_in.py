@@ -4,7 +4,7 @@ Such an endpoint is public as far as `postroom.http` is concerned, because it ha
 words for refusing. Its body is streamed, so that whoever is not known cannot make us hold one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -48,6 +48,16 @@ async def read_body(call: Call) -> bytes:
             raise BadInput.of("body", f"is larger than {limit} MB")
         parts.append(part)
     return b"".join(parts)
+
+
+def once(field: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Pairs by their names. Of two with one name a mail could carry only one, so that is `BadInput`."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name.lower() in (each.lower() for each in found):
+            raise BadInput.of(field, f"{name[:100]} is given twice")
+        found[name] = value
+    return found
 
 
 def decode(raw: bytes, kind: type[Kind]) -> Kind:

@@ -4,7 +4,7 @@
 |------------------------------------|-------------------------------------------------------------------------|
 | postroom_commands_total            | commands from streams by outcome (accepted, replayed, malformed)         |
 | postroom_malformed_commands_total  | commands recorded as malformed, by reason                                |
-| postroom_malformed_commands_waiting | malformed commands nobody has resubmitted, counted up to 10,000        |
+| postroom_malformed_commands_waiting | malformed commands nobody resubmitted or dismissed, up to 10,000       |
 | postroom_smtp_submissions_total    | answers to submitted messages, by reply code                             |
 """
 
@@ -18,7 +18,7 @@ MALFORMED = Counter(
 )
 MALFORMED_WAITING = Gauge(
     "postroom_malformed_commands_waiting",
-    "Malformed commands nobody has resubmitted, counted up to 10,000",
+    "Malformed commands nobody resubmitted or dismissed, counted up to 10,000",
     registry=REGISTRY,
 )
 SUBMISSIONS = Counter(

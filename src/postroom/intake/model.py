@@ -44,6 +44,7 @@ class MalformedSummary:
     id: int
     recorded_at: datetime
     resubmitted_at: datetime | None
+    dismissed_at: datetime | None
     delivery_id: int | None
     source: str
     reason: str
@@ -66,4 +67,5 @@ class MalformedFilter:
 
     reason: str | None = None
     source: str | None = None
-    waiting: bool | None = None  # True: not resubmitted yet
+    resubmitted: bool | None = None
+    dismissed: bool | None = None

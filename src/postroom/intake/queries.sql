@@ -6,30 +6,38 @@ SELECT count(*) AS waiting
 FROM (
     SELECT
     FROM malformed_commands
-    WHERE resubmitted_at IS NULL
+    WHERE resubmitted_at IS NULL AND dismissed_at IS NULL
     LIMIT :count_limit
 ) AS counted;
 
+-- name: dismiss_malformed_commands :many
+-- These need nothing more; those that are deliveries, or were dismissed before, stay as they are and are not answered.
+UPDATE malformed_commands
+SET dismissed_at = now()
+WHERE id = ANY(:command_ids::bigint[]) AND resubmitted_at IS NULL AND dismissed_at IS NULL
+RETURNING id;
+
 -- name: find_malformed_command :maybe
 -- One malformed command with its bytes.
-SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
+SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
 FROM malformed_commands
 WHERE id = :command_id;
 
 -- name: list_malformed_commands :many
 -- Malformed commands, newest first, below a cursor.
-SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size
+SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size
 FROM malformed_commands
 WHERE (:reason::text IS NULL OR reason = :reason)
     AND (:source::text IS NULL OR source = :source)
-    AND (:waiting::boolean IS NULL OR (resubmitted_at IS NULL) = :waiting)
+    AND (:resubmitted::boolean IS NULL OR (resubmitted_at IS NOT NULL) = :resubmitted)
+    AND (:dismissed::boolean IS NULL OR (dismissed_at IS NOT NULL) = :dismissed)
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: lock_malformed_command :maybe
 -- One malformed command, held until the end of the transaction: two who resubmit it wait for each other.
-SELECT id, recorded_at, resubmitted_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
+SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
 FROM malformed_commands
 WHERE id = :command_id
 FOR UPDATE;
@@ -39,7 +47,7 @@ FOR UPDATE;
 WITH told AS (
     UPDATE malformed_commands
     SET notified_at = coalesce(:now::timestamptz, now())
-    WHERE notified_at IS NULL AND resubmitted_at IS NULL
+    WHERE notified_at IS NULL AND resubmitted_at IS NULL AND dismissed_at IS NULL
     RETURNING id
 )
 SELECT count(*) AS told

@@ -1,4 +1,4 @@
-"""What can be done with commands: accept a batch, look at the malformed ones, mend and resubmit them."""
+"""What can be done with commands: accept a batch, look at the malformed ones, resubmit them mended, or dismiss them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,12 +112,29 @@ async def list_malformed_commands(
             connection,
             reason=chosen.reason,
             source=chosen.source,
-            waiting=chosen.waiting,
+            resubmitted=chosen.resubmitted,
+            dismissed=chosen.dismissed,
             before_id=before_id,
             page_limit=limit + 1,
         )
     last = found[limit - 1] if len(found) > limit else None
     return found[:limit], encode_cursor(last.id) if last else None
+
+
+async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> None:
+    """Say that these need nothing more, all or none of them; one that was dismissed before stays as it is."""
+    async with pool.acquire() as connection, connection.transaction():
+        dismissed = set(await store.dismiss_malformed_commands(connection, command_ids=command_ids))
+        for command_id in dict.fromkeys(command_ids):
+            subject = f"malformed_command:{command_id}"
+            if command_id in dismissed:
+                await record_audit(connection, actor=actor, action="malformed_command.dismiss", subject=subject)
+                continue
+            command = await store.find_malformed_command(connection, command_id=command_id)
+            if command is None:
+                raise MalformedCommandNotFound
+            if command.summary.resubmitted_at is not None:
+                raise AlreadyResubmitted(command.summary.delivery_id)
 
 
 async def resubmit(

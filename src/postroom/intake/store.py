@@ -22,22 +22,35 @@ async def count_malformed_commands(connection: Connection, *, count_limit: int) 
     return int(row["waiting"])
 
 
+async def dismiss_malformed_commands(connection: Connection, *, command_ids: Sequence[int]) -> list[int]:
+    """The ids of those that waited."""
+    rows = await QUERIES["dismiss_malformed_commands"].many(connection, command_ids=command_ids)
+    return [row["id"] for row in rows]
+
+
 async def find_malformed_command(connection: Connection, *, command_id: int) -> MalformedCommand | None:
     row = await QUERIES["find_malformed_command"].maybe(connection, command_id=command_id)
     return MalformedCommand(_summary(row), row["raw"]) if row else None
 
 
-async def list_malformed_commands(
+async def list_malformed_commands(  # noqa: PLR0913 - one for each parameter of the statement
     connection: Connection,
     *,
     reason: str | None,
     source: str | None,
-    waiting: bool | None,
+    resubmitted: bool | None,
+    dismissed: bool | None,
     before_id: int | None,
     page_limit: int,
 ) -> list[MalformedSummary]:
     rows = await QUERIES["list_malformed_commands"].many(
-        connection, reason=reason, source=source, waiting=waiting, before_id=before_id, page_limit=page_limit
+        connection,
+        reason=reason,
+        source=source,
+        resubmitted=resubmitted,
+        dismissed=dismissed,
+        before_id=before_id,
+        page_limit=page_limit,
     )
     return [_summary(row) for row in rows]
 

@@ -104,6 +104,10 @@ class Catalog:
     def locales(self, template: str) -> list[str]:
         return list(self._locales.get(template, ()))
 
+    def speaks(self, template: str, locale: str | None) -> bool:
+        """Whether the template has words for the locale, its own or those it falls back to."""
+        return not isinstance(self._find(template, locale), RenderError)
+
     def __contains__(self, template: object) -> bool:
         return template in self._messages
 

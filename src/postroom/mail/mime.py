@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from postroom.delivery.header import LINE_LIMIT
+from postroom.delivery.header import LINE_LIMIT, MEDIA_TYPE
 from postroom.delivery.model import Attachment
 from postroom.mail import dkim
 from postroom.mail.headers import Field, encode_filename
@@ -34,8 +34,6 @@ _TEXT_TYPES: dict[str, Field] = {
 _BASE64_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _BASE64_COLUMNS = 76
 _BLANKS = b" \t\r\n"
-_TOKEN = r"[A-Za-z0-9!#$&^_.+-]{1,127}"  # noqa: S105 - a token of RFC 2045, not a secret
-_MEDIA_TYPE = re.compile(rf'{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}=(?:{_TOKEN}|"[ !#-:<-\[\]-~]{{0,200}}"))*')
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 
 
@@ -193,7 +191,7 @@ def _file_body(attachment: Attachment) -> bytes:
 
 
 def _media_type(attachment: Attachment) -> bytes:
-    if _MEDIA_TYPE.fullmatch(attachment.content_type) is None:
+    if MEDIA_TYPE.fullmatch(attachment.content_type) is None:
         raise ValueError(f"attachment {attachment.filename!r} has no usable content type")
     # RFC 2046 forbids base64 for these; as a plain file they still arrive whole.
     if attachment.content_type.lower().startswith(("multipart/", "message/")):

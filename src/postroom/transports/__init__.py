@@ -4,6 +4,9 @@ NAME     transports, one protocol (`Transport`) and its implementations
 OWNS     nothing in the database but the capture inbox (`inbox_messages`)
          capture  an inbox in the database instead of the internet
          smtp     one relay, pooled connections, pipelined
+         gmail    a mailbox of Google's, over its API
+         ses      Amazon SES, over its API
+         webhook  one signed POST, to public addresses only
          stub     tries nothing, ends every delivery as suppressed
          noop     accepts everything and keeps nothing; for measuring the ledger
 CALLED BY  delivery's worker, once per attempt

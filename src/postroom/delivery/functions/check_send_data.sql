@@ -32,7 +32,9 @@ BEGIN
     FROM jsonb_array_elements(CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END)
         WITH ORDINALITY AS attachment(value, place)
     WHERE (jsonb_typeof(value -> 'filename') = 'string' AND value ->> 'filename' ~ '^[^\x01-\x1f\x7f]{1,255}$'
-        AND jsonb_typeof(value -> 'content_type') = 'string' AND value ->> 'content_type' ~ '^[^\s/]+/[^\s/]+$'
+        AND jsonb_typeof(value -> 'content_type') = 'string' AND value ->> 'content_type'
+            ~ '(?i)^[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+'
+            '(; ?[a-z0-9!#$&^_.+-]+=([a-z0-9!#$&^_.+-]+|"[ !#-:<-\[\]-~]{0,200}")){0,10}$'
         AND jsonb_typeof(value -> 'content') = 'string' AND value ->> 'content' ~ '^[A-Za-z0-9+/]*={0,2}$'
         AND length(value ->> 'content') % 4 = 0
         AND coalesce(jsonb_typeof(value -> 'content_id') IN ('string', 'null'), true)) IS NOT TRUE

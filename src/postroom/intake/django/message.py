@@ -2,20 +2,26 @@
 
 import base64
 import mimetypes
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from email.message import Message
-from email.utils import formataddr, getaddresses, parseaddr
+from email.utils import getaddresses, parseaddr, quote
 from typing import Any
 
+from postroom.delivery.model import Address
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
+from postroom.intake.media_type import OCTETS, media_type_of, plain_media_type
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
-from postroom.intake.smtp.submission import NO_SUBJECT, key_of
+from postroom.intake.smtp.message import content_of
+from postroom.intake.smtp.submission import NO_SUBJECT, key_of, recipients_of
 
 Keyed = tuple[DeliveryBody, str | None]
 """A delivery and its idempotency key."""
 
-_OCTETS = "application/octet-stream"
+_SET_BY_US = ("date", "sender")
+"""Headers a site may write and Postroom writes itself; what the site says there is left out."""
+
+_CALENDAR = "text/calendar"
 
 
 def deliveries_of(message: Any) -> Iterator[Keyed]:
@@ -24,7 +30,7 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
     Blind copies that are all there is each get a delivery of their own: put together, they would see each other.
     """
     marks = read_marks(tuple((name, str(value)) for name, value in message.extra_headers.items()))
-    to, cc, bcc = list(message.to), list(message.cc), list(message.bcc)
+    to, cc, bcc = _recipients(message)
     shared = {**_content(message, marks), **_headers(message), "lane": marks.lane, "tags": marks.tags}
     if marks.campaign:
         shared["custom_data"] = {"campaign": marks.campaign}
@@ -36,6 +42,32 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
     for index, address in enumerate(bcc):
         own = f"{key}/{index}" if key is not None and len(bcc) > 1 else key
         yield DeliveryBody(to=[address], **shared), own
+
+
+def _recipients(message: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Who stands where. A `To` or `Cc` among the headers says who is shown, as in Django; the others are blind."""
+    to, cc, bcc = list(message.to), list(message.cc), list(message.bcc)
+    shown = {"to": _given(message, "to"), "cc": _given(message, "cc")}
+    if shown == {"to": None, "cc": None}:
+        return to, cc, bcc
+    headers = tuple(
+        (name, ", ".join(map(str, listed)) if written is None else written)
+        for (name, written), listed in zip(shown.items(), (to, cc), strict=True)
+    )
+    try:
+        found = recipients_of(headers, [_email(written) for written in (*to, *cc, *bcc)])
+    except ValueError as error:
+        raise BadInput.of("to", str(error)) from None
+    return _written(found["to"]), _written(found.get("cc", ())), _written(found["bcc"])
+
+
+def _written(addresses: Iterable[Address]) -> list[Any]:
+    return [_mailbox(each.name, each.email) for each in addresses]
+
+
+def _mailbox(name: str | None, email: str) -> str:
+    # Not `formataddr`: it would write a name in encoded words, which are read as they stand here.
+    return f'"{quote(name)}" <{email}>' if name else email
 
 
 def _email(written: Any) -> str:
@@ -51,9 +83,11 @@ def _given(message: Any, wanted: str) -> str | None:
 def _headers(message: Any) -> dict[str, Any]:
     """Who writes, who is answered, and the headers that go along."""
     given = {name: str(value) for name, value in message.extra_headers.items() if not is_mark(name)}
+    for name in ("to", "cc", *_SET_BY_US):
+        _take(given, name)
     sender = _take(given, "from") or message.from_email
     answered = _take(given, "reply-to")
-    reply_to = [formataddr(pair) for pair in getaddresses([answered])] if answered else list(message.reply_to)
+    reply_to = [_mailbox(*pair) for pair in getaddresses([answered])] if answered else list(message.reply_to)
     return {"sender": str(sender) if sender else None, "reply_to": reply_to, "headers": given}
 
 
@@ -64,6 +98,7 @@ def _take(headers: dict[str, str], wanted: str) -> str | None:
 
 def _content(message: Any, marks: Marks) -> dict[str, Any]:
     attachments = [_attachment(file, index) for index, file in enumerate(message.attachments)]
+    attachments += [_attachment(("invite.ics", *each), index) for index, each in enumerate(_calendars(message))]
     if marks.template is not None:
         chosen = {"template": marks.template, "variables": marks.variables, "locale": marks.locale}
         return {**chosen, "attachments": attachments}
@@ -80,6 +115,8 @@ def _bodies(message: Any) -> Mapping[str, str]:
     bodies = {f"text/{message.content_subtype}": str(message.body)}
     for index, alternative in enumerate(getattr(message, "alternatives", None) or ()):
         content, kind = alternative
+        if _is_calendar(kind):
+            continue
         if kind not in ("text/plain", "text/html"):
             raise BadInput.of(f"alternatives[{index}]", f"{kind} is not sent: a mail is text, HTML or both")
         if kind in bodies and bodies[kind].strip():
@@ -92,33 +129,61 @@ def _bodies(message: Any) -> Mapping[str, str]:
     return bodies
 
 
+def _calendars(message: Any) -> list[tuple[Any, str]]:
+    """Invitations beside the text. They travel as files, and their type still says `method=REQUEST`."""
+    given = (tuple(each) for each in getattr(message, "alternatives", None) or ())
+    return [(content, kind) for content, kind in given if _is_calendar(kind)]
+
+
+def _is_calendar(kind: str) -> bool:
+    return kind.partition(";")[0].strip().lower() == _CALENDAR
+
+
 def _attachment(file: Any, index: int) -> AttachmentBody:
     if isinstance(file, Message):
         return _from_part(file, index)
     filename, content, kind = file
-    name = filename or f"attachment-{index + 1}{mimetypes.guess_extension(kind or '') or '.bin'}"
-    kind = kind or mimetypes.guess_type(name)[0] or _OCTETS
-    return AttachmentBody(filename=name, content_type=kind, content=base64.b64encode(_octets(content)).decode())
+    kind = plain_media_type(kind or mimetypes.guess_type(filename or "")[0] or OCTETS)
+    return AttachmentBody(
+        filename=filename or _name(kind, index),
+        content_type=kind,
+        content=base64.b64encode(_octets(content, kind)).decode(),
+    )
 
 
 def _from_part(part: Message, index: int) -> AttachmentBody:
     """A MIME part that the site built itself, an image with a Content-ID for example."""
     content_id = str(part.get("Content-ID", "")).strip().strip("<>")
-    payload = part.get_payload(decode=True)
-    kind = part.get_content_type()
+    kind = media_type_of(part)
+    # Of several parts the headers are needed to tell them apart; of a message, those that wrap it are not its own.
+    content = part.as_bytes() if part.get_content_maintype() == "multipart" else content_of(part)
     return AttachmentBody(
-        filename=part.get_filename() or f"attachment-{index + 1}{mimetypes.guess_extension(kind) or '.bin'}",
+        filename=part.get_filename() or _name(kind, index),
         content_type=kind,
-        content=base64.b64encode(payload if isinstance(payload, bytes) else part.as_bytes()).decode(),
+        content=base64.b64encode(content).decode(),
         content_id=content_id or None,
     )
 
 
-def _octets(content: Any) -> bytes:
+def _name(kind: str, index: int) -> str:
+    return f"attachment-{index + 1}{mimetypes.guess_extension(kind.partition(';')[0]) or '.bin'}"
+
+
+def _octets(content: Any, kind: str) -> bytes:
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
     if isinstance(content, Message):
         return content.as_bytes()
     if hasattr(content, "message"):  # a Django message, forwarded
         return bytes(content.message().as_bytes())
-    return str(content).encode()
+    return _encoded(str(content), kind)
+
+
+def _encoded(text: str, kind: str) -> bytes:
+    """Text in the charset that its type names, if it can be written in it."""
+    part = Message()
+    part["Content-Type"] = kind
+    try:
+        return text.encode(part.get_content_charset() or "utf-8")
+    except (LookupError, ValueError):
+        raise BadInput.of("attachments", f"a text cannot be written as {kind}") from None

@@ -11,20 +11,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import nats
 import nats.errors
 import nats.js.errors
-import structlog
 from nats.js import api
 
 from postroom.intake.model import Entry
+from postroom.runtime.nats import connect
 
 SUBJECT = "mail.delivery_commands"
 STREAM = "mail_delivery_commands"
 DURABLE = "postroom"
 ANSWER_S = 2.0
-
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +79,7 @@ class NatsSource:
     async def _open(self) -> None:
         options = self._options
         if self._connection is None or self._connection.is_closed:
-            self._connection = await nats.connect(
-                servers=self._servers,
-                name="postroom",
-                connect_timeout=5,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.5,
-                allow_reconnect=True,
-                error_cb=_note,
-            )
+            self._connection = await connect(self._servers)
         # While a cluster chooses a leader nobody answers: better to ask again soon than to wait long.
         stream = self._connection.jetstream(timeout=ANSWER_S)
         name = await self._stream_name(stream)
@@ -120,11 +109,6 @@ class NatsSource:
             )
             await stream.add_stream(config)
             return options.stream
-
-
-async def _note(error: Exception) -> None:
-    """The client reconnects by itself; its troubles on the way are worth one line each, without a trace."""
-    _log.info("nats_troubled", error=type(error).__name__)
 
 
 def _place(message: Any) -> str:

@@ -9,6 +9,8 @@ import msgspec
 
 from postroom.delivery.shapes import Addresses, AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
+from postroom.intake.drop_in import once
+from postroom.intake.media_type import plain_media_type
 from postroom.runtime.endpoint import Shape
 
 MOST_EMAILS = 100
@@ -91,14 +93,14 @@ def delivery_body(email: ResendEmail) -> DeliveryBody:
         bcc=email.bcc or [],
         reply_to=email.reply_to or [],
         sender=email.sender,
-        subject=None if chosen else email.subject,
-        text=None if chosen else email.text,
-        html=None if chosen else email.html,
+        subject=email.subject,
+        text=email.text,
+        html=email.html,
         template=chosen.id if chosen else None,
         variables=chosen.variables if chosen else {},
         headers=email.headers or {},
         attachments=[_attachment(file, index) for index, file in enumerate(email.attachments or ())],
-        tags={tag.name: tag.value for tag in email.tags or ()},
+        tags=once("tags", ((tag.name, tag.value) for tag in email.tags or ())),
         send_at=None if email.scheduled_at is None else parse_schedule(email.scheduled_at),
     )
 
@@ -125,7 +127,7 @@ def _attachment(file: ResendAttachment, index: int) -> AttachmentBody:
     guessed = mimetypes.guess_type(filename)[0] or "application/octet-stream"
     return AttachmentBody(
         filename=filename,
-        content_type=(file.content_type or guessed).partition(";")[0].strip(),
+        content_type=plain_media_type(file.content_type or guessed),
         content=_base64(file.content),
         content_id=file.content_id or file.inline_content_id,
     )

@@ -1,6 +1,6 @@
 """intake.ses: `SendEmail` of Amazon SES version 2, so that AWS's client libraries work here by another endpoint.
 
-NAME     POST /v2/email/outbound-emails
+NAME     POST /v2/email/outbound-emails; every other call of version 2 is refused in AWS's words
 FILES    credentials  the pair of keys that belongs to an API key of ours: derived, stored nowhere
          store, service  the API keys behind the pairs
          sign_in      whose signature it is
@@ -12,4 +12,5 @@ PROMISES a 200 means committed; `MessageId` is the delivery's id. A client's own
          (`amz-sdk-invocation-id`) and an `Idempotency-Key` are taken once.
 IGNORES  ConfigurationSetName, TenantName, EndpointId, the addresses for feedback and the ARNs of identities: Postroom
          has its own ways for what they choose. What would change a mail is refused by name.
+RAW      a message's own From says who writes it; `FromEmailAddress` is used only if it has none.
 """

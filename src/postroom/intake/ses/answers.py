@@ -20,6 +20,7 @@ _NAMES: dict[type, tuple[int, str]] = {
 }
 
 
+_OTHER = "Postroom speaks SendEmail only, POST /v2/email/outbound-emails."
 _VERSION_1 = b"""<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>\
 <Code>InvalidAction</Code><Message>Postroom speaks version 2 of SES only: use its client, boto3.client('sesv2'), \
 which posts to /v2/email/outbound-emails.</Message></Error><RequestId>none</RequestId></ErrorResponse>"""
@@ -50,6 +51,11 @@ def refusal(error: Exception) -> Answer | None:
     if isinstance(error, SignatureRefused) and error.reason == "incomplete":
         name = "MissingAuthenticationTokenException"
     return Answer(Refusal(message), status, headers={"x-amzn-errortype": name})
+
+
+def other_call_refused() -> Answer:
+    """The answer to any other call of version 2."""
+    return Answer(Refusal(_OTHER), 404, headers={"x-amzn-errortype": "UnknownOperationException"})
 
 
 def version_1_refused() -> Answer:

@@ -2,11 +2,13 @@
 
 import re
 
+import msgspec
+
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import BadInput
 from postroom.intake.drop_in import decode, read_body
-from postroom.intake.ses.answers import XML, Taken, refusal, version_1_refused
+from postroom.intake.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
 from postroom.intake.ses.shapes import SendEmail, requests_of
 from postroom.intake.ses.sign_in import find_signer
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -14,8 +16,12 @@ from postroom.runtime.endpoint import Answer, Call, Endpoint
 _KEY = re.compile(r"[!-~]{1,240}")
 
 
+class AnyQuery(msgspec.Struct, frozen=True):
+    """Whatever another call asks: it is not read."""
+
+
 def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
-    """The endpoint, and one that refuses its elder; acceptance goes through the combiner."""
+    """The endpoint, and those that refuse its siblings and its elder; acceptance goes through the combiner."""
 
     async def send_ses_email(call: Call) -> Answer:
         try:
@@ -48,7 +54,25 @@ def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
             media_type=XML,
             stream=True,
         ),
+        *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
     ]
+
+
+def _refusing(method: str) -> Endpoint:
+    return Endpoint(
+        method=method,
+        path="/v2/email/{call:path}",
+        handler=refuse_other_call,
+        summary="Tell clients of Amazon SES that this call is not spoken.",
+        scope=None,
+        tag="ses",
+        query=AnyQuery,
+        stream=True,
+    )
+
+
+async def refuse_other_call(_call: Call) -> Answer:
+    return other_call_refused()
 
 
 async def refuse_version_1(_call: Call) -> Answer:

@@ -15,6 +15,8 @@ from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address, DeliveryRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.errors import BadInput
+from postroom.intake.drop_in import once
+from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.runtime.endpoint import Shape
 
@@ -124,7 +126,7 @@ def requests_of(
     shared: dict[str, Any] = {
         "reply_to": email.reply_to_addresses,
         "sender": email.from_email_address,
-        "headers": {header.name: header.value for header in ways[0].headers},
+        "headers": once("Headers", ((header.name, header.value) for header in ways[0].headers)),
         "attachments": [_attachment(file) for file in ways[0].attachments],
         "tags": _tags(email),
         **_content(ways[0]),
@@ -169,18 +171,18 @@ def _attachment(file: File) -> AttachmentBody:
     guessed = mimetypes.guess_type(file.file_name)[0] or "application/octet-stream"
     return AttachmentBody(
         filename=file.file_name,
-        content_type=(file.content_type or guessed).partition(";")[0].strip(),
+        content_type=plain_media_type(file.content_type or guessed),
         content=file.raw_content,
         content_id=file.content_id.strip("<>") if file.content_id else None,
     )
 
 
 def _tags(email: SendEmail) -> dict[str, str]:
-    return {tag.name: tag.value for tag in email.email_tags}
+    return once("EmailTags", ((tag.name, tag.value) for tag in email.email_tags))
 
 
 def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparent: str | None) -> list[DeliveryRequest]:
-    """A whole message: its headers say what the destination does not."""
+    """A whole message: its headers say what the destination does not, and its From is who writes."""
     try:
         message = binascii.a2b_base64(raw.data)
     except ValueError:
@@ -225,4 +227,4 @@ def _address(field: str, written: str) -> Address:
     try:
         return parse_address(written)
     except ValueError as error:
-        raise BadInput.of(field, f"{written[:100]!r} {error}") from None
+        raise BadInput.of(field, f"{written[:100]!r}: {error}") from None

@@ -2,7 +2,7 @@
 
 | answer       | when                                                                                       |
 |--------------|--------------------------------------------------------------------------------------------|
-| 250 2.0.0    | committed; the text names the delivery, and says so if an earlier submission made it       |
+| 250 2.0.0    | committed; the text names the (first) delivery, and says if an earlier submission made it  |
 | 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
 | 452 4.5.3    | more recipients than one mail may have: send the others in another transaction             |
 | 530 / 535    | no AUTH, or a key that may not submit (454: nobody could look)                             |
@@ -35,6 +35,7 @@ Authenticate = Callable[[str], Awaitable[str]]
 ACCEPT_TIMEOUT_S = 60
 PARSED_ASIDE_BYTES = 256 * 1024  # larger messages are parsed in a thread, so that others need not wait
 LONGEST_TEXT = 400
+NO_SENDER = "<>"
 
 AWAY = "451 4.3.0 The database does not answer, please try again later"
 OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
@@ -86,7 +87,8 @@ class SubmissionHandler:
             return UNKNOWN_SENDER
         if isinstance(refusal := await self.verify(submitter.key), str):
             return refusal
-        if (problem := _address_problem(address)) is not None:
+        # A report of a mail server that hands its mail on to us has no sender; its From says who writes.
+        if address != NO_SENDER and (problem := _address_problem(address)) is not None:
             return f"553 5.1.7 The sender's address {problem}"
         envelope.mail_from = address
         envelope.mail_options.extend(options)
@@ -150,7 +152,8 @@ class SubmissionHandler:
 
 
 async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:
-    given = Envelope(envelope.mail_from, tuple(envelope.rcpt_tos))
+    sender = None if envelope.mail_from == NO_SENDER else envelope.mail_from
+    given = Envelope(sender, tuple(envelope.rcpt_tos))
     if len(envelope.content) <= PARSED_ASIDE_BYTES:
         return read_submission(envelope.content, given, source=source)
     return await asyncio.to_thread(read_submission, envelope.content, given, source=source)
@@ -167,7 +170,8 @@ def refusal_of(bad: BadInput) -> str:
 
 
 def _accepted(answers: Sequence[Accepted]) -> str:
-    ids = ", ".join(str(accepted.id) for accepted in answers)
+    # Not all of the ids: an answer is at most 512 octets (RFC 5321), and some clients take a longer one for a failure.
+    ids = str(answers[0].id) + (f" and {len(answers) - 1} more" if len(answers) > 1 else "")
     if all(accepted.replayed for accepted in answers):
         return f"250 2.0.0 Already accepted as {ids}"
     return f"250 2.0.0 Accepted as {ids}"
@@ -179,5 +183,6 @@ def _address_problem(address: str) -> str | None:
     except UnicodeDecodeError:
         return "is not UTF-8"
     except ValueError as error:
-        return "".join(c if c.isprintable() else " " for c in str(error))[:LONGEST_TEXT]
+        reason = "".join(c if c.isprintable() else " " for c in str(error))[:LONGEST_TEXT]
+        return f"is not one: {reason}" if reason[:1].isupper() else reason  # some reasons are sentences
     return None

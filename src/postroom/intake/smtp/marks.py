@@ -5,8 +5,8 @@
 | Idempotency-Key      | accept this once; without it the Message-ID and the recipients are the key       |
 | X-Postroom-Lane      | `auth`, `transactional` or `bulk`                                                |
 | X-Postroom-Template  | a template's id: it replaces subject and bodies, files stay                      |
-| X-Postroom-Variables | the template's variables, a JSON object                                          |
-| X-Postroom-Locale    | the template's locale                                                            |
+| X-Postroom-Variables | the template's variables, a JSON object; only with a template                    |
+| X-Postroom-Locale    | the template's locale; only with a template                                      |
 | X-Postroom-Campaign  | kept in the delivery's custom data as `campaign`                                 |
 | X-Postroom-Tag       | `name=value`, or a value, whose name is `tag` then; repeatable                   |
 
@@ -60,7 +60,10 @@ def read_marks(headers: Headers) -> Marks:
         what = name.lower().removeprefix(PREFIX)
         if what == "tag":
             key, equals, text = value.partition("=")
-            tags.update({key.strip(): text.strip()} if equals else {"tag": value})
+            label, text = (key.strip(), text.strip()) if equals else ("tag", value)
+            if label in tags:
+                raise BadInput.of(name, f"names {label} twice; write name=value")
+            tags[label] = text
         elif what not in (*_ONCE, IDEMPOTENCY_KEY):
             raise BadInput.of(name, "is not a header of Postroom")
         elif what in given:
@@ -74,6 +77,9 @@ def _marks(given: dict[str, str], tags: dict[str, str]) -> Marks:
     key = given.get(IDEMPOTENCY_KEY)
     if key is not None and not _KEY.fullmatch(key):
         raise BadInput.of("Idempotency-Key", "must be 1 to 255 visible ASCII characters")
+    for only in ("variables", "locale"):
+        if only in given and "template" not in given:
+            raise BadInput.of(f"X-Postroom-{only.title()}", "needs an X-Postroom-Template")
     return Marks(
         idempotency_key=key,
         lane=_lane(given.get("lane")),

@@ -1,7 +1,8 @@
 """From the bytes of a submitted message to its parts. Hostile input; nothing here raises but `BadInput`.
 
 The standard library's parser does the work, with its lenient policy: what mail programs really send is parsed as well
-as it can be. Headers are read raw, so that UTF-8 in them (RFC 6532) survives.
+as it can be. Headers are read raw, so that UTF-8 in them (RFC 6532) survives, and text in a charset that is wrong,
+unknown or missing is read in the one it is likely to be in.
 """
 
 import base64
@@ -13,11 +14,13 @@ from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from email.utils import collapse_rfc2231_value
+from urllib.parse import unquote
 
 from postroom.delivery.check import MAX_FILENAME
 from postroom.delivery.model import Attachment
 from postroom.errors import BadInput
-from postroom.transports.capture.reader import decode_words
+from postroom.intake.media_type import media_type_of
+from postroom.transports.capture.reader import decode_octets, decode_text, decode_words
 
 MOST_PARTS = 1000
 DEEPEST = 50
@@ -25,7 +28,7 @@ BROKEN_BY_COMPOSING = frozenset({"multipart/signed", "multipart/encrypted", "app
 """What is signed or encrypted as a whole would not be, once it is composed anew."""
 
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
-_CONTENT_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
+_SHOWN_ID = re.compile(r"""cid:([^\s"'<>)]+)""", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BODIES = ("text/plain", "text/html")
 
@@ -61,7 +64,11 @@ def read_parts(raw: bytes) -> Parts:
             files.append(leaf)
     html = bodies.get("text/html")
     text = bodies.get("text/plain")
-    attachments = tuple(_attachment(leaf, index, html or "") for index, leaf in enumerate(files, start=1))
+    # An address may write any character in percent (RFC 2392): `cid:a%40b` shows the part `a@b`.
+    shown = frozenset(map(unquote, _SHOWN_ID.findall(html or "")))
+    attachments = tuple(
+        _attachment(leaf, index, html=html or "", shown=shown) for index, leaf in enumerate(files, start=1)
+    )
     headers = tuple((name, str(value)) for name, value in message.raw_items())
     return Parts(headers, "" if text is None and html is None else text, html, attachments)
 
@@ -85,17 +92,18 @@ def _leaves(part: Message, depth: int) -> Iterator[Message]:
 
 
 def _mend_headers(part: Message) -> None:
-    """Give headers that hold raw UTF-8 their characters back; the parser would answer with replacements."""
+    """Give headers that hold raw octets their characters back; the parser would answer with replacements."""
     for name, value in list(part.raw_items()):
         if name.lower().startswith("content-") and not str(value).isascii():
-            part.replace_header(name, str(value).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+            part.replace_header(name, decode_octets(str(value)))
 
 
 def _is_file(part: Message) -> bool:
     return part.get_content_disposition() == "attachment" or part.get_filename() is not None
 
 
-def _content(part: Message) -> bytes:
+def content_of(part: Message) -> bytes:
+    """The octets of a part; of one that is a message, that message without what wraps it."""
     if part.is_multipart():  # a forwarded message, or a report about one
         children = part.get_payload()
         return b"".join(child.as_bytes() for child in children if isinstance(child, Message))
@@ -104,25 +112,17 @@ def _content(part: Message) -> bytes:
 
 
 def _text(part: Message) -> str:
-    content = _content(part)
-    try:
-        text = content.decode(part.get_content_charset() or "utf-8", "replace")
-    except (LookupError, ValueError):
-        text = content.decode("utf-8", "replace")
-    # Some charsets can spell half characters; the database cannot.
-    text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    text = decode_text(content_of(part), part.get_content_charset())
     return text.replace("\r\n", "\n").replace("\x00", "")
 
 
-def _attachment(part: Message, number: int, html: str) -> Attachment:
-    kind = part.get_content_type().lower()
-    if not _CONTENT_TYPE.fullmatch(kind):
-        kind = "application/octet-stream"
+def _attachment(part: Message, number: int, *, html: str, shown: frozenset[str]) -> Attachment:
+    kind = media_type_of(part)
     return Attachment(
-        filename=_filename(part, number, kind),
+        filename=_filename(part, number, kind.partition(";")[0]),
         content_type=kind,
-        content=base64.b64encode(_content(part)).decode(),
-        content_id=_content_id(part, html),
+        content=base64.b64encode(content_of(part)).decode(),
+        content_id=_content_id(part, html, shown),
     )
 
 
@@ -132,7 +132,7 @@ def _filename(part: Message, number: int, kind: str) -> str:
     return name[-MAX_FILENAME:] or f"attachment-{number}{mimetypes.guess_extension(kind) or '.bin'}"
 
 
-def _content_id(part: Message, html: str) -> str | None:
+def _content_id(part: Message, html: str, shown: frozenset[str]) -> str | None:
     """Only if the HTML shows it: many programs give every file an id, and not every file is a picture in the text."""
     given = str(part.get("Content-ID", "")).strip().strip("<>")
-    return given if _CONTENT_ID.fullmatch(given) and f"cid:{given}" in html else None
+    return given if _CONTENT_ID.fullmatch(given) and (given in shown or f"cid:{given}" in html) else None

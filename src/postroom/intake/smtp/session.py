@@ -15,6 +15,7 @@ from postroom.intake.smtp.handler import SubmissionHandler
 COMMAND_LIMIT = 2048
 MOST_AUTHS = 3
 UNLIMITED = 10**9
+LONGEST_ANSWER = 510  # RFC 5321 allows 512 octets with the end of the line
 END_OF_DATA = b"\r\n.\r\n"
 STRANGER_TIMEOUT_S = 60
 TIMEOUT_S = 300
@@ -89,6 +90,8 @@ class SubmissionSession(SMTP):
         # The server's own refusals of large messages, with the code that programs look for.
         if isinstance(status, str) and status.startswith("552 Error:"):
             status = status.replace("552 Error:", "552 5.3.4", 1)
+        if isinstance(status, str) and len(octets := status.encode("utf-8", "replace")) > LONGEST_ANSWER:
+            status = octets[:LONGEST_ANSWER].decode("utf-8", "ignore")
         await super().push(status)
 
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - the command's name

@@ -16,7 +16,7 @@ from email.utils import getaddresses
 from typing import Any
 
 from postroom.delivery.address import normalize, parse_address
-from postroom.delivery.check import MAX_SUBJECT, problems
+from postroom.delivery.check import problems
 from postroom.delivery.header import check_header, is_structured
 from postroom.delivery.model import Address, DeliveryRequest
 from postroom.errors import BadInput, FieldError
@@ -35,7 +35,7 @@ MOST_COPIES_BYTES = 100 * 1024 * 1024
 class Envelope:
     """Who hands over, and who shall receive: addresses that were checked when they were named."""
 
-    sender: str
+    sender: str | None  # None: a report, which nobody sends; its From has to say who writes
     recipients: Sequence[str]
 
 
@@ -44,9 +44,9 @@ def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[Deli
     parts = read_parts(raw)
     marks = read_marks(parts.headers)
     visible = DeliveryRequest(
-        **_recipients(parts.headers, envelope.recipients),
-        reply_to=tuple(_named(parts.headers, "reply-to").values()),
-        sender=next(iter(_named(parts.headers, "from").values()), None) or _address(envelope.sender),
+        **recipients_of(parts.headers, envelope.recipients),
+        reply_to=tuple(_named(parts.headers, "reply-to", strict=True).values()),
+        sender=_sender(parts.headers, envelope),
         **_content(parts, marks),
         headers=dict(_kept(parts.headers)),
         tags=marks.tags,
@@ -69,14 +69,26 @@ def _content(parts: Parts, marks: Marks) -> dict[str, Any]:
         return {**chosen, "attachments": parts.attachments}
     subject = " ".join(decode_words(_first(parts.headers, "subject") or "").split())
     return {
-        "subject": subject[:MAX_SUBJECT] or NO_SUBJECT,
+        "subject": subject or NO_SUBJECT,
         "text": parts.text,
         "html": parts.html,
         "attachments": parts.attachments,
     }
 
 
-def _recipients(headers: Headers, envelope: Sequence[str]) -> dict[str, Any]:
+def _sender(headers: Headers, envelope: Envelope) -> Address:
+    """Who writes: From; without one, or with a bare name such as cron's `root`, the sender of the envelope."""
+    written = _first(headers, "from") or ""
+    if found := _named(headers, "from"):
+        return next(iter(found.values()))
+    if "@" in written:
+        raise BadInput.of("From", "holds no e-mail address")
+    if envelope.sender is None:
+        raise BadInput.of("From", "is required: the envelope names no sender")
+    return _address(envelope.sender)
+
+
+def recipients_of(headers: Headers, envelope: Sequence[str]) -> dict[str, Any]:
     to, cc = _named(headers, "to"), _named(headers, "cc")
     receiving = {normalize(address.email): address for address in map(_address, envelope)}
     shown_to = tuple(to[email] for email in to if email in receiving)
@@ -108,9 +120,9 @@ def _digest(*parts: str) -> str:
     return f"submission:{hashlib.sha256(joined).hexdigest()}"
 
 
-def _named(headers: Headers, field: str) -> dict[str, Address]:
-    """The addresses of a header by their comparable form; what is none is left out."""
-    raw = [" ".join(value.split()) for name, value in headers if name.lower() == field]
+def _named(headers: Headers, field: str, *, strict: bool = False) -> dict[str, Address]:
+    """The addresses of a header by their comparable form; what is none is left out, or refused if `strict`."""
+    raw = [" ".join(value.split()) for name, value in headers if name.lower() == field and value.strip()]
     if len(raw) == 1 and (plain := _PLAIN.fullmatch(raw[0])) is not None:
         pairs = [(plain["name"] or "", plain["email"])]
     else:
@@ -121,6 +133,8 @@ def _named(headers: Headers, field: str) -> dict[str, Address]:
         try:
             address = parse_address(_utf8(email))
         except ValueError:
+            if strict:
+                raise BadInput.of(field.title(), "holds something that is no e-mail address") from None
             continue
         found.setdefault(normalize(address.email), Address(address.email, shown[:255] or None))
     return found

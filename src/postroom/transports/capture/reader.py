@@ -18,6 +18,8 @@ from email.utils import collapse_rfc2231_value
 _END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_HALVES = re.compile("[\ud800-\udfff]")
+_ESCAPED_OCTET = re.compile(rb"\\udc([89a-f][0-9a-f])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def read_message(raw: bytes) -> ReadMessage:
         if part.is_multipart():
             continue
         kind = part.get_content_type()
+        if part is message and kind == "application/json":  # a captured webhook, which is all body
+            kind = "text/plain"
         is_body = part.get_content_disposition() != "attachment" and kind in ("text/plain", "text/html")
         if is_body and kind not in texts:
             texts[kind] = _text(part)
@@ -71,31 +75,53 @@ def subject_of(raw: bytes) -> str:
 def decode_words(value: str) -> str:
     """A header's value with its folds and encoded words undone."""
     unfolded = _FOLD.sub("", value)
+    if "=?" not in unfolded:
+        return _clean(unfolded)
+    # What is not ASCII as octets, each escaped: so the library leaves them as they are.
+    escaped = _octets(unfolded).decode("ascii", "surrogateescape")
     try:
-        parts = decode_header(unfolded)
+        parts = decode_header(escaped)
     except (HeaderParseError, ValueError, binascii.Error):
         return _clean(unfolded)
     return _clean("".join(_decoded(part, charset) for part, charset in parts))
 
 
+def decode_text(raw: bytes, charset: str | None = None) -> str:
+    """Text in the charset it claims, or else in the one it is likely to be in: nothing is lost by a wrong claim."""
+    for likely in (charset, "utf-8", "cp1252"):
+        try:
+            text = raw.decode(likely) if likely else None
+        except (LookupError, UnicodeError, ValueError):
+            continue
+        # Some charsets can spell half characters, which nobody can store.
+        if text is not None and _HALVES.search(text) is None:
+            return text
+    return raw.decode("latin-1")
+
+
+def decode_octets(text: str) -> str:
+    """Text in which the parser kept octets it could not read, with their characters."""
+    return text if text.isascii() else decode_text(_octets(text))
+
+
 def _decoded(part: bytes | str, charset: str | None) -> str:
     if isinstance(part, str):
         return part
-    # Without a charset the bytes are an escaped copy of text that was no encoded word.
-    return _decode(part, charset) if charset else part.decode("raw-unicode-escape", "replace")
+    if charset:
+        return decode_text(part, charset)
+    # Without a charset it was no encoded word.
+    return decode_text(_ESCAPED_OCTET.sub(lambda found: bytes.fromhex(found[1].decode()), part))
 
 
-def _decode(raw: bytes, charset: str) -> str:
+def _octets(text: str) -> bytes:
     try:
-        return raw.decode(charset, "replace")
-    except (LookupError, UnicodeError, ValueError):
-        return raw.decode("utf-8", "replace")
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def _clean(text: str) -> str:
-    # The parser keeps bytes it cannot read as lone surrogates; they are UTF-8 if they are anything.
-    mended = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if _UNSTORABLE.search(text) else text
-    return mended.replace("\x00", "")
+    return decode_octets(text).replace("\x00", "") if _UNSTORABLE.search(text) else text
 
 
 def _content(part: Message) -> bytes:
@@ -104,8 +130,7 @@ def _content(part: Message) -> bytes:
 
 
 def _text(part: Message) -> str:
-    charset = part.get_content_charset() or "utf-8"
-    return _clean(_decode(_content(part), charset).replace("\r\n", "\n"))
+    return _clean(decode_text(_content(part), part.get_content_charset()).replace("\r\n", "\n"))
 
 
 def _attachment(part: Message) -> AttachedFile:
