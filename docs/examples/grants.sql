@@ -5,10 +5,19 @@
 GRANT SELECT ON deliveries, delivery_recipients, attempts, dead_letters, suppressions, audit_log, claims, workers
     TO postroom_reader;
 
+-- Functions that run as the owner are for the roles named here. A migration closes them to all others; a backup does not
+-- carry that.
+REVOKE ALL ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition, drop_archived_source,
+    make_restored_table, attach_restored_table, drop_restored_table, make_erasure_key,
+    erase_audit, request_token, consume_code FROM PUBLIC;
+
 -- Archiving: months are made, taken out, dropped and brought back by functions that run as the owner, on such tables alone.
 GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition, drop_archived_source,
     make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
-GRANT EXECUTE ON FUNCTION make_erasure_key TO postroom_worker, postroom_api;
+GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit TO postroom_worker, postroom_api;
+
+-- Asking for tokens and guessing codes by address: functions that run as the owner, and count.
+GRANT EXECUTE ON FUNCTION request_token, consume_code TO postroom_api;
 
 -- Whoever works need not read the key of erased addresses; a worker checks no key of the API.
 REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;

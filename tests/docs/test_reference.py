@@ -24,9 +24,12 @@ DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "postroom"
 REFERENCE = DOCS / "reference"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 
 _ENDPOINT = re.compile(r"\| `[A-Z]+ /\S*` \|")
+_OPTION = re.compile(r"^\| `(--[\w-]+)` \| (.*?) *\|$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_TOLD = re.compile(r"(?:`|SELECT |FROM )(?:postroom\.)?(\w+)(?:\(|` \| `p_)")  # a call, or a row with its parameters
 _LINK = re.compile(r"\[[^\]]+\]\((?P<target>[^)\s]+)\)")
 _SUFFIXES = {"Counter": "_total", "Gauge": "", "Histogram": ""}
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1), ("ms", 0.001))
@@ -64,14 +67,19 @@ async def test_every_endpoint_is_in_the_reference(room: Room) -> None:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command with its full name, those in groups too."""
+    """Every command with its full name, those in groups too, and those in groups of groups."""
     for entry in (*COMMANDS, *GROUPS):
         found: Any = typer.main.get_command(build([entry.name]))
-        found = found.commands[entry.name]
-        if hasattr(found, "commands"):
-            yield from ((f"postroom {entry.name} {name}", command) for name, command in found.commands.items())
-        else:
-            yield f"postroom {entry.name}", found
+        yield from below(f"postroom {entry.name}", found.commands[entry.name])
+
+
+def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """The command, or in its stead those of the group that it is."""
+    if not hasattr(command, "commands"):
+        yield name, command
+        return
+    for part, inner in command.commands.items():
+        yield from below(f"{name} {part}", inner)
 
 
 def cli_sections() -> dict[str, str]:
@@ -99,14 +107,17 @@ def section(name: str, command: Any) -> str:
 
 
 def test_every_command_is_in_the_reference() -> None:
-    """cli.md has a section per command, and no other, and it names each option of the command."""
+    """cli.md has a section per command, with its options and their sentences, and no other."""
     known, written = dict(commands()), cli_sections()
     missing = [section(name, command) for name, command in known.items() if name not in written]
     assert not missing, "cli.md lacks:\n" + "\n".join(missing)
     assert set(written) == set(known)
     for name, command in known.items():
-        unsaid = [option.opts[0] for option in options(command) if f"`{option.opts[0]}" not in written[name]]
-        assert not unsaid, f"{name}: {unsaid}"
+        rows = dict(_OPTION.findall(written[name]))
+        asked = {option.opts[0]: option.help for option in options(command)}
+        assert set(rows) == set(asked), name
+        assert {option: said for option, said in asked.items() if said and rows[option] != said} == {}, name
+        assert all(rows.values()), f"{name}: an option that nobody explains"
 
 
 # --- errors --------------------------------------------------------------------------
@@ -122,6 +133,13 @@ def kinds(root: type[PostroomError] = PostroomError) -> Iterator[type[PostroomEr
 def error_row(kind: type[PostroomError]) -> str:
     status = next((str(int(STATUS[base])) for base in kind.__mro__ if base in STATUS), "")
     return f"| `{kind.code}` | `{kind.__name__}` | {status} | {(kind.__doc__ or '').splitlines()[0]} |"
+
+
+async def test_every_sqlstate_is_in_the_reference(room: Room) -> None:
+    """errors.md has a row per SQLSTATE of ours that a function of the room raises."""
+    sources = await room.pool.fetch("SELECT prosrc FROM pg_proc WHERE pronamespace = current_schema()::regnamespace")
+    raised = {found for row in sources for found in re.findall(r"'(PR\d{3})'", row["prosrc"])}
+    assert re.findall(r"^\| `(PR\d{3})` \|", page("errors.md"), re.MULTILINE) == sorted(raised)
 
 
 def test_every_error_is_in_the_reference() -> None:
@@ -172,6 +190,45 @@ async def test_every_parameter_of_send_is_in_the_reference(room: Room) -> None:
     assert re.findall(r"^\| `(p_\w+)` \|", page("sql.md"), re.MULTILINE) == names
 
 
+FUNCTIONS = """
+    SELECT DISTINCT proname
+    FROM pg_proc
+    WHERE pronamespace = current_schema()::regnamespace AND prorettype <> 'trigger'::regtype
+"""
+TABLES = """
+    SELECT relname
+    FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v') AND NOT relispartition
+"""
+
+
+def public_functions(names: set[str]) -> set[str]:
+    """Those that a how-to page tells people to call, and those that nobody calls in here: they must be for others."""
+    told = {name for path in HOW_TO for name in _TOLD.findall(path.read_text("utf-8"))}
+    sources = [
+        path for path in SOURCE.rglob("*") if path.suffix in (".sql", ".py") and path.parent.name != "migrations"
+    ]
+    called = {
+        name for path in sources for name in re.findall(r"\b(\w+)\s*\(", path.read_text("utf-8")) if path.stem != name
+    }
+    return names & told | names - called
+
+
+async def test_every_public_function_is_in_the_reference(room: Room) -> None:
+    """sql.md names every function that people call, and none that is not there."""
+    names = {row["proname"] for row in await room.pool.fetch(FUNCTIONS)}
+    rows = re.findall(r"^(?:\| `|## )(\w+)\(", page("sql.md"), re.MULTILINE)
+    assert set(rows) <= names
+    missing = public_functions(names) - set(rows)
+    assert not missing, f"sql.md lacks {sorted(missing)}"
+
+
+async def test_every_table_is_in_the_reference(room: Room) -> None:
+    """sql.md names every table and view of a room."""
+    names = {row["relname"] for row in await room.pool.fetch(TABLES)}
+    assert not {name for name in names if f"`{name}`" not in page("sql.md")}
+
+
 # --- settings ------------------------------------------------------------------------
 
 
@@ -206,6 +263,13 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     """settings.md has a row per setting, in its order, with its default and meaning."""
     written = [line for line in page("settings.md").splitlines() if line.startswith("| `POSTROOM_")]
     assert written == settings_table(), "the table should be:\n" + "\n".join(settings_table())
+
+
+def test_every_secret_is_named() -> None:
+    """settings.md ends with the variables that can hold a secret, which are never logged."""
+    last = page("settings.md").rsplit("The variables that can hold a secret", maxsplit=1)[-1]
+    secret = [str(entry.metadata["variable"]) for entry in fields(Settings) if not entry.repr]
+    assert re.findall(r"`(POSTROOM_\w+)`", last) == secret
 
 
 # --- links ---------------------------------------------------------------------------
