@@ -16,9 +16,8 @@ from typing import Protocol
 
 import structlog
 
-from postroom.accounts.letter import Letterhead
 from postroom.accounts.service import renumber_restored_tokens
-from postroom.accounts.worker import Collector, Deliver, options_of
+from postroom.accounts.worker import make_mailing_collector
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveKeeper
 from postroom.campaigns.letters import CampaignLetters, LettersOptions
@@ -64,7 +63,7 @@ from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 from postroom.transports.stub import StubTransport
 from postroom.transports.webhook.compose import WebhookComposer
-from postroom.transports.webhook.signing import derived_secret
+from postroom.transports.webhook.signing import webhook_secrets
 from postroom.transports.webhook.transport import WebhookTransport
 
 _log = structlog.get_logger()
@@ -152,13 +151,6 @@ def load_signers(keys: str | None) -> dict[str, list[Signer]]:
     return signers
 
 
-def webhook_secrets(settings: Settings) -> Sequence[str]:
-    """What signs webhooks: the secrets of the settings, or one derived from the installation's key."""
-    if settings.webhook_secrets or settings.secret_key is None:
-        return settings.webhook_secrets
-    return (derived_secret(settings.secret_key),)
-
-
 def make_transport(room: Room, connections: int) -> Transport:
     """The way out for mail that the settings name."""
     settings = room.settings
@@ -201,7 +193,7 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
         allow_private=settings.webhook_allow_private,
         inbox=CaptureTransport(room.pool) if settings.transport == "capture" else None,
     )
-    webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key))
+    webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key, *settings.old_secret_keys))
 
     leaves = settings.transport in LEAVING
 
@@ -230,7 +222,7 @@ async def settle_room(direct_url: str, settings: Settings) -> None:
 async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until_empty: bool = False) -> None:
     """Render, deliver, collect, schedule and keep house in this process until `stop` is set.
 
-    With `until_empty`, only render and deliver, and end when nothing is due.
+    With `until_empty`, collect what account mail there is, render and deliver, and end when nothing is due.
     """
     settings = room.settings
     if settings.tracing:
@@ -252,6 +244,8 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
         renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
         await stack.enter_async_context(_listener(room, f"{room.name}_deliveries", waker.notified))
         if until_empty:
+            if (collector := make_mailing_collector(room)) is not None:
+                await collector.drain()
             while (await renderer.run_once()).total:
                 pass
             await run_loops([renderer], main=worker, stop=stop)
@@ -294,13 +288,11 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
         loops.append(MalformedNotice(room.pool, admin, interval=settings.cleanup_interval))
     if settings.bounce_imap_url is not None:
         loops.append(_imap_poller(room, settings.bounce_imap_url))
-    if settings.secret_key is None:
-        _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
-    else:
-        hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
-        collector = Collector(room.pool, hand_on, options=options_of(settings))
+    if (collector := make_mailing_collector(room)) is not None:
         await stack.enter_async_context(_listener(room, "token_insert", collector.wake))
         loops.append(collector)
+    elif settings.account_mail:
+        _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
     return loops
 
 

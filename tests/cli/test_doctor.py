@@ -14,6 +14,8 @@ from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict, rough
 from postroom.db.pool import connect
 from postroom.db.room import Room
+from postroom.events import Event, EventStore
+from postroom.runtime.secrets import SecretBox
 from postroom.settings import Settings
 
 
@@ -74,6 +76,49 @@ async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
     assert (sending.verdict, "1 of 1" in sending.found) == (Verdict.WARN, True)
     await room.pool.execute("UPDATE sender_accounts SET status = 'suspended', status_reason = 'login refused'")
     assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
+
+
+async def test_secrets_that_cannot_be_opened_are_told(room: Room) -> None:
+    """After a restore without the secret key a new one is there, and opens nothing of what the old one sealed."""
+    await room.pool.execute(
+        "INSERT INTO webhook_endpoints (url, topics, secret_key_id, secret) VALUES ('https://x', '{t}', $1, 'x')",
+        next(iter(SecretBox([b"old" * 8]).key_ids)),
+    )
+    async with room.pool.acquire() as session:
+        new = replace(room.settings, secret_key=b"new" * 8)
+        checks = {each.check: each for each in await database_checks.examine(session, new)}
+        assert (checks["sealed secrets"].verdict, "webhooks" in checks["sealed secrets"].found) == (Verdict.FAIL, True)
+        both = replace(new, old_secret_keys=(b"old" * 8,))
+        checks = {each.check: each for each in await database_checks.examine(session, both)}
+        assert checks["sealed secrets"].verdict is Verdict.OK
+
+
+async def test_publishers_that_do_not_publish_are_told(
+    database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody leads it, it fails, it has failed; or all wait for somebody's open transaction."""
+    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    await room.pool.execute("INSERT INTO outbox_topics (name) VALUES ('money')")
+    await room.pool.execute("INSERT INTO outbox_topic_progress (topic, publisher) VALUES ('money', 'redis')")
+    alone = (await _examine(database_url))["outbox"]
+    assert (alone.verdict, alone.found) == (Verdict.WARN, "money/redis: nobody publishes it")
+    await room.pool.execute(
+        "UPDATE outbox_topic_progress SET leader_instance = 'i', leader_since = now(), leader_heartbeat = now()"
+    )
+    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    await room.pool.execute("UPDATE outbox_topic_progress SET error_count = 1, last_error = 'Redis is away'")
+    failing = (await _examine(database_url))["outbox"]
+    assert (failing.verdict, failing.found) == (Verdict.WARN, "money/redis: Redis is away")
+    await room.pool.execute("UPDATE outbox_topic_progress SET status = 'FAILED'")
+    failed = (await _examine(database_url))["outbox"]
+    assert (failed.verdict, failed.found) == (Verdict.FAIL, "given up: money/redis: Redis is away")
+    await room.pool.execute("UPDATE outbox_topic_progress SET status = 'PAUSED', error_count = 0")
+    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())
+    async with room.pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT pg_current_xact_id()")
+        await EventStore(room.pool).append(Event.of("Deposited"))
+        assert "events wait for the open transaction of" in (await _examine(database_url))["outbox"].found
 
 
 async def test_malformed_commands_that_wait_are_told(database_url: str, room: Room) -> None:

@@ -331,6 +331,22 @@ async def test_strange_files_are_never_overwritten(data_dir: Path) -> None:
     assert (data_dir / "postgres" / "letter.txt").read_text() == "precious"
 
 
+async def test_the_log_keeps_no_values(used_dir: Path) -> None:
+    """A row that is refused is told to who sent it, and not to a file that stays."""
+    async with EmbeddedServer(used_dir, FAST) as server:
+        connection = await asyncpg.connect(server.url)
+        try:
+            await connection.execute("CREATE TEMP TABLE people (name text CHECK (name <> 'Zerlina'))")
+            with pytest.raises(asyncpg.CheckViolationError) as caught:
+                await connection.execute("INSERT INTO people VALUES ('Zerlina')")
+        finally:
+            await connection.close()
+    assert "Zerlina" in str(caught.value.detail)
+    log = Home(used_dir).log.read_text()
+    assert "people_name_check" in log
+    assert "Zerlina" not in log
+
+
 async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """The error names the path, and is ours."""
     (tmp_path / "file").touch()

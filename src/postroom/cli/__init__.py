@@ -56,7 +56,7 @@ GROUPS = (
     Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     Entry("inbox", "postroom.transports.capture.cli:inbox", MAIL, "Mail that was captured instead of sent."),
     Entry("intake", "postroom.cli.intake:intake", RUN, "Only take commands in, from a Redis or NATS stream."),
-    Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; mend and resubmit."),
+    Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; resubmit or dismiss."),
     Entry("senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."),
     Entry("campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."),
     Entry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),

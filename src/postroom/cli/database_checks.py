@@ -7,6 +7,8 @@ from functools import partial
 import asyncpg
 
 from postroom.accounts.store import measure_stall
+from postroom.archive.health import examine_archive
+from postroom.archive.model import ArchiveOptions
 from postroom.cli.finding import Finding, fail, ok, rough, warn
 from postroom.db.binaries import OLDEST_MAJOR
 from postroom.db.migrate import check_migrated
@@ -14,6 +16,10 @@ from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.intake.store import count_malformed_commands
+from postroom.outbox.store import find_stall
+from postroom.runtime.secret_key import with_secret_key
+from postroom.runtime.secrets import SecretBox
+from postroom.schedule.store import measure_schedule
 from postroom.settings import Settings
 
 SKEW_WARNS = timedelta(seconds=2)
@@ -22,9 +28,11 @@ TRANSACTION_WARNS = timedelta(minutes=1)
 TRANSACTION_FAILS = timedelta(minutes=15)
 CLAIM_STALLS = timedelta(minutes=1)
 WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
+LEADER_SILENT = timedelta(minutes=1)  # a living one speaks every second
 LANE_LATE = timedelta(minutes=5)
 CONNECTIONS_WARN = 0.9
 MALFORMED_COUNTED = 10_000
+SCHEDULE_LATE = timedelta(minutes=1)  # a living scheduler looks twice a second
 TOKENS_COUNTED = 10_000
 TOKENS_LATE = timedelta(minutes=1)  # a living collector looks every second
 
@@ -43,7 +51,11 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _queue,
         _malformed,
         partial(_tokens, settings=settings),
+        _schedule,
         partial(_senders, settings=settings),
+        partial(_seals, settings=settings),
+        partial(_archive, settings=settings),
+        _outbox,
     )
     for check in room_checks:
         try:
@@ -151,7 +163,7 @@ async def _malformed(session: Session) -> Finding:
     if not waiting:
         return ok("malformed commands", "none waiting")
     shown = f"{waiting}{' or more' if waiting == MALFORMED_COUNTED else ''} waiting"
-    return warn("malformed commands", shown, "look at `postroom malformed list`, then mend and resubmit")
+    return warn("malformed commands", shown, "look at `postroom malformed list`, then resubmit or dismiss")
 
 
 async def _tokens(session: Session, settings: Settings) -> Finding:
@@ -165,7 +177,25 @@ async def _tokens(session: Session, settings: Settings) -> Finding:
         return ok("tokens", "collected")
     many = " or more" if row["waiting"] == TOKENS_COUNTED else ""
     shown = f"{row['waiting']}{many} wait, for {rough(row['late'])}, and nobody collects them"
+    if not settings.account_mail:
+        return fail("tokens", shown, "POSTROOM_ACCOUNT_MAIL is off: run `postroom tokens collect`, or switch it on")
     return fail("tokens", shown, "start a worker that has POSTROOM_SECRET_KEY, which signs the links in account mail")
+
+
+async def _schedule(session: Session) -> Finding:
+    backlog = await measure_schedule(session)
+    told = []
+    if backlog.due_for > SCHEDULE_LATE:
+        told.append(f"{backlog.due} events are due, the first for {rough(backlog.due_for)}")
+    if backlog.unplanned_for > SCHEDULE_LATE:
+        told.append(f"{backlog.unplanned} people wait to be planned for, the first for {rough(backlog.unplanned_for)}")
+    if told:
+        return warn("schedule", "; ".join(told), "start a worker: it hands over and plans")
+    if backlog.unplannable:
+        shown = f"{backlog.unplannable} people have something that nobody can plan"
+        advice = "find them with SELECT id FROM users WHERE is_unplannable, and mend the zone or the rule"
+        return warn("schedule", shown, advice)
+    return ok("schedule", "nothing overdue, everybody planned for")
 
 
 async def _senders(session: Session, settings: Settings) -> Finding:
@@ -178,3 +208,48 @@ async def _senders(session: Session, settings: Settings) -> Finding:
     if row["sending"] and settings.transport == "capture":
         return warn("senders", f"{shown}: mail leaves, whatever the inbox captures", "pause them if that is not meant")
     return ok("senders", shown)
+
+
+async def _seals(session: Session, settings: Settings) -> Finding:
+    """After a restore without its key everything looks well, until the first webhook is to be signed."""
+    keyed = with_secret_key(settings, making=False)
+    ours = SecretBox.from_key(keyed.secret_key, *keyed.old_secret_keys).key_ids
+    rows = await _QUERIES["list_seals"].many(session)
+    closed = [f"{row['owner']} with the key {row['key_id']}" for row in rows if row["key_id"] not in ours]
+    if closed:
+        advice = "bring POSTROOM_SECRET_KEY back from where the room was, or give the secrets anew"
+        return fail("sealed secrets", f"cannot be opened, sealed for {', '.join(closed)}", advice)
+    return ok("sealed secrets", "can be opened" if rows else "none")
+
+
+async def _outbox(session: Session) -> Finding:
+    rows = await _QUERIES["list_troubled_pairs"].many(session, silence=LEADER_SILENT)
+    shown = "; ".join(f"{row['pair']}: {row['last_error'] or 'nobody publishes it'}" for row in rows)
+    if rows and rows[0]["has_failed"]:
+        return fail("outbox", f"given up: {shown}", "mend it, then `postroom outbox resume` or `postroom outbox skip`")
+    stall = await find_stall(session)
+    if stall is not None and stall.seconds >= TRANSACTION_WARNS.total_seconds():
+        return warn("outbox", f"events wait for the open transaction of {stall}", "end it: nothing is published before")
+    if rows:
+        return warn("outbox", shown, "look at `postroom outbox list`; start a process that has the publisher")
+    return ok("outbox", "every publisher is at work")
+
+
+async def _archive(session: Session, settings: Settings) -> Finding:
+    """What is wrong with the archive's files, all of it; the heaviest decides, and its advice is given."""
+    health = await examine_archive(session, ArchiveOptions.of(settings))
+    told = [f"{url} does not answer: {reason}" for url, reason in health.unreachable.items()]
+    if health.missing:
+        told.append(f"{len(health.missing)} of {health.pieces} missing, the first {health.missing[0]}")
+    is_broken = bool(told)
+    if health.erasures:
+        told.append(f"{health.erasures} erasures are not done")
+    if health.foreign:
+        told.append(f"{health.foreign} belong to the room that this one is a copy of")
+    if is_broken:
+        return fail("archived files", "; ".join(told), "bring them back from a copy, then `postroom archive verify`")
+    if health.erasures:
+        return warn("archived files", "; ".join(told), "the log of `postroom work` says what they wait for")
+    if health.foreign:
+        return warn("archived files", "; ".join(told), "if only this room goes on: `postroom archive adopt --yes`")
+    return ok("archived files", f"{health.pieces} pieces, each where it should be")

@@ -69,12 +69,31 @@ WHERE xact_start < clock_timestamp() - :patience::interval
 ORDER BY xact_start
 LIMIT 5;
 
+-- name: list_seals :many
+-- The keys that secrets of this room are sealed with: of webhooks, and of senders whose credentials AWS KMS does not keep.
+SELECT DISTINCT 'webhooks' AS owner, unnest(array_remove(ARRAY[secret_key_id, previous_key_id], NULL)) AS key_id
+FROM webhook_endpoints
+UNION
+SELECT DISTINCT 'senders', split_part(sealed, ':', 2)
+FROM sender_accounts, unnest(ARRAY[smtp_password_encrypted, credentials_encrypted]) AS sealed
+WHERE sealed LIKE 'local:%'
+ORDER BY owner DESC, key_id;
+
 -- name: list_stalled_claims :many
 -- Leases that ran out and that no worker has taken over.
 SELECT id, lane::text AS lane, size, clock_timestamp() - expires_at AS late
 FROM claims
 WHERE expires_at < clock_timestamp() - :patience::interval
 ORDER BY expires_at
+LIMIT 5;
+
+-- name: list_troubled_pairs :many
+-- Publishers that have failed, that are failing, or that nobody leads; the worst first.
+SELECT topic || '/' || publisher AS pair, status = 'FAILED' AS has_failed, last_error
+FROM outbox_topic_progress
+WHERE status = 'FAILED'
+    OR (status = 'ACTIVE' AND (error_count > 0 OR coalesce(leader_heartbeat < now() - :silence::interval, true)))
+ORDER BY status = 'FAILED' DESC, last_error IS NULL, topic, publisher
 LIMIT 5;
 
 -- name: list_workers_seen :many

@@ -4,8 +4,10 @@ import asyncio
 import shutil
 from pathlib import Path
 
+from postroom.accounts.letter import TEMPLATES as ACCOUNT_TEMPLATES
 from postroom.app import load_catalog, load_signers
 from postroom.archive.model import ArchiveOptions
+from postroom.archive.objects import open_objects
 from postroom.cli.finding import Finding, fail, ok, warn
 from postroom.db.embedded import running_url
 from postroom.errors import PostroomError
@@ -28,7 +30,7 @@ async def examine(settings: Settings) -> list[Finding]:
         await transport(settings),
         secret(settings),
         disk(settings),
-        archive(settings),
+        await archive(settings),
     ]
 
 
@@ -74,6 +76,10 @@ def templates(settings: Settings) -> Finding:
         catalog = load_catalog(settings)
     except PostroomError as error:
         return fail("templates", error.message, "mend the file, or check POSTROOM_TEMPLATE_DIR")
+    mute = [name for name in ACCOUNT_TEMPLATES.values() if not catalog.speaks(name, settings.default_locale)]
+    if mute:
+        lacking = f"{', '.join(mute)}: nothing in {settings.default_locale}, the language of POSTROOM_DEFAULT_LOCALE"
+        return warn("templates", lacking, f"write {mute[0]}/en, or set POSTROOM_DEFAULT_LOCALE to a language they have")
     return ok("templates", f"{len(catalog.names())} parse")
 
 
@@ -84,12 +90,12 @@ def signatures(settings: Settings) -> Finding:
         return fail("dkim", error.message, "write POSTROOM_DKIM_KEYS as domain:selector:path")
     if not signers and settings.transport == "smtp":
         return warn("dkim", "mail leaves unsigned", "set POSTROOM_DKIM_KEYS, unless the relay signs")
-    return ok("dkim", f"signs for {', '.join(sorted(signers))}" if signers else "no keys; nothing leaves")
+    return ok("dkim", f"signs for {', '.join(sorted(signers))}" if signers else "no keys; no mail leaves")
 
 
 async def transport(settings: Settings) -> Finding:
     if settings.transport != "smtp":
-        return ok("transport", f"{settings.transport}: nothing leaves this installation")
+        return ok("transport", f"{settings.transport}: no mail leaves this installation")
     try:
         relay = SmtpRelay.parse(settings.smtp_relay or "")
     except ValueError as error:
@@ -121,11 +127,22 @@ def disk(settings: Settings) -> Finding:
     return warn("disk", shown, "make room soon") if free < DISK_WARNS else ok("disk", shown)
 
 
-def archive(settings: Settings) -> Finding:
-    url = ArchiveOptions.of(settings).url
+async def archive(settings: Settings) -> Finding:
+    options = ArchiveOptions.of(settings)
+    url = options.url
     if url is None:
         advice = "set POSTROOM_ARCHIVE_URL to a folder that all workers share, or to s3://bucket/prefix"
         return warn("archive", "nowhere: old months stay in the database", advice)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await open_objects(url, endpoint=options.endpoint).check()
+    except (PostroomError, TimeoutError) as error:
+        reason = str(error) or f"{url}: no answer in {CONNECT_TIMEOUT_S:g} s"
+        return fail("archive", reason, "check POSTROOM_ARCHIVE_URL, its rights, and that it is mounted")
+    folder = Path(url.removeprefix("file://"))
+    is_own = settings.archive_url is None or url.startswith("s3://")  # what nobody named is made when it is needed
+    if not is_own and not await asyncio.to_thread(folder.exists):
+        return warn("archive", f"{folder} is not there", "mount what should be there, or make the folder")
     return ok("archive", url)
 
 

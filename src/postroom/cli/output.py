@@ -31,6 +31,10 @@ def report(error: Exception) -> int:
         # Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_code(BrokenPipeError())
+    file_trouble = next((cause for cause in causes if isinstance(cause, OSError) and cause.filename is not None), None)
+    if file_trouble is not None:
+        _complain(f"{os.fsdecode(file_trouble.filename)}: {file_trouble.strerror}")
+        return REFUSED
     if all(_is_connection_lost(cause) for cause in causes):
         _complain(f"The database went away: {causes[0]}")
         return REFUSED

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def work(
     *,
     processes: Annotated[int, typer.Option(min=1, help="How many worker processes; one works right here.")] = 1,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when nothing is due in any lane.")] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Collect account mail, then end when nothing is due.")
+    ] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:

@@ -58,7 +58,8 @@ overflow-wrap: anywhere; }} img {{ max-width: 100%; }} a {{ pointer-events: none
 
 def picture(content_type: str, content: str) -> str | None:
     """An attached picture as an address that needs no network; None for what is no picture."""
-    return f"data:{content_type.lower()};base64,{content}" if content_type.lower() in _PICTURE_TYPES else None
+    kind = content_type.partition(";")[0].lower()
+    return f"data:{kind};base64,{content}" if kind in _PICTURE_TYPES else None
 
 
 def clean(html: str, pictures: Mapping[str, str]) -> str:

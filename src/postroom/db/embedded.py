@@ -56,6 +56,9 @@ SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "log_line_prefix": "%m [%p] ",
+    # The row that was refused, and the statement that named its values, are for whoever sent them and for no file.
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
     "lc_messages": "C",  # PASSING and people asking for help rely on it
 }
 VOLATILE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}

@@ -24,6 +24,7 @@ from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.errors import BadInput
 from postroom.events import EventStore
 from postroom.events import api as events_api
 from postroom.feedback import api as feedback_api
@@ -115,7 +116,7 @@ class HttpApplication:
         _check_media_types(endpoint, headers)
         if endpoint.idempotent:
             check_idempotency_key(headers)
-        query = decode_query(scope["query_string"], endpoint.query)
+        query = _query(endpoint, scope["query_string"])
         raw = b"" if endpoint.stream else await self._read(headers, receive)
         body = None if endpoint.body is None else decode_body(raw, endpoint.body)
         chunks = _chunks(receive) if endpoint.stream else None
@@ -142,6 +143,15 @@ class HttpApplication:
             limit = f"The request is larger than {self._max_body // MEGABYTE} MB."
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit, field="body")
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _query(endpoint: Endpoint, raw: bytes) -> Any:
+    try:
+        return decode_query(raw, endpoint.query)
+    except BadInput:
+        if not endpoint.for_people or endpoint.query is None:
+            raise
+        return endpoint.query()
 
 
 async def _chunks(receive: Receive) -> AsyncIterator[bytes]:

@@ -15,9 +15,8 @@ import msgspec
 from msgspec.inspect import IntType, ListType, Metadata, StructType, UnionType, type_info
 
 from postroom.errors import BadInput
+from postroom.runtime.wrong_field import find_wrong_field
 
-_AT = re.compile(r"^(?P<message>.*?)(?: - at (?:the key in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
-_NAMED = re.compile(r"Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 _KEY = re.compile(r"[!-~]{1,255}")
 _LONGEST_PATH = 200
@@ -107,12 +106,5 @@ def _is_number(kind: Any) -> bool:
 
 
 def _bad(description: str, whole: str) -> BadInput:
-    """The decoder's sentence, split into the field it is about and what is wrong with it."""
-    found = _AT.match(description)
-    assert found is not None
-    path = (found["path"] or "").replace("[...]", "").removeprefix(".")
-    message = found["message"]
-    if (named := _NAMED.fullmatch(message)) is not None:
-        path = f"{path}.{named['name']}" if path else named["name"]
-        message = "is required" if named["what"] == "missing required" else "is not a known field"
+    path, message = find_wrong_field(description)
     return BadInput.of(path[:_LONGEST_PATH] or whole, message)

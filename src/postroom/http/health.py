@@ -21,6 +21,8 @@ from postroom.mail.catalog import Catalog
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY
+from postroom.schedule.metrics import show_backlog
+from postroom.schedule.service import measure_schedule
 
 COUNTED = 10_000
 """Waiting deliveries are counted up to this many per lane, so that a scrape stays cheap in a crisis."""
@@ -54,6 +56,7 @@ async def metrics(call: Call) -> Answer:
         await _measure_queue(call.room)
         show_stall(await measure_stall(call.room.pool))
         MALFORMED_WAITING.set(await count_malformed_commands(call.room.pool))
+        show_backlog(await measure_schedule(call.room.pool))
     except Exception as error:
         if not is_connection_lost(error):
             raise

@@ -16,6 +16,7 @@ from postroom.errors import (
     BadInput,
     ConflictError,
     DatabaseError,
+    EventsBusy,
     FieldError,
     GoneError,
     InputError,
@@ -43,6 +44,7 @@ STATUS: dict[type[PostroomError], HTTPStatus] = {
     GoneError: HTTPStatus.GONE,
     LimitError: HTTPStatus.TOO_MANY_REQUESTS,
     DatabaseError: HTTPStatus.SERVICE_UNAVAILABLE,
+    EventsBusy: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """An error answers with the status of its nearest class here."""
 
@@ -125,7 +127,9 @@ def _known(error: PostroomError) -> Answer | None:
     if status is None:
         return None
     errors = error.errors if isinstance(error, BadInput) else ()
-    headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else None
+    headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
+    if isinstance(error, EventsBusy):
+        headers = {"retry-after": "10"}
     # An address of the database or the like is for the log; whoever asks learns only that it is not ready.
     detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
     return problem(status, detail, code=error.code, errors=errors, headers=headers)

@@ -82,3 +82,4 @@ class Endpoint:
     idempotent: bool = False  # takes an Idempotency-Key header
     accepts: Sequence[str] = ()  # media types of a body that is not JSON, and is left as it is
     stream: bool = False  # the body may be of any size: the handler reads it from `Call.chunks`
+    for_people: bool = False  # a page: a query that cannot be read counts as none, and no problem document is shown

@@ -35,9 +35,14 @@ class SecretBox:
         self._keys = {hashlib.sha256(key).hexdigest()[:16]: AESGCM(key) for key in derived}
 
     @classmethod
-    def from_key(cls, secret_key: bytes | None) -> "SecretBox":
-        """The box of an installation; without a key it opens nothing and refuses to seal."""
-        return cls([] if secret_key is None else [secret_key])
+    def from_key(cls, secret_key: bytes | None, *old: bytes) -> "SecretBox":
+        """The box of an installation; without a key it opens nothing and refuses to seal. Old keys only open."""
+        return cls([] if secret_key is None else [secret_key, *old])
+
+    @property
+    def key_ids(self) -> frozenset[str]:
+        """The keys whose seals it can open."""
+        return frozenset(self._keys)
 
     def seal(self, secret: bytes, *, purpose: str) -> Sealed:
         """Raises `SecretKeyMissing`."""

@@ -6,8 +6,9 @@ database driver and the table printer are loaded by the first command that needs
 
 import asyncio
 import getpass
+import json
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -27,6 +28,7 @@ Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")]
 CLI_POOL_SIZE = 2
 LARGEST_ID = 2**63 - 1
 _PIPE_WIDTH = 200  # of a table that no terminal shows: wide enough for grep
+_WHOLE = len("2026-01-01 00:00:00")  # numbers, states and times stay in one piece, however narrow the terminal
 
 
 def actor() -> str:
@@ -130,18 +132,21 @@ def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[st
         say(f"more: --cursor {cursor}")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """A table without lines, so that it survives being pasted."""
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, as_named: bool = False) -> None:
+    """A table without lines, so that it survives being pasted; `as_named` when somebody else chose the names."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[shown(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
-    for row in rows:
+    for number, column in enumerate(columns):
+        name = column if as_named else column.replace("_", " ")
+        widest = max((len(row[number]) for row in cells), default=0)
+        table.add_column(Text(name), overflow="fold", no_wrap=widest <= _WHOLE)
+    for row in cells:
         # Text, not markup: a subject may contain [brackets].
-        table.add_row(*(Text(shown(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
@@ -162,6 +167,8 @@ def shown(value: Any) -> str:
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list | tuple):
         return ", ".join(shown(item) for item in value)
+    if isinstance(value, Mapping):
+        value = json.dumps(value, ensure_ascii=False, default=str)
     return printable(str(value)).replace("\n", " ")
 
 

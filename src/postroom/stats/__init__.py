@@ -22,6 +22,6 @@ that some took and others refused later counts by its last attempt. Webhooks are
     worker.py      the folder
     functions/     the triggers that count, the fold, and what writing to the view `email_queue` does
 
-WEAKNESS   `accepted` has no domain and no sender: neither is known without a look at every recipient. Figures are by
+BUGS     `accepted` has no domain and no sender: neither is known without a look at every recipient. Figures are by
          the hour in UTC: a period begins and ends with one
 """

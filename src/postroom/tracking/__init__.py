@@ -2,15 +2,15 @@
 
 NAME      tracking, opens, clicks and unsubscriptions by signed links
 OWNS      open_events, click_events (by month), engagements (one row per delivery: its firsts), unsubscriptions.
-Writes    suppressions of reason `unsubscribe`, and nothing else there; stat_deltas, grouped.
-Links     are signed and carry everything they need (`tokens`): they work for ever, even after the queue has forgotten
+WRITES    suppressions of reason `unsubscribe`, and nothing else there; stat_deltas, grouped.
+LINKS     are signed and carry everything they need (`tokens`): they work for ever, even after the queue has forgotten
           the mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
-Answers   are raw ASGI (`asgi`). A pixel or a redirect never waits for the database: hits gather in memory, bounded, and
+ANSWERS   are raw ASGI (`asgi`). A pixel or a redirect never waits for the database: hits gather in memory, bounded, and
           are written together every tenth of a second (`buffer`). An unsubscribe answers only after its commit.
-Machines  are told from people where that can be known (`agents`); both are kept, and counted apart.
+MACHINES  are told from people where that can be known (`agents`); both are kept, and counted apart.
 FAILURES  database away: pixels and redirects go on, hits wait in memory, the oldest leave when there are too many,
           counted and logged; an unsubscribe is refused with 503, so that nobody believes what is not so. A forged link:
           the pixel as ever and nothing recorded; a page that says so for all others. A hit that no constraint foresaw
           is dropped alone, with a log line, and does not hold up its neighbours.
-HOSTILE   everything: anybody may ask for any path with any header.
+HOSTILE INPUTS  everything: anybody may ask for any path with any header.
 """

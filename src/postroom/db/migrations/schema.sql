@@ -268,7 +268,7 @@ END
 $$;
 
 CREATE FUNCTION activate_account() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
@@ -282,7 +282,8 @@ $$;
 CREATE FUNCTION address_pattern(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
-    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt]))' || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
+    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\\[0-7]{3}))'
+        || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
 $$;
 
 CREATE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
@@ -324,7 +325,7 @@ END
 $$;
 
 CREATE FUNCTION announce_tokens() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
@@ -351,6 +352,10 @@ DECLARE
     v_answer    jsonb;
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
+    IF array_dims(p_correlation_ids) <> array_dims(p_types) OR array_dims(p_causation_ids) <> array_dims(p_types) THEN
+        RAISE EXCEPTION 'there must be as many ids as events' USING ERRCODE = 'PR001',
+            COLUMN = CASE WHEN array_dims(p_causation_ids) <> array_dims(p_types) THEN 'causation_ids' ELSE 'correlation_ids' END;
+    END IF;
     IF has_restored_events() THEN
         PERFORM adopt_restored_events();
     END IF;
@@ -437,9 +442,7 @@ BEGIN
     FOREACH v_query IN ARRAY v_queries LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
-    IF NOT p_is_patient THEN
-        PERFORM set_config('lock_timeout', '50ms', true);
-    END IF;
+    PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
     IF v_exclusive <> '{}' THEN -- something is asked
@@ -633,10 +636,32 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION archive_path(p_table text, p_month timestamp with time zone, p_part integer) RETURNS text
-    LANGUAGE sql IMMUTABLE
+CREATE FUNCTION archive_folder() RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
-    SELECT format('%s/%s/part-%s.parquet', p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'), lpad(p_part::text, 3, '0'))
+BEGIN
+    RETURN (SELECT current_schema() || '-' || left(id::text, 8) FROM archive_room);
+END
+$$;
+
+CREATE FUNCTION archive_path(p_table text, p_month timestamp with time zone, p_part integer) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN format('%s/%s/%s/part-%s-%s.parquet', archive_folder(), p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'),
+        lpad(p_part::text, 3, '0'), left(gen_random_uuid()::text, 8));
+END
+$$;
+
+CREATE FUNCTION archive_place() RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN concat_ws('/', cluster_identifier(), (SELECT oid FROM pg_database WHERE datname = current_database()), current_schema());
+END
 $$;
 
 CREATE FUNCTION archive_select(p_table text, p_from_page bigint, p_to_page bigint) RETURNS text
@@ -758,6 +783,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION cancel_greetings() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE deliveries
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'person_deleted'
+    WHERE id IN (
+        SELECT delivery_id
+        FROM scheduled_events
+        WHERE user_id = OLD.id AND status = 'PROCESSING' AND delivery_id IS NOT NULL
+    )
+        AND state IN ('queued', 'rendered');
+    RETURN OLD;
+END
+$$;
+
 CREATE FUNCTION check_archive_name(p_table text, p_name text, p_kind text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $$
@@ -808,17 +850,23 @@ BEGIN
     IF cardinality(p_types) IS NULL OR cardinality(p_types) = 0 THEN
         RAISE EXCEPTION 'there must be at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
-    IF cardinality(p_types) IS DISTINCT FROM cardinality(p_tags) OR cardinality(p_types) IS DISTINCT FROM cardinality(p_data) THEN
-        RAISE EXCEPTION 'there must be as many types as tags and data' USING ERRCODE = 'PR001', COLUMN = 'events';
+    IF array_dims(p_types) <> '[1:' || cardinality(p_types) || ']' OR array_dims(p_tags) IS DISTINCT FROM array_dims(p_types)
+        OR array_dims(p_data) IS DISTINCT FROM array_dims(p_types)
+    THEN
+        RAISE EXCEPTION 'there must be as many types as tags and data, each a plain array' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     SELECT place - 1 AS place, CASE
             WHEN type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 THEN 'the type must have 1 to 64 characters'
             WHEN data IS NULL THEN 'the data must be JSON'
+            WHEN NOT is_event_data(data) THEN 'the data must be at most 100 levels deep, its numbers at most 1.8e308'
+            WHEN array_ndims(tags::text[]) > 1 THEN 'the tags must be a plain array'
             ELSE 'a tag must be key=value and at most 1024 bytes'
         END AS problem
     INTO v_wrong
     FROM unnest(p_types, p_tags, p_data) WITH ORDINALITY AS given(type, tags, data, place)
     WHERE type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 OR tags IS NULL OR data IS NULL
+        OR (octet_length(data::text) > 200 AND NOT is_event_data(data))
+        OR array_ndims(tags::text[]) > 1
         OR EXISTS (
             SELECT FROM unnest(tags::text[]) AS carried(tag)
             WHERE tag IS NULL OR position('=' IN tag) < 2 OR octet_length(tag) > 1024
@@ -827,6 +875,10 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION '%', v_wrong.problem USING ERRCODE = 'PR001', COLUMN = format('events[%s]', v_wrong.place);
     END IF;
+EXCEPTION
+    WHEN invalid_text_representation OR array_subscript_error THEN
+        RAISE EXCEPTION 'an element of the tags must be an array literal, as {wallet=1}'
+            USING ERRCODE = 'PR001', COLUMN = 'events';
 END
 $$;
 
@@ -889,7 +941,9 @@ BEGIN
     FROM jsonb_array_elements(CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END)
         WITH ORDINALITY AS attachment(value, place)
     WHERE (jsonb_typeof(value -> 'filename') = 'string' AND value ->> 'filename' ~ '^[^\x01-\x1f\x7f]{1,255}$'
-        AND jsonb_typeof(value -> 'content_type') = 'string' AND value ->> 'content_type' ~ '^[^\s/]+/[^\s/]+$'
+        AND jsonb_typeof(value -> 'content_type') = 'string' AND value ->> 'content_type'
+            ~ '(?i)^[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+'
+            '(; ?[a-z0-9!#$&^_.+-]+=([a-z0-9!#$&^_.+-]+|"[ !#-:<-\[\]-~]{0,200}")){0,10}$'
         AND jsonb_typeof(value -> 'content') = 'string' AND value ->> 'content' ~ '^[A-Za-z0-9+/]*={0,2}$'
         AND length(value ->> 'content') % 4 = 0
         AND coalesce(jsonb_typeof(value -> 'content_id') IN ('string', 'null'), true)) IS NOT TRUE
@@ -973,8 +1027,8 @@ BEGIN
 END
 $_$;
 
-CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(verdict text, account bigint)
-    LANGUAGE plpgsql
+CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS TABLE(verdict text, account bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 #variable_conflict use_column
@@ -989,7 +1043,7 @@ BEGIN
     SELECT t.* INTO v_token
     FROM tokens AS t
     JOIN accounts AS a ON a.id = t.account
-    WHERE lower(a.email) = lower(p_email) AND t.action = p_action
+    WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
     ORDER BY t.id DESC
     LIMIT 1
     FOR UPDATE OF t;
@@ -1094,7 +1148,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION count_request(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
+CREATE FUNCTION count_request(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
@@ -1110,7 +1164,7 @@ BEGIN
             SELECT max(t.id)
             FROM tokens AS t
             JOIN accounts AS a ON a.id = t.account
-            WHERE lower(a.email) = lower(p_email) AND t.action = p_action
+            WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
         )
     )
     ON CONFLICT (address_hash, action) DO UPDATE
@@ -1140,7 +1194,7 @@ END
 $$;
 
 CREATE FUNCTION create_activation_tokens() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
@@ -1302,6 +1356,18 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION disown_archive() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM archive_room;
+    INSERT INTO archive_room (schema_oid, place)
+    SELECT oid, archive_place() FROM pg_namespace WHERE nspname = current_schema();
+    PERFORM restart_pieces();
+END
+$$;
+
 CREATE FUNCTION drop_archived_source(p_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -1329,20 +1395,25 @@ CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
-    AS $$
+    AS $_$
 DECLARE
     v_table  text := (SELECT table_name FROM archived_partitions WHERE restored_name = p_name LIMIT 1);
     v_pieces integer;
 BEGIN
     UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
     GET DIAGNOSTICS v_pieces = ROW_COUNT;
-    IF v_pieces > 0 THEN
+    IF v_pieces = 0 THEN
+        SELECT substring(p_name FROM '^(.+)_restored_\d{4}_\d{2}$') INTO v_table
+        FROM pg_class
+        WHERE oid = to_regclass(quote_ident(p_name)) AND NOT relispartition;
+    END IF;
+    IF v_table IS NOT NULL THEN
         PERFORM check_archive_name(v_table, p_name, 'restored_');
         EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
     END IF;
     RETURN v_pieces;
 END
-$$;
+$_$;
 
 CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1423,6 +1494,30 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $_$
+DECLARE
+    v_touched bigint;
+BEGIN
+    IF p_address !~ '.@.' OR p_pseudonym !~ '^erased:[0-9a-f]{64}$' THEN
+        RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
+    END IF;
+    PERFORM set_config('postroom.erasing', 'on', true); -- as a setting of the function only a superuser could create it
+    UPDATE audit_log
+    SET actor = erase_text(actor, p_address, p_pseudonym),
+        subject = erase_text(subject, p_address, p_pseudonym),
+        before = erase_text(before::text, p_address, p_pseudonym)::jsonb,
+        after = erase_text(after::text, p_address, p_pseudonym)::jsonb
+    WHERE strpos(lower(concat_ws(' ', actor, subject, before, after)), p_address) > 0
+        AND concat_ws(' ', actor, subject, before, after) ~* address_pattern(p_address);
+    GET DIAGNOSTICS v_touched = ROW_COUNT;
+    PERFORM set_config('postroom.erasing', '', true);
+    RETURN v_touched;
+END
+$_$;
+
 CREATE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -1482,7 +1577,7 @@ BEGIN
             WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome = 'pending'
         );
     UPDATE deliveries AS d
-    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.tags::text, p_address, p_pseudonym)::jsonb END,
+    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
         custom_data = CASE
             WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
         END,
@@ -1514,6 +1609,55 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION erase_delivery_batch(p_address text, p_pseudonym text, p_after_id bigint, p_limit integer, OUT last_id bigint, OUT touched bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    SELECT max(d.id), coalesce(array_agg(d.id) FILTER (WHERE
+        strpos(lower(concat_ws(' ', d.source, d.idempotency_key, d.tags, d.custom_data, d.detail, l.detail)), p_address) > 0
+        OR lower(p.from_email) = p_address
+        OR d.channel = 'webhook'
+            AND strpos(lower(concat_ws(' ', p.subject, p.text_body, p.html_body, p.variables, p.headers)), p_address) > 0
+    ), '{}')
+    INTO last_id, v_ids
+    FROM (SELECT * FROM deliveries WHERE id > p_after_id ORDER BY id LIMIT p_limit) AS d
+    LEFT JOIN delivery_payloads AS p ON p.delivery_id = d.id
+    LEFT JOIN dead_letters AS l ON l.delivery_id = d.id;
+    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
+
+    UPDATE deliveries AS d
+    SET source = erase_key(d.source, p_address, p_pseudonym),
+        tags = erase_tags(d.tags, p_address, p_pseudonym),
+        custom_data = erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb,
+        detail = erase_text(d.detail, p_address, p_pseudonym),
+        idempotency_key = CASE WHEN named.by_key THEN NULL ELSE d.idempotency_key END,
+        request_fingerprint = CASE WHEN named.by_key THEN NULL ELSE d.request_fingerprint END,
+        idempotency_expires_at = CASE WHEN named.by_key THEN NULL ELSE d.idempotency_expires_at END
+    FROM (
+        SELECT id, erase_key(idempotency_key, p_address, p_pseudonym) IS DISTINCT FROM idempotency_key AS by_key
+        FROM deliveries
+        WHERE id = ANY(v_ids)
+    ) AS named
+    WHERE d.id = named.id;
+    UPDATE delivery_payloads AS p SET from_email = NULL, from_name = NULL
+    WHERE p.delivery_id = ANY(v_ids) AND lower(p.from_email) = p_address;
+    UPDATE delivery_payloads AS p
+    SET subject = erase_text(p.subject, p_address, p_pseudonym),
+        text_body = erase_text(p.text_body, p_address, p_pseudonym),
+        html_body = erase_text(p.html_body, p_address, p_pseudonym),
+        variables = erase_text(p.variables::text, p_address, p_pseudonym)::jsonb,
+        headers = erase_text(p.headers::text, p_address, p_pseudonym)::jsonb
+    FROM deliveries AS d
+    WHERE p.delivery_id = ANY(v_ids) AND d.id = p.delivery_id AND d.channel = 'webhook';
+    UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym)
+    WHERE l.delivery_id = ANY(v_ids) AND strpos(lower(l.detail), p_address) > 0;
+    touched := cardinality(v_ids);
+END
+$$;
+
 CREATE FUNCTION erase_inbox(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -1527,7 +1671,38 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION erase_pages(p_table text, p_columns text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint) RETURNS bigint
+CREATE FUNCTION erase_key(p_text text, p_address text, p_pseudonym text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_address text := regexp_replace(p_address, '([^\w@])', '\\\1', 'g');
+    v_text    text;
+BEGIN
+    IF p_text IS NULL OR strpos(lower(p_text), p_address) = 0 THEN
+        RETURN p_text;
+    END IF;
+    v_text := erase_text(p_text, p_address, p_pseudonym);
+    IF NOT EXISTS (
+        SELECT
+        FROM regexp_matches(lower(v_text), '[\w.+-]*' || v_address || '[\w.-]*', 'g') AS longer(parts),
+            LATERAL (SELECT trim(BOTH '.-' FROM parts[1]) AS email) AS other
+        WHERE EXISTS (SELECT FROM delivery_recipients AS r WHERE lower(r.email) = other.email)
+            OR EXISTS (SELECT FROM accounts AS a WHERE lower(a.email) = other.email)
+            OR EXISTS (SELECT FROM users AS u WHERE lower(u.email) = other.email)
+    ) THEN
+        v_text := regexp_replace(
+            v_text, '(?<![[:alnum:]+])' || v_address || '(?![[:alnum:]]|\.[[:alpha:]])', p_pseudonym, 'gi');
+    END IF;
+    IF v_text <> p_text AND (p_text <> lower(p_text) OR erased_address(p_address) IS DISTINCT FROM p_pseudonym) THEN
+        -- Another spelling of the same person was another key: told apart by a hash under the room's key, as the person is.
+        v_text := v_text || '~' || substr(erased_address(md5(p_text)), 8, 12);
+    END IF;
+    RETURN v_text;
+END
+$$;
+
+CREATE FUNCTION erase_pages(p_table text, p_columns text[], p_keys text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $_$
@@ -1538,30 +1713,33 @@ DECLARE
     v_touched bigint;
 BEGIN
     SELECT bool_or(type = 'bytea'),
-        string_agg(format(
-            CASE type
-                WHEN 'jsonb' THEN '%1$I = erase_text(%1$I::text, $1, $2)::jsonb'
-                WHEN 'text[]' THEN
-                    '%1$I = ARRAY(SELECT erase_text(i, $1, $2) FROM unnest(%1$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
-                ELSE '%1$I = erase_text(%1$I, $1, $2)'
-            END, name), ', '),
-        -- The search comes first: a pattern is only tried where the letters are.
+        string_agg(format('%I = %s', name, changed), ', '),
+        -- The search comes first: a pattern is only tried where the letters are. Bytes are compared as they are shown, the
+        -- address too: letters beyond ASCII are numbers there.
         string_agg(format(
             CASE type
                 WHEN 'bytea' THEN
-                    '(strpos(lower(encode(%1$I, ''escape'')), $1) > 0 AND lower(encode(%1$I, ''escape'')) ~ address_pattern($1))'
-                ELSE '(strpos(lower(%1$I::text), $1) > 0 AND lower(%1$I::text) ~ address_pattern($1))'
-            END, name), ' OR ')
+                    '(strpos(lower(encode(%1$I, ''escape'')), encode(convert_to($1, ''UTF8''), ''escape'')) > 0'
+                    ' AND lower(encode(%1$I, ''escape'')) ~ address_pattern(encode(convert_to($1, ''UTF8''), ''escape'')))'
+                ELSE '(strpos(lower(%1$I::text), $1) > 0 AND %1$I IS DISTINCT FROM %2$s)'
+            END, name, changed), ' OR ')
     INTO v_deletes, v_changes, v_found
     FROM (
-        SELECT attname AS name, format_type(atttypid, NULL) AS type
+        SELECT attname AS name, format_type(atttypid, NULL) AS type, format(
+            CASE format_type(atttypid, NULL)
+                WHEN 'bytea' THEN '%2$I'
+                WHEN 'jsonb' THEN '%1$I(%2$I::text, $1, $2)::jsonb'
+                WHEN 'text[]' THEN
+                    'ARRAY(SELECT %1$I(i, $1, $2) FROM unnest(%2$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
+                ELSE '%1$I(%2$I, $1, $2)'
+            END, CASE WHEN attname = ANY(p_keys) THEN 'erase_key' ELSE 'erase_text' END, attname) AS changed
         FROM pg_attribute
-        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attname = ANY(p_columns) AND NOT attisdropped
+        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attname = ANY(p_columns || p_keys) AND NOT attisdropped
     ) AS searched;
     IF v_found IS NULL THEN
         RETURN 0;
     END IF;
-    EXECUTE format(CASE WHEN v_deletes THEN 'DELETE FROM ONLY %I' ELSE 'UPDATE ONLY %I SET ' || replace(v_changes, '%', '%%') END, p_table)
+    EXECUTE CASE WHEN v_deletes THEN format('DELETE FROM ONLY %I', p_table) ELSE format('UPDATE ONLY %I SET ', p_table) || v_changes END
         || ' WHERE ctid >= $3::text::tid AND ctid < $4::text::tid AND (' || v_found || ')'
     USING p_address, p_pseudonym, format('(%s,0)', p_from_page), format('(%s,0)', p_to_page);
     GET DIAGNOSTICS v_touched = ROW_COUNT;
@@ -1603,9 +1781,29 @@ BEGIN
     DELETE FROM suppressions AS old
     USING suppressions AS new
     WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
-    UPDATE suppressions SET address = p_pseudonym, detail = NULL WHERE address = p_address;
+    UPDATE suppressions
+    SET address = p_pseudonym, detail = NULL, origin = erase_text(origin, p_address, p_pseudonym)
+    WHERE address = p_address;
     GET DIAGNOSTICS v_kept = ROW_COUNT;
     RETURN v_kept;
+END
+$$;
+
+CREATE FUNCTION erase_tags(p_tags jsonb, p_address text, p_pseudonym text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_tags IS NULL OR strpos(lower(p_tags::text), p_address) = 0 OR jsonb_typeof(p_tags) <> 'object' THEN
+        RETURN p_tags;
+    END IF;
+    RETURN (
+        SELECT jsonb_object_agg(erase_key(name, p_address, p_pseudonym), CASE jsonb_typeof(value)
+            WHEN 'string' THEN to_jsonb(erase_key(value #>> '{}', p_address, p_pseudonym))
+            ELSE erase_text(value::text, p_address, p_pseudonym)::jsonb
+        END)
+        FROM jsonb_each(p_tags) AS tag(name, value)
+    );
 END
 $$;
 
@@ -1656,6 +1854,10 @@ BEGIN
         FROM event_clock);
 END
 $$;
+
+CREATE FUNCTION event_patience(p_is_patient boolean) RETURNS text
+    LANGUAGE sql STABLE
+    RETURN CASE WHEN (NOT p_is_patient) THEN '50ms'::text WHEN (current_setting('lock_timeout'::text) = '0'::text) THEN '10s'::text ELSE current_setting('lock_timeout'::text) END;
 
 CREATE FUNCTION event_query_items(p_query jsonb) RETURNS TABLE(types text[], tags text[])
     LANGUAGE plpgsql IMMUTABLE
@@ -1744,6 +1946,47 @@ BEGIN
         PERFORM FROM event_clock FOR SHARE;
     END IF;
     RETURN ((SELECT epoch::bigint << 48 FROM event_clock) + pg_current_xact_id()::text::bigint)::text::xid8;
+END
+$$;
+
+CREATE FUNCTION expire_moved_tokens() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_now     bigint := floor(extract(epoch FROM now()));
+    v_is_open boolean;
+BEGIN
+    WITH expired AS (
+        UPDATE tokens
+        SET expires_at = v_now
+        WHERE account = NEW.id AND consumed_at IS NULL AND expires_at > v_now
+        RETURNING action
+    )
+    SELECT bool_or(action = 'activation') INTO v_is_open FROM expired;
+    IF v_is_open AND NEW.status = 'provisioned' THEN
+        INSERT INTO tokens (account, action) VALUES (NEW.id, 'activation');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION expire_other_recoveries() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_now bigint := floor(extract(epoch FROM now()));
+BEGIN
+    UPDATE tokens
+    SET expires_at = v_now
+    WHERE id IN (
+        SELECT id
+        FROM tokens
+        WHERE account = NEW.account AND action = NEW.action AND consumed_at IS NULL AND expires_at > v_now
+        FOR UPDATE SKIP LOCKED
+    );
+    RETURN NULL;
 END
 $$;
 
@@ -2144,11 +2387,21 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $_$
+BEGIN
+    RETURN NOT jsonb_path_exists(p_data, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+        AND NOT (p_data::text ~ '[0-9]{255}'
+            AND jsonb_path_exists(p_data, 'strict $.** ? (@ > 1.797693134862315709e308 || @ < -1.797693134862315709e308)'));
+END
+$_$;
+
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
 
-CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
+CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false, p_webhook_limit integer DEFAULT NULL::integer) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -2172,7 +2425,7 @@ BEGIN
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
         ORDER BY d.next_attempt_at, d.id
-        LIMIT (p_limit + 1) / 2
+        LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
     ) AS due;
     GET DIAGNOSTICS v_webhooks = ROW_COUNT;
@@ -2540,8 +2793,8 @@ BEGIN
     WHERE table_name = p_table AND from_time = v_from;
     v_name := format('%s_late_%s_%s', p_table, to_char(v_from, 'YYYY_MM'), v_part);
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name, p_table);
-    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)
-    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', p_table, v_name,
+    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
+    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', (SELECT id FROM archive_room), p_table, v_name,
         archive_path(p_table, v_from, v_part))
     RETURNING id INTO v_id;
     RETURN v_id;
@@ -2664,6 +2917,9 @@ DECLARE
     v_from          xid8 := CASE WHEN v_is_continued THEN v_seen.page_transaction_id ELSE pg_snapshot_xmin(v_seen.base) END;
     v_from_position bigint := v_seen.page_position;
 BEGIN
+    IF p_limit < 0 THEN
+        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
+    END IF;
     IF NOT p_is_settled THEN
         SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
     END IF;
@@ -2727,6 +2983,9 @@ DECLARE
     v_own    xid8;
     v_before xid8 := coalesce(p_before_transaction_id, '9223372036854775807');
 BEGIN
+    IF p_limit < 0 THEN
+        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
+    END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
     RETURN QUERY
     SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
@@ -2998,6 +3257,11 @@ CREATE FUNCTION refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' AND current_setting('postroom.erasing', true) = 'on'
+        AND current_user = (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = TG_RELID)
+    THEN
+        RETURN NULL;
+    END IF;
     RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
 END
 $$;
@@ -3058,17 +3322,21 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION request_token(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
-    LANGUAGE plpgsql
+CREATE FUNCTION request_token(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_account bigint;
 BEGIN
-    IF NOT count_request(p_email, p_action, p_now) THEN
+    IF NOT count_request(p_email, p_action, p_now, p_spelling) THEN
         RETURN false;
     END IF;
-    SELECT id INTO v_account FROM accounts WHERE lower(email) = lower(p_email);
+    SELECT id INTO v_account
+    FROM accounts
+    WHERE lower(email) IN (lower(p_email), lower(p_spelling))
+    ORDER BY lower(email) = lower(p_email) DESC
+    LIMIT 1;
     IF FOUND THEN
         INSERT INTO tokens (account, action, created_at, expires_at)
         VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
@@ -3118,6 +3386,18 @@ BEGIN
     FROM summed
     WHERE before < p_limit
     ORDER BY last_used_at NULLS FIRST, id;
+END
+$$;
+
+CREATE FUNCTION restart_pieces() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE archived_partitions
+    SET room_id = (SELECT id FROM archive_room), store_url = NULL, path = archive_path(table_name, from_time, part),
+        state = CASE state WHEN 'collecting' THEN state ELSE 'exporting' END
+    WHERE state NOT IN ('archived', 'expired');
 END
 $$;
 
@@ -3292,6 +3572,22 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION settle_archive() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_schema oid := (SELECT oid FROM pg_namespace WHERE nspname = current_schema());
+BEGIN
+    IF NOT EXISTS (SELECT FROM archive_room WHERE place = archive_place()) THEN
+        PERFORM disown_archive();
+    ELSIF NOT EXISTS (SELECT FROM archive_room WHERE schema_oid = v_schema) THEN
+        UPDATE archive_room SET schema_oid = v_schema;
+        PERFORM restart_pieces();
+    END IF;
+END
+$$;
+
 CREATE FUNCTION settle_scheduled_event() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -3404,6 +3700,7 @@ $_$;
 
 CREATE FUNCTION stamp_account_status() RETURNS trigger
     LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
     v_now bigint := floor(extract(epoch FROM now()));
@@ -3426,7 +3723,7 @@ BEGIN
             -- Written as active from the start, by an import: it counts as activated, or a suspension would undo that.
             NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
         WHEN 'suspended' THEN
-            NEW.suspended_at := v_now;
+            NEW.suspended_at := CASE WHEN v_was IS NULL THEN coalesce(NEW.suspended_at, v_now) ELSE v_now END;
             NEW.unsuspended_at := NULL;
     END CASE;
     RETURN NEW;
@@ -3527,24 +3824,31 @@ CREATE FUNCTION user_occasions_guard() RETURNS trigger
     AS $$
 BEGIN
     NEW.is_over := false;
-    UPDATE users SET planned_version = -1 WHERE id = NEW.user_id AND planned_version = version;
+    UPDATE users SET planned_version = -1, unplanned_since = now() WHERE id = NEW.user_id AND planned_version = version;
     RETURN NEW;
 END
 $$;
 
 CREATE FUNCTION users_guard() RETURNS trigger
     LANGUAGE plpgsql
+    SET "TimeZone" TO 'UTC'
     AS $_$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         NEW.version := OLD.version + 1;
         NEW.updated_at := now();
+        IF OLD.planned_version = OLD.version OR OLD.unplanned_since IS NULL THEN
+            NEW.unplanned_since := now();
+        END IF;
+    ELSIF NEW.planned_version <> NEW.version THEN
+        NEW.unplanned_since := now();
     END IF;
     IF NEW.timezone !~ '^(UTC|Etc/GMT[+-][0-9]{1,2}|[A-Z][A-Za-z_]*(/[A-Z][A-Za-z_-]*){1,2})$' THEN
         RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
     END IF;
     BEGIN
-        PERFORM now() AT TIME ZONE NEW.timezone;
+        PERFORM set_config('TimeZone', NEW.timezone, true);
+        NEW.timezone := current_setting('TimeZone');
     EXCEPTION WHEN invalid_parameter_value THEN
         RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
     END;
@@ -3598,6 +3902,31 @@ CREATE FUNCTION want_senders(p_lane delivery_lane, p_now timestamp with time zon
     )
 $$;
 
+CREATE TABLE outbox_topic_progress (
+    topic text NOT NULL,
+    publisher text NOT NULL,
+    status text DEFAULT 'ACTIVE'::text NOT NULL,
+    last_position bigint DEFAULT 0 NOT NULL,
+    last_transaction_id xid8 DEFAULT '0'::xid8 NOT NULL,
+    last_published_at timestamp with time zone,
+    error_count integer DEFAULT 0 NOT NULL,
+    failed_position bigint,
+    leader_instance text,
+    leader_since timestamp with time zone,
+    leader_heartbeat timestamp with time zone,
+    follower_id bigint,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_error text,
+    CONSTRAINT outbox_topic_progress_leader CHECK ((((leader_instance IS NULL) = (leader_since IS NULL)) AND ((leader_instance IS NULL) = (leader_heartbeat IS NULL)))),
+    CONSTRAINT outbox_topic_progress_publisher_form CHECK ((publisher ~ '^[a-z0-9][a-z0-9_.:-]{0,99}$'::text)),
+    CONSTRAINT outbox_topic_progress_status CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text, 'FAILED'::text])))
+)
+WITH (fillfactor='50');
+
+CREATE FUNCTION webhook_silent_topics(p_topics text[]) RETURNS text[]
+    LANGUAGE sql STABLE
+    RETURN ARRAY(SELECT named.topic FROM unnest(webhook_silent_topics.p_topics) WITH ORDINALITY named(topic, place) WHERE (NOT (EXISTS (SELECT FROM outbox_topic_progress p WHERE ((p.topic = named.topic) AND (p.publisher = 'webhook'::text) AND (p.status = 'ACTIVE'::text))))) ORDER BY named.place);
+
 CREATE TABLE accounts (
     id bigint NOT NULL,
     email character varying(254) NOT NULL,
@@ -3610,7 +3939,6 @@ CREATE TABLE accounts (
     unsuspended_at bigint,
     locale character varying(35),
     CONSTRAINT accounts_active CHECK (((status <> 'active'::account_status) OR (activated_at IS NOT NULL))),
-    CONSTRAINT accounts_email_form CHECK (((email)::text ~ '^[^\s\x01-\x1f\x7f]+@[^\s@\x01-\x1f\x7f]+$'::text)),
     CONSTRAINT accounts_locale_form CHECK (((locale)::text ~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'::text)),
     CONSTRAINT accounts_login_form CHECK ((((login)::text <> ''::text) AND ((login)::text !~ '[\x01-\x1f\x7f]'::text))),
     CONSTRAINT accounts_provisioned CHECK (((status <> 'provisioned'::account_status) OR (activated_at IS NULL))),
@@ -3658,6 +3986,14 @@ ALTER TABLE api_keys ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE archive_room (
+    is_only boolean DEFAULT true NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    schema_oid oid NOT NULL,
+    place text NOT NULL,
+    CONSTRAINT archive_room_one_row CHECK (is_only)
+);
+
 CREATE TABLE archived_partitions (
     id bigint NOT NULL,
     state archive_state NOT NULL,
@@ -3684,6 +4020,8 @@ CREATE TABLE archived_partitions (
     file_sha256 text,
     content_sha256 text,
     store_url text,
+    room_id uuid,
+    spare_path text,
     CONSTRAINT archived_partitions_detached CHECK (((state <> ALL (ARRAY['collecting'::archive_state, 'detached'::archive_state, 'archived'::archive_state, 'expired'::archive_state])) OR (NOT is_attached))),
     CONSTRAINT archived_partitions_exported CHECK (((state = ANY (ARRAY['collecting'::archive_state, 'exporting'::archive_state])) OR ((rows IS NOT NULL) AND (bytes IS NOT NULL) AND (file_sha256 IS NOT NULL) AND (content_sha256 IS NOT NULL)))),
     CONSTRAINT archived_partitions_month CHECK ((from_time < to_time)),
@@ -4175,9 +4513,11 @@ CREATE TABLE erasures (
     delivery_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     last_file_id bigint DEFAULT 0 NOT NULL,
     counts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    waits_for text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT erasures_address_while_running CHECK (((state = 'done'::erasure_state) = (address IS NULL))),
     CONSTRAINT erasures_deliveries_while_running CHECK (((state <> 'done'::erasure_state) OR (delivery_ids = '{}'::bigint[]))),
-    CONSTRAINT erasures_finished CHECK (((state = 'done'::erasure_state) = (finished_at IS NOT NULL)))
+    CONSTRAINT erasures_finished CHECK (((state = 'done'::erasure_state) = (finished_at IS NOT NULL))),
+    CONSTRAINT erasures_waits_while_running CHECK (((state <> 'done'::erasure_state) OR (waits_for = '{}'::text[])))
 );
 
 ALTER TABLE erasures ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -4279,7 +4619,8 @@ CREATE TABLE malformed_commands (
     detail text,
     raw bytea NOT NULL,
     entry text,
-    notified_at timestamp with time zone
+    notified_at timestamp with time zone,
+    dismissed_at timestamp with time zone
 );
 
 ALTER TABLE malformed_commands ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -4355,27 +4696,6 @@ ALTER TABLE outbox_mail_rules ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTI
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE outbox_topic_progress (
-    topic text NOT NULL,
-    publisher text NOT NULL,
-    status text DEFAULT 'ACTIVE'::text NOT NULL,
-    last_position bigint DEFAULT 0 NOT NULL,
-    last_transaction_id xid8 DEFAULT '0'::xid8 NOT NULL,
-    last_published_at timestamp with time zone,
-    error_count integer DEFAULT 0 NOT NULL,
-    failed_position bigint,
-    leader_instance text,
-    leader_since timestamp with time zone,
-    leader_heartbeat timestamp with time zone,
-    follower_id bigint,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    last_error text,
-    CONSTRAINT outbox_topic_progress_leader CHECK ((((leader_instance IS NULL) = (leader_since IS NULL)) AND ((leader_instance IS NULL) = (leader_heartbeat IS NULL)))),
-    CONSTRAINT outbox_topic_progress_publisher_form CHECK ((publisher ~ '^[a-z0-9][a-z0-9_.:-]{0,99}$'::text)),
-    CONSTRAINT outbox_topic_progress_status CHECK ((status = ANY (ARRAY['ACTIVE'::text, 'PAUSED'::text, 'FAILED'::text])))
-)
-WITH (fillfactor='50');
 
 CREATE TABLE recorded_facts (
     type text NOT NULL,
@@ -4707,6 +5027,8 @@ CREATE TABLE users (
     last_name text NOT NULL,
     email text,
     webhook_url text,
+    unplanned_since timestamp with time zone,
+    is_unplannable boolean DEFAULT false NOT NULL,
     CONSTRAINT users_date_of_birth_past CHECK ((date_of_birth < CURRENT_DATE)),
     CONSTRAINT users_date_of_birth_readable CHECK (((date_of_birth >= '0001-01-01'::date) OR (date_of_birth = '-infinity'::date))),
     CONSTRAINT users_first_name_said CHECK (((first_name ~ '\S'::text) AND (length(first_name) <= 100))),
@@ -4770,6 +5092,9 @@ ALTER TABLE ONLY click_events ATTACH PARTITION click_events_default DEFAULT;
 
 ALTER TABLE ONLY open_events ATTACH PARTITION open_events_default DEFAULT;
 
+ALTER TABLE accounts
+    ADD CONSTRAINT accounts_email_form CHECK (((email)::text ~ '^[^\s@<>(),;:\\"\[\]\x01-\x1f\x7f]+@[^\s@<>(),;:\\"\[\].\x01-\x1f\x7f]+(\.[^\s@<>(),;:\\"\[\].\x01-\x1f\x7f]+)*$'::text)) NOT VALID;
+
 ALTER TABLE ONLY accounts
     ADD CONSTRAINT accounts_email_key UNIQUE (email);
 
@@ -4787,6 +5112,9 @@ ALTER TABLE ONLY api_keys
 
 ALTER TABLE ONLY api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY archive_room
+    ADD CONSTRAINT archive_room_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY archived_partitions
     ADD CONSTRAINT archived_partitions_part_once UNIQUE (table_name, from_time, part);
@@ -4953,6 +5281,9 @@ ALTER TABLE ONLY unsubscriptions
 ALTER TABLE ONLY used_feedback_tokens
     ADD CONSTRAINT used_feedback_tokens_pkey PRIMARY KEY (token);
 
+ALTER TABLE user_occasions
+    ADD CONSTRAINT user_occasions_not_birthday CHECK ((event_type <> 'BIRTHDAY'::text)) NOT VALID;
+
 ALTER TABLE ONLY user_occasions
     ADD CONSTRAINT user_occasions_pkey PRIMARY KEY (id);
 
@@ -5043,9 +5374,9 @@ CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands USING btr
 
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands USING btree (recorded_at);
 
-CREATE INDEX malformed_commands_untold_idx ON malformed_commands USING btree (id) WHERE ((notified_at IS NULL) AND (resubmitted_at IS NULL));
+CREATE INDEX malformed_commands_untold_idx ON malformed_commands USING btree (id) WHERE ((notified_at IS NULL) AND (resubmitted_at IS NULL) AND (dismissed_at IS NULL));
 
-CREATE INDEX malformed_commands_waiting_idx ON malformed_commands USING btree (id) WHERE (resubmitted_at IS NULL);
+CREATE INDEX malformed_commands_waiting_idx ON malformed_commands USING btree (id) WHERE ((resubmitted_at IS NULL) AND (dismissed_at IS NULL));
 
 CREATE INDEX open_events_campaign_idx ON ONLY open_events USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
 
@@ -5093,6 +5424,8 @@ CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
 
+CREATE INDEX tokens_expires_idx ON tokens USING btree (expires_at);
+
 CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback USING btree (report_id);
 
 CREATE UNIQUE INDEX unsubscriptions_standing_idx ON unsubscriptions USING btree (email) WHERE (resubscribed_at IS NULL);
@@ -5102,6 +5435,8 @@ CREATE INDEX used_feedback_tokens_used_idx ON used_feedback_tokens USING btree (
 CREATE INDEX user_occasions_user_idx ON user_occasions USING btree (user_id);
 
 CREATE INDEX users_created_idx ON users USING btree (created_at, id);
+
+CREATE INDEX users_unplannable_idx ON users USING btree (id) WHERE is_unplannable;
 
 CREATE INDEX users_unplanned_idx ON users USING btree (id) WHERE (planned_version <> version);
 
@@ -5127,6 +5462,8 @@ CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audi
 
 CREATE TRIGGER campaigns_guard BEFORE UPDATE OF status, subject, html_body, text_body, from_email, from_name, reply_to_email, reply_to_name, is_tracked, start_at, local_time, time_zone ON campaigns FOR EACH ROW EXECUTE FUNCTION campaigns_guard();
 
+CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION cancel_greetings();
+
 CREATE TRIGGER count_attempts AFTER INSERT ON attempts REFERENCING NEW TABLE AS new_attempts FOR EACH STATEMENT EXECUTE FUNCTION count_attempts();
 
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
@@ -5147,6 +5484,10 @@ CREATE TRIGGER deliveries_insert_facts AFTER INSERT ON deliveries REFERENCING NE
 CREATE TRIGGER deliveries_update_counts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
 
 CREATE TRIGGER deliveries_update_facts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
+CREATE TRIGGER expire_moved_tokens AFTER UPDATE OF email ON accounts FOR EACH ROW WHEN ((lower((new.email)::text) <> lower((old.email)::text))) EXECUTE FUNCTION expire_moved_tokens();
+
+CREATE TRIGGER expire_other_recoveries AFTER UPDATE OF consumed_at ON tokens FOR EACH ROW WHEN (((new.action = 'password_recovery'::token_action) AND (new.consumed_at IS NOT NULL) AND (old.consumed_at IS NULL))) EXECUTE FUNCTION expire_other_recoveries();
 
 CREATE TRIGGER insert_email_queue INSTEAD OF INSERT ON email_queue FOR EACH ROW EXECUTE FUNCTION insert_email_queue();
 
