@@ -21,13 +21,13 @@ from postroom.accounts import store
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
+from postroom.db.faults import FLICKER
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery.check import problems
-from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Acceptance, DeliveryRequest
 from postroom.errors import ReaderPaused
 from postroom.runtime.clock import Clock, database_time

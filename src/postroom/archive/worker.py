@@ -10,8 +10,8 @@ from postroom.archive.erasure.service import resume_erasures
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.retention import forget_old
 from postroom.archive.service import run_archive
+from postroom.db.faults import FLICKER
 from postroom.db.room import Room
-from postroom.delivery.completer import FLICKER
 from postroom.errors import ArchiveBusy, PostroomError
 from postroom.runtime.clock import Clock, database_time
 

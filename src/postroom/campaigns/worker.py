@@ -16,8 +16,8 @@ import structlog
 from postroom.campaigns import store
 from postroom.campaigns.mailbag import settle_mail
 from postroom.campaigns.model import Fed, Status, Turn
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
-from postroom.delivery.completer import FLICKER
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
 

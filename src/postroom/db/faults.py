@@ -17,6 +17,18 @@ BAD_TIME_ZONE = "PR030"
 CAMPAIGN_FROZEN = "PR070"
 NOT_SETTABLE = "PR101"
 
+FLICKER = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.TransactionRollbackError,
+)
+"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, a crowd,
+a deadlock with the recovery of a lost claim."""
+
 _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
     BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),

@@ -14,9 +14,9 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.complete import Result
@@ -28,18 +28,6 @@ from postroom.runtime.signals import Signal
 from postroom.senders.model import HealthPolicy
 
 _log = structlog.get_logger()
-
-FLICKER = (
-    OSError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.TransactionRollbackError,
-)
-"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, a crowd,
-a deadlock with the recovery of a lost claim."""
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from functools import partial
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
-from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import RECOVERED

@@ -20,12 +20,13 @@ from time import monotonic
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
 from postroom.delivery.complete import Result
-from postroom.delivery.completer import FLICKER, Completer
+from postroom.delivery.completer import Completer
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
 from postroom.delivery.rows import read_outgoing
 from postroom.delivery.wake import Waker

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.completer import FLICKER
 from postroom.delivery.model import Address, DeliveryRequest, Lane
 from postroom.intake import store
 from postroom.runtime.clock import Clock, database_time

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
-from postroom.delivery.completer import FLICKER
 from postroom.delivery.wake import Waker
 from postroom.mail.catalog import Catalog
 from postroom.mail.service import RenderedBatch, render_waiting

@@ -14,9 +14,9 @@ from enum import StrEnum
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.delivery.completer import FLICKER
 from postroom.errors import PublishFailed
 from postroom.events import store as event_store
 from postroom.events.model import Place

@@ -14,8 +14,8 @@ from typing import Any
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.room import Room
-from postroom.delivery.completer import FLICKER
 from postroom.errors import DatabaseUnreachable
 from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service

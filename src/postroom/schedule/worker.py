@@ -18,8 +18,8 @@ from uuid import UUID
 import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
-from postroom.delivery.completer import FLICKER
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store

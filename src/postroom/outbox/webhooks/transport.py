@@ -11,8 +11,8 @@ from time import monotonic
 
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
-from postroom.delivery.completer import FLICKER
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import service, store
 from postroom.outbox.webhooks.model import (
