@@ -25,7 +25,7 @@ from postroom.delivery.model import Address, DeliveryRequest
 from postroom.delivery.service import accept_batch
 from postroom.feedback.lists import ListReader, batches
 from postroom.feedback.model import Bounce, BounceClass, report_identity
-from postroom.feedback.record import clear_soft, record_bounces
+from postroom.feedback.record import clear_soft, record
 from postroom.feedback.service import import_batch
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
@@ -122,7 +122,7 @@ async def measure_record(pool: Pool, bounces: int) -> float:
     started = time.perf_counter()
     async with pool.acquire() as connection:
         for start in range(0, bounces, STEP):
-            await record_bounces(connection, [a_bounce(start + n) for n in range(STEP)])
+            await record(connection, [a_bounce(start + n) for n in range(STEP)])
     return bounces / (time.perf_counter() - started)
 
 

@@ -10,7 +10,7 @@ from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, s
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.feedback.model import BounceClass, Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
-from postroom.feedback.record import bounces_of, clear_soft, record, record_bounces, record_complaints, settle
+from postroom.feedback.record import bounces_of, clear_soft, record, settle
 from postroom.feedback.service import import_batch, lift, suppress
 
 DAY = timedelta(days=1)
@@ -201,7 +201,7 @@ async def test_two_connections_count_right(pool: Pool) -> None:
     for day in range(2):
         async with pool.acquire() as one, pool.acquire() as two:
             await asyncio.gather(
-                *(record_bounces(connection, [a_soft_bounce()], now=NOON + day * DAY) for connection in (one, two))
+                *(record(connection, [a_soft_bounce()], now=NOON + day * DAY) for connection in (one, two))
             )
     assert await rows(pool, "SELECT bounce_count, steps FROM suppressions JOIN soft_bounces USING (address)") == [
         (4, 2)
@@ -342,7 +342,7 @@ async def test_nothing_to_settle_asks_nothing(pool: Pool) -> None:
     """Neither refusals nor successes: no statement is run."""
     async with pool.acquire() as connection:
         assert await settle(connection, [], now=NOON) == 0
-        assert await record_complaints(connection, []) == 0
+        assert await record(connection, []) == 0
 
 
 def test_a_refusal_of_the_whole_is_nobody_s_mailbox() -> None:

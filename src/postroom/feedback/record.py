@@ -15,35 +15,14 @@ from postroom.feedback.model import (
     LONGEST_TEXT,
     SESSION,
     Bounce,
-    Complaint,
     Feedback,
     Refusal,
-    Unsubscribe,
     report_identity,
 )
 
 
-async def record_bounces(connection: Connection, bounces: Sequence[Bounce], *, now: datetime | None = None) -> int:
-    """Keep bounces and suppress whom they are about, by their class; returns how many were new."""
-    return await record(connection, bounces, now=now)
-
-
-async def record_complaints(
-    connection: Connection, complaints: Sequence[Complaint], *, now: datetime | None = None
-) -> int:
-    """Keep complaints and suppress whoever complained, for good; returns how many were new."""
-    return await record(connection, complaints, now=now)
-
-
-async def record_unsubscribes(
-    connection: Connection, unsubscribes: Sequence[Unsubscribe], *, now: datetime | None = None
-) -> int:
-    """Keep what providers heard and stop bulk mail; returns how many were new."""
-    return await record(connection, unsubscribes, now=now)
-
-
 async def record(connection: Connection, feedback: Sequence[Feedback], *, now: datetime | None = None) -> int:
-    """Any mixture of the three."""
+    """Keep bounces, complaints and unsubscriptions, and suppress whom they are about; returns how many were new."""
     return await store.record_feedback(connection, now=now, **feedback_columns(feedback)) if feedback else 0
 
 
@@ -61,7 +40,7 @@ async def settle(
 ) -> int:
     """What the completer calls in the transaction of `complete`: refusals recorded, soft bounces cleared by success."""
     await clear_soft(connection, delivered, now=now)
-    return await record_bounces(connection, bounces_of(refusals), now=now)
+    return await record(connection, bounces_of(refusals), now=now)
 
 
 def bounces_of(refusals: Iterable[Refusal]) -> list[Bounce]:
