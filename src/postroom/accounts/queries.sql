@@ -79,7 +79,7 @@ DELETE FROM address_limits
 WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
 
 -- name: forget_tokens :exec
--- One bounded step of retention: tokens that expired long ago, the oldest first, as far as the collector has come.
+-- One bounded step of retention: tokens that expired long ago, as far as the collector has come.
 DELETE FROM tokens
 WHERE id IN (
     SELECT t.id
@@ -87,7 +87,6 @@ WHERE id IN (
     WHERE t.expires_at < floor(extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval))::bigint
         AND j.job_type = 'mailroom'
         AND (t.transaction_id, t.id) <= (j.last_transaction_id, j.last_seq)
-    ORDER BY t.expires_at
     LIMIT :batch_limit
 );
 

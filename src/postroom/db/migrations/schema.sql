@@ -5424,7 +5424,7 @@ CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
 
-CREATE INDEX tokens_expires_idx ON tokens USING btree (expires_at);
+CREATE INDEX tokens_expires_idx ON tokens USING brin (expires_at) WITH (pages_per_range='32');
 
 CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback USING btree (report_id);
 
