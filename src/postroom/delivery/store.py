@@ -66,7 +66,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
     use_senders: bool = False,
     webhook_limit: int | None = None,
 ) -> list[asyncpg.Record]:
-    """Claimed rows without their recipients; `outgoing` joins the two."""
+    """Claimed rows without their recipients; `rows.read_outgoing` joins the two."""
     return await QUERIES["claim_due"].many(
         connection,
         lane=lane.value,
