@@ -16,6 +16,8 @@ from postroom.http.auth import Authenticator
 from postroom.intake.smtp import SubmissionOptions, SubmissionServer
 from postroom.intake.smtp.server import load_tls
 
+PATIENCE_S = 60
+
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 
 
@@ -31,6 +33,14 @@ class Served:
     @property
     def port(self) -> int:
         return self.server.port
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A NATS server that is slow is not one that is away, or that is choosing a leader."""
+    monkeypatch.setattr("postroom.runtime.nats.FIRST_CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("postroom.runtime.nats.ONE_SERVER_S", PATIENCE_S)
+    monkeypatch.setattr("postroom.intake.nats.source.ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from postroom.db.pool import open_pool
 from postroom.intake.source import StreamSource
 from postroom.intake.worker import CommandConsumer
 
+ACK_WAIT = timedelta(seconds=1)
+
 
 def make_source(kind: str, url: str, name: str) -> StreamSource:
     if kind == "redis":
@@ -21,7 +23,7 @@ def make_source(kind: str, url: str, name: str) -> StreamSource:
         return RedisSource(url, RedisOptions(stream=name))
     from postroom.intake.nats import NatsOptions, NatsSource
 
-    return NatsSource(url, NatsOptions(subject=name, stream=name.replace(".", "_"), ack_wait=timedelta(seconds=1)))
+    return NatsSource(url, NatsOptions(subject=name, stream=name.replace(".", "_"), ack_wait=ACK_WAIT))
 
 
 async def main(kind: str, database_url: str, stream_url: str, name: str, step: str) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -12,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.ports import free_port
 
-START_S = 30
+START_S = 60
 
 
 @dataclass(slots=True)
@@ -33,9 +32,7 @@ class StreamServer:
             await self.drain
 
 
-async def _start(
-    command: Sequence[str], ready: str
-) -> tuple[asyncio.subprocess.Process, list[str], asyncio.Task[None]]:
+async def _start(command: Sequence[str], ready: str) -> tuple[asyncio.subprocess.Process, asyncio.Task[None]]:
     """Start a server and wait for the line in which it says that it is ready."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -53,7 +50,7 @@ async def _start(
         while await stdout.readline():  # a full pipe would stop the server
             pass
 
-    return process, said, asyncio.create_task(drain())
+    return process, asyncio.create_task(drain())
 
 
 def valkey_binary() -> str:
@@ -68,7 +65,7 @@ async def start_valkey(directory: Path) -> StreamServer:
     """A Valkey without any persistence, on a local socket."""
     path = directory / "valkey.sock"
     command = [valkey_binary(), "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"]
-    process, _said, drain = await _start([*command, "--dir", str(directory)], "Ready to accept connections")
+    process, drain = await _start([*command, "--dir", str(directory)], "Ready to accept connections")
     return StreamServer(f"unix://{path}", process, drain)
 
 
@@ -90,13 +87,12 @@ def nats_binary() -> str:
     return found
 
 
-async def start_nats(directory: Path, *options: str, port: int = -1) -> StreamServer:
+async def start_nats(directory: Path, *options: str, port: int | None = None) -> StreamServer:
     """A NATS server with JetStream on disk."""
+    port = port or free_port()
     command = [nats_binary(), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory), *options]
-    process, said, drain = await _start(command, "Server is ready")
-    found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", "".join(said))
-    assert found is not None
-    return StreamServer(f"nats://127.0.0.1:{found[1]}", process, drain)
+    process, drain = await _start(command, "Server is ready")
+    return StreamServer(f"nats://127.0.0.1:{port}", process, drain)
 
 
 @contextlib.asynccontextmanager
@@ -109,18 +105,10 @@ async def nats_server() -> AsyncIterator[StreamServer]:
             await server.kill()
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-
-
 @contextlib.asynccontextmanager
 async def nats_cluster(size: int = 3) -> AsyncIterator[list[StreamServer]]:
     """Several NATS servers that replicate to each other."""
-    ports = _free_ports(size)
+    ports = [free_port() for _ in range(size)]
     routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
     with tempfile.TemporaryDirectory() as directory:
         async with contextlib.AsyncExitStack() as stack:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from email.message import EmailMessage
 from typing import TypeVar
 
-from tests.intake.conftest import Served
+from tests.intake.conftest import PATIENCE_S, Served
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
@@ -29,7 +29,7 @@ async def with_client(served: Served, use: Callable[[smtplib.SMTP], Result], *, 
     """Run a client of the standard library in a thread."""
 
     def work() -> Result:
-        with smtplib.SMTP("127.0.0.1", served.port, timeout=20) as client:
+        with smtplib.SMTP("127.0.0.1", served.port, timeout=PATIENCE_S) as client:
             client.ehlo("client.example")
             if login:
                 client.login("anyone", served.key)

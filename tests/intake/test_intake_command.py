@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.intake.commands import accepting, flat, keys_of, raw
+from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import nats_server, valkey
 from tests.support.command_line import postroom, running
 
@@ -13,7 +14,7 @@ from postroom.db.pool import Pool
 async def stopped(arguments: list[str], settings: dict[str, str], accepted: asyncio.Event) -> int:
     """Run the command until something was accepted, then stop it; its exit code."""
     with running(*arguments, settings=settings) as consumers:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await accepted.wait()
         return await asyncio.to_thread(consumers.stop)
 
@@ -24,7 +25,7 @@ async def test_commands_of_redis_become_deliveries_until_sigterm(database_url: s
 
     async with valkey() as broker, accepting(database_url) as accepted:
         settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_REDIS_URL": broker.url}
-        async with redis.asyncio.Redis.from_url(broker.url, protocol=2) as client:
+        async with redis.asyncio.Redis.from_url(broker.url, protocol=2, socket_timeout=PATIENCE_S) as client:
             await client.xadd("mail:delivery_commands", flat(idempotency_key="a"))
             assert await stopped(["intake", "redis", "--consumers", "2"], settings, accepted) == 0
             assert (await client.xpending("mail:delivery_commands", "postroom"))["pending"] == 0
@@ -39,12 +40,14 @@ async def test_commands_of_nats_become_deliveries_until_sigterm(database_url: st
         from nats.js import api
 
         client = await nats.connect(broker.url)
-        stream = client.jetstream()
+        stream = client.jetstream(timeout=PATIENCE_S)
         await stream.add_stream(api.StreamConfig(name="commands", subjects=["mail.delivery_commands"]))
         await stream.publish("mail.delivery_commands", raw(idempotency_key="a"))
         settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_NATS_URL": broker.url}
         assert await stopped(["intake", "nats"], settings, accepted) == 0
-        assert (await stream.consumer_info("commands", "postroom")).num_ack_pending == 0
+        async with asyncio.timeout(PATIENCE_S):  # the server has the acknowledgement, and may still be about to note it
+            while (await stream.consumer_info("commands", "postroom")).num_ack_pending:
+                pass
         await client.close()
     assert await keys_of(pool) == ["a"]
 

@@ -1,6 +1,7 @@
 """Commands from a real NATS JetStream: one server, and a cluster that loses a node."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from uuid import uuid4
 import pytest
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, keys_of, malformed_rows, raw
+from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import StreamServer, nats_cluster, nats_server
 
 from postroom.db.pool import Pool
@@ -35,7 +37,7 @@ def subject() -> str:
 def open_source(url: str, subject: str, **options: Any) -> "NatsSource":
     from postroom.intake.nats import NatsOptions, NatsSource
 
-    given = {"block": timedelta(milliseconds=300), "ack_wait": timedelta(seconds=1), **options}
+    given = {"block": timedelta(milliseconds=300), **options}
     return NatsSource(url, NatsOptions(subject=subject, stream=subject.replace(".", "_"), **given))
 
 
@@ -43,18 +45,18 @@ async def publish(url: str, subject: str, *raws: bytes) -> None:
     import nats
 
     connection = await nats.connect(url)
-    stream = connection.jetstream()
+    stream = connection.jetstream(timeout=PATIENCE_S)
     for data in raws:
         await stream.publish(subject, data)
     await connection.close()
 
 
-async def consume(pool: Pool, source: "NatsSource", wanted: int) -> None:
-    """Consume until so many entries have come."""
+async def consume(pool: Pool, source: "NatsSource") -> None:
+    """Consume until everything is acknowledged."""
     consumer = CommandConsumer(pool, source)
-    async with asyncio.timeout(30):
-        while wanted > 0:
-            wanted -= await consumer.run_once()
+    async with asyncio.timeout(PATIENCE_S):
+        while await pending(source) != (0, 0):
+            await consumer.run_once()
 
 
 async def pending(source: "NatsSource") -> tuple[int, int]:
@@ -63,6 +65,7 @@ async def pending(source: "NatsSource") -> tuple[int, int]:
     return info.num_pending, info.num_ack_pending
 
 
+@pytest.mark.usefixtures("patient")
 async def test_commands_become_deliveries_and_poison_does_not_block(
     broker: StreamServer, subject: str, pool: Pool
 ) -> None:
@@ -71,23 +74,23 @@ async def test_commands_become_deliveries_and_poison_does_not_block(
     assert await source.fetch() == []
     bad = raw({**PAYLOAD, "subject": "Other"}, idempotency_key="a")
     await publish(broker.url, subject, raw(idempotency_key="a"), b"junk", bad, raw(idempotency_key="b"))
-    await consume(pool, source, 4)
+    await consume(pool, source)
     assert await keys_of(pool) == ["a", "b"]
     rows = await malformed_rows(pool)
     assert [(row["raw"], row["reason"]) for row in rows] == [
         (b"junk", "not_a_command"),
         (bad, "idempotency_conflict"),
     ]
-    assert await pending(source) == (0, 0)
     await source.close()
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("step", ["fetched", "committed"])
 async def test_a_killed_consumer_loses_and_repeats_nothing(
     broker: StreamServer, subject: str, pool: Pool, database_url: str, step: str
 ) -> None:
     """SIGKILL before the commit or between commit and acknowledgement: handed out again, each command happens once."""
-    source = open_source(broker.url, subject)
+    source = open_source(broker.url, subject, ack_wait=consumer_process.ACK_WAIT)
     await source.fetch()
     await publish(broker.url, subject, raw(idempotency_key="a"), raw(idempotency_key="b"), b"junk")
     arguments = ("nats", database_url, broker.url, subject, step)
@@ -99,23 +102,24 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     )
     assert await process.wait() == -signal.SIGKILL
     assert len(await keys_of(pool)) in ((1, 2) if step == "committed" else (0,))
-    await consume(pool, source, 3)
+    await consume(pool, source)
     assert await keys_of(pool) == ["a", "b"]
     assert len(await malformed_rows(pool)) == 1
     await source.close()
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_failed_batch_is_handed_out_again(broker: StreamServer, subject: str, pool: Pool) -> None:
     """If the database could not commit, the commands are given back at once."""
-    source = open_source(broker.url, subject, ack_wait=timedelta(minutes=1))
+    source = open_source(broker.url, subject)
     await source.fetch()
     await publish(broker.url, subject, raw())
     async with pool.acquire() as connection:
         await connection.execute("ALTER FUNCTION wake_workers(text[]) RENAME TO wake_nobody")
         with pytest.raises(Exception, match="wake_workers"):
-            await consume(pool, source, 1)
+            await consume(pool, source)
         await connection.execute("ALTER FUNCTION wake_nobody(text[]) RENAME TO wake_workers")
-    await consume(pool, source, 1)
+    await consume(pool, source)
     assert await keys_of(pool) == ["k1"]
     await source.close()
 
@@ -145,6 +149,18 @@ async def _publish_stubbornly(urls: Sequence[str], subject: str, keys: Sequence[
     await connection.close()
 
 
+async def leader_of(source: "NatsSource", subject: str) -> int:
+    """The number of the node that leads the stream; asked again while nobody answers or nobody leads."""
+    import nats.errors
+
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(nats.errors.Error, TimeoutError):
+                info = await source._connection.jetstream().stream_info(subject.replace(".", "_"))
+                if info.cluster.leader:
+                    return int(info.cluster.leader.removeprefix("node"))
+
+
 async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject: str) -> None:
     """The stream's leader is killed while commands flow; every command happens, each once."""
     keys = [f"k{number}" for number in range(200)]
@@ -152,7 +168,7 @@ async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject:
     async with nats_cluster() as servers:
         urls = [node.url for node in servers]
         source = open_source(",".join(urls), subject, replicas=3)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while source._subscription is None:  # the nodes first have to find each other and choose a leader
                 try:
                     await source.fetch()
@@ -165,14 +181,13 @@ async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject:
         consuming = asyncio.create_task(consumer.run())
         publishing = asyncio.create_task(_publish_stubbornly(urls, subject, keys, half))
         await half.wait()
-        info = await source._connection.jetstream().stream_info(subject.replace(".", "_"))
-        await servers[int(info.cluster.leader.removeprefix("node"))].kill()
-        async with asyncio.timeout(60):
+        await servers[await leader_of(source, subject)].kill()
+        async with asyncio.timeout(3 * PATIENCE_S):
             await publishing
             while len(await keys_of(pool)) < len(keys):
                 await acknowledged.wait()
                 acknowledged.clear()
         consumer.stop()
-        await asyncio.wait_for(consuming, 20)
+        await asyncio.wait_for(consuming, PATIENCE_S)
     assert sorted(await keys_of(pool)) == sorted(keys)
     assert await malformed_rows(pool) == []

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from tests.intake.commands import accepting, entries, raw
+from tests.intake.conftest import PATIENCE_S
 from tests.support.command_line import running
 
 from postroom.db.pool import Pool
@@ -61,11 +62,11 @@ async def test_the_loop_tells_at_once_and_ends_when_told(pool: Pool) -> None:
     await service.accept_commands(pool, entries(b"junk"))
     loop = notice(pool)
     running = asyncio.create_task(loop.run())
-    async with asyncio.timeout(20), pool.acquire() as connection:
+    async with asyncio.timeout(PATIENCE_S), pool.acquire() as connection:
         while not await connection.fetchval("SELECT notified_at FROM malformed_commands"):
             pass  # asking gives the loop its turn
     loop.stop()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, PATIENCE_S)
     assert len(await mails(pool)) == 1
 
 
@@ -75,7 +76,7 @@ async def test_workers_tell(database_url: str, pool: Pool) -> None:
     settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_ADMIN_EMAIL": ADMIN.email}
     async with accepting(database_url) as accepted:
         with running("work", settings=settings) as worker:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await accepted.wait()
             assert await asyncio.to_thread(worker.stop) == 0
     assert len(await mails(pool)) == 1

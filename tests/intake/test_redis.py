@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, flat, keys_of, malformed_rows
+from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import StreamServer, start_valkey, valkey
 
 from postroom.db.pool import Pool
@@ -36,7 +37,7 @@ async def broker() -> AsyncIterator[StreamServer]:
 async def client(broker: StreamServer) -> AsyncIterator[Any]:
     import redis.asyncio
 
-    async with redis.asyncio.Redis.from_url(broker.url, protocol=2) as opened:
+    async with redis.asyncio.Redis.from_url(broker.url, protocol=2, socket_timeout=PATIENCE_S) as opened:
         yield opened
 
 
@@ -261,18 +262,18 @@ async def test_a_server_that_is_away_is_waited_for(pool: Pool, stream: str) -> N
         options = ConsumerOptions(first_pause=timedelta(milliseconds=10), longest_pause=timedelta(milliseconds=50))
         consumer = CommandConsumer(pool, open_source(first, stream), options=options, signal=signal_heard)
         loop = asyncio.create_task(consumer.run())
-        async with redis.asyncio.Redis.from_url(first.url) as client:
+        async with redis.asyncio.Redis.from_url(first.url, socket_timeout=PATIENCE_S) as client:
             await publish(client, stream, "a")
-        await asyncio.wait_for(acknowledged.wait(), 20)
+        await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
         acknowledged.clear()
         await first.kill()
-        await asyncio.wait_for(postponed.wait(), 20)
+        await asyncio.wait_for(postponed.wait(), PATIENCE_S)
         second = await start_valkey(directory)
-        async with redis.asyncio.Redis.from_url(second.url) as client:
+        async with redis.asyncio.Redis.from_url(second.url, socket_timeout=PATIENCE_S) as client:
             await publish(client, stream, "a", "b")
         while await keys_of(pool) != ["a", "b"]:
-            await asyncio.wait_for(acknowledged.wait(), 20)
+            await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
             acknowledged.clear()
         consumer.stop()
-        await asyncio.wait_for(loop, 20)
+        await asyncio.wait_for(loop, PATIENCE_S)
         await second.kill()

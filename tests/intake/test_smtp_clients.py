@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.intake.conftest import Serve, Served
+from tests.intake.conftest import PATIENCE_S, Serve, Served
 from tests.intake.submitting import deliveries
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Delivery, RecipientKind
 
 LETTER = b"To: Ada <ada@example.org>\nSubject: Hello\n\nHello, Ada.\n.a line with a dot\n"
-PATIENCE_S = 60
 
 Dialogue = Callable[[str], list[tuple[str, str]]]
 """From the key to what is said and the code of each answer."""

@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 import trustme
-from tests.intake.conftest import Serve
+from tests.intake.conftest import PATIENCE_S, Serve
 from tests.intake.submitting import MAIL, deliveries, submit, with_client
 
 from postroom.db.pool import Pool
@@ -178,7 +178,7 @@ async def test_a_mail_under_tls_from_the_first_byte(
     monkeypatch.setattr(session_module, "_is_local", lambda peer: False)
 
     def send(port: int, key: str) -> tuple[set[str], int, int]:
-        with smtplib.SMTP_SSL("127.0.0.1", port, context=trusting(authority), timeout=20) as client:
+        with smtplib.SMTP_SSL("127.0.0.1", port, context=trusting(authority), timeout=PATIENCE_S) as client:
             client.ehlo("client.example")
             offered = set(client.esmtp_features) & {"auth", "starttls"}
             refused, _text = client.docmd("STARTTLS")

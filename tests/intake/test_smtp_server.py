@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.intake.conftest import Serve
+from tests.intake.conftest import PATIENCE_S, Serve
 from tests.intake.submitting import MAIL, deliveries, submit, with_client
 from tests.support.command_line import running
+from tests.support.ports import free_port
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -28,7 +29,7 @@ async def test_a_database_that_is_away_is_451(serve: Serve, room: Room) -> None:
         def after_the_end(client: smtplib.SMTP) -> tuple[int, bytes]:
             client.mail("shop@example.com")
             client.rcpt("ada@example.org")
-            asyncio.run_coroutine_threadsafe(room.pool.close(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(room.pool.close(), loop).result(PATIENCE_S)
             return client.data(MAIL % b"")
 
         loop = asyncio.get_running_loop()
@@ -117,9 +118,7 @@ async def test_a_served_room_takes_mail_under_tls(
 ) -> None:
     """`postroom serve` listens at POSTROOM_SMTPS_ADDR with the certificate of the settings."""
     chain, key = certificate
-    listener = uvicorn_server.bind(("127.0.0.1", 0), variable="POSTROOM_SMTPS_ADDR")
-    port = listener.getsockname()[1]
-    listener.close()
+    port = free_port()
     settings = {
         "POSTROOM_DATABASE_URL": database_url,
         "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
@@ -131,7 +130,9 @@ async def test_a_served_room_takes_mail_under_tls(
     authority.configure_trust(trusting)
     with running("serve", settings=settings) as server:
         await asyncio.to_thread(server.line, lambda line: "Postroom answers at" in line)
-        with await asyncio.to_thread(smtplib.SMTP_SSL, "127.0.0.1", port, context=trusting, timeout=20) as client:
+        with await asyncio.to_thread(
+            smtplib.SMTP_SSL, "127.0.0.1", port, context=trusting, timeout=PATIENCE_S
+        ) as client:
             assert client.ehlo("client.example")[0] == 250
             assert client.has_extn("auth")
         assert await asyncio.to_thread(server.stop) == 0

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from tests.intake.commands import entries, keys_of, raw
+from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import nats_server
 
 from postroom.db.pool import Pool
@@ -57,6 +58,7 @@ def test_sources_come_from_the_settings() -> None:
         read_settings({"POSTROOM_REDIS_URL": "http://127.0.0.1"})
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_settings() -> None:
     """A server that is alone refuses three copies of a stream, and so shows that they were asked for."""
     async with nats_server() as broker:
@@ -81,7 +83,7 @@ async def test_a_nats_server_that_was_never_there_is_reported_and_does_not_hold_
         consumer.stop()
 
     consumer = CommandConsumer(pool, source, options=QUICK, signal=stop)
-    await asyncio.wait_for(consumer.run(), 20)
+    await asyncio.wait_for(consumer.run(), PATIENCE_S)
     assert seen == ["postponed"]
 
 
@@ -110,7 +112,7 @@ async def test_the_loop_outlives_a_stream_that_is_away(pool: Pool) -> None:
         options=QUICK,
         signal=lambda step: consumer.stop() if step == "acknowledged" and len(source.acknowledged) == 2 else None,
     )
-    await asyncio.wait_for(consumer.run(), 20)
+    await asyncio.wait_for(consumer.run(), PATIENCE_S)
     assert await keys_of(pool) == ["a", "b"]
     assert source.is_closed
 
@@ -122,6 +124,6 @@ async def test_a_database_that_is_away_gives_the_entries_back(pool: Pool) -> Non
         pool, source, options=QUICK, signal=lambda step: consumer.stop() if step == "postponed" else None
     )
     await pool.close()
-    await asyncio.wait_for(consumer.run(), 20)
+    await asyncio.wait_for(consumer.run(), PATIENCE_S)
     assert source.acknowledged == []
     assert [entry.raw for entry in source.given_back] == [raw()]

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.support.outbox import HURRY, lead
+from tests.support.outbox import HURRY, PATIENCE_S, lead
 
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
@@ -19,6 +19,13 @@ from postroom.outbox.topics import save_topic
 MakeTopic = Callable[..., Awaitable[Pair]]
 MakeRelay = Callable[..., Awaitable[Relay]]
 RunOutbox = Callable[..., contextlib.AbstractAsyncContextManager[Outbox]]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is slow to take a connection is not one that is away."""
+    monkeypatch.setattr("postroom.runtime.nats.FIRST_CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("postroom.runtime.nats.ONE_SERVER_S", PATIENCE_S)
 
 
 @pytest.fixture
@@ -57,7 +64,8 @@ def run_outbox(room: Room) -> RunOutbox:
     @contextlib.asynccontextmanager
     async def run(*publishers: Publisher, relay: RelayOptions = HURRY, **options: timedelta) -> AsyncIterator[Outbox]:
         stop = asyncio.Event()
-        chosen = OutboxOptions(relay=relay, tick=options.pop("tick", timedelta(milliseconds=50)), **options)
+        hurried = {"tick": timedelta(milliseconds=50), "silence": timedelta(hours=1), **options}
+        chosen = OutboxOptions(relay=relay, **hurried)
         outbox = Outbox(room, Publishers.of(publishers), chosen)
         task = asyncio.create_task(outbox.run(stop))
         try:

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from tests.intake.streams import StreamServer, nats_server, start_nats, start_valkey, valkey
 from tests.outbox.conftest import MakeRelay
 from tests.support.cloudevents import read_cloud_event
-from tests.support.outbox import append, settled
+from tests.support.outbox import PATIENCE_S, append, settled
+from tests.support.silence import wait_out
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -30,7 +31,7 @@ from postroom.outbox.mails.model import MailRule
 from postroom.outbox.mails.publisher import MailPublisher
 from postroom.outbox.publisher import Encode, encode_json, make_batch
 from postroom.outbox.publishers.log import LogPublisher
-from postroom.outbox.relay import Step
+from postroom.outbox.relay import Relay, Step
 from postroom.outbox.topics import save_topic
 from postroom.outbox.webhooks import service as webhooks
 from postroom.outbox.webhooks.publisher import WebhookPublisher
@@ -39,6 +40,7 @@ from postroom.runtime.secrets import SecretBox
 CLOUD = ("redis cloudevents", "nats cloudevents", "webhook cloudevents")
 KINDS = ("log", "redis", "nats", "webhook", "intake", "view", *CLOUD)
 TOPIC = "contract"
+PATIENCE = timedelta(seconds=PATIENCE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,13 @@ async def redis_case(server: StreamServer, encode: Encode = encode_json) -> Case
     from postroom.outbox.publishers.redis import RedisPublisher
 
     async def arrived() -> list[str]:
-        async with redis.asyncio.Redis.from_url(server.url, protocol=2) as client:
+        async with redis.asyncio.Redis.from_url(server.url, protocol=2, socket_timeout=PATIENCE_S) as client:
             entries: Any = await client.xrange(f"postroom:events:{TOPIC}")
         ids = [id_of(fields[b"body"], encode) for _id, fields in entries]
         assert ids == [fields[b"id"].decode() for _id, fields in entries]
         return ids
 
-    return Case(RedisPublisher(server.url, encode=encode), arrived)
+    return Case(RedisPublisher(server.url, patience=PATIENCE, encode=encode), arrived)
 
 
 async def nats_case(server: StreamServer, encode: Encode = encode_json) -> Case:
@@ -80,7 +82,7 @@ async def nats_case(server: StreamServer, encode: Encode = encode_json) -> Case:
     async def arrived() -> list[str]:
         connection = await nats.connect(server.url)
         try:
-            stream = connection.jetstream()
+            stream = connection.jetstream(timeout=PATIENCE_S)
             count = (await stream.stream_info("postroom_events")).state.messages
             found = [await stream.get_msg("postroom_events", number) for number in range(1, count + 1)]
             return [id_of(message.data or b"", encode) for message in found]
@@ -89,7 +91,7 @@ async def nats_case(server: StreamServer, encode: Encode = encode_json) -> Case:
         finally:
             await connection.close()
 
-    return Case(NatsPublisher(server.url, patience=timedelta(seconds=1), encode=encode), arrived)
+    return Case(NatsPublisher(server.url, patience=PATIENCE, encode=encode), arrived)
 
 
 def id_of(body: bytes, encode: Encode) -> str:
@@ -176,6 +178,12 @@ async def opened(store: EventStore, count: int) -> list[str]:
     return [f"postroom:0:{position}" for position in positions]
 
 
+async def publish_all(relay: Relay) -> None:
+    """Until nothing is left."""
+    while (step := await relay.run_once()) is not Step.IDLE:
+        assert step is Step.MOVED
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_batch_arrives_whole_and_in_order(
     kind: str, store: EventStore, open_case: Open, make_relay: MakeRelay
@@ -184,8 +192,7 @@ async def test_a_batch_arrives_whole_and_in_order(
     case = await open_case(kind)
     ids = await opened(store, 25)
     relay = await make_relay(case.pair, case.publisher, batch=10)
-    while await relay.run_once() is Step.MOVED:
-        pass
+    await publish_all(relay)
     assert await case.arrived() == ids
 
 
@@ -208,8 +215,7 @@ async def test_a_rewind_repeats_with_the_same_ids(
     ids = await opened(store, 3)
     relay = await make_relay(case.pair, case.publisher)
     for _ in range(2):
-        while await relay.run_once() is Step.MOVED:
-            pass
+        await publish_all(relay)
         await pool.execute("UPDATE outbox_topic_progress SET last_transaction_id = '0', last_position = 0")
     assert await case.arrived() == ids * again
 
@@ -224,7 +230,7 @@ async def restarted(server: StreamServer, directory: Path) -> StreamServer:
 
 async def published(publisher: Publisher, batch: Batch) -> None:
     """Ask again until it is done, as a leader does."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(PublishFailed):
                 await publisher.publish(batch)
@@ -246,8 +252,11 @@ async def test_a_server_that_is_gone_is_a_failure(
             case = await (redis_case if start is start_valkey else nats_case)(server)
             await case.publisher.publish(first)
             await server.kill()
+            failing = asyncio.create_task(case.publisher.publish(second))
+            while not failing.done():
+                await wait_out()
             with pytest.raises(PublishFailed):
-                await case.publisher.publish(second)
+                await failing
             server = await restarted(server, directory)
             await published(case.publisher, second)
             # Our Valkey keeps nothing on disk; JetStream does.
@@ -274,8 +283,9 @@ async def test_nothing_overtakes_a_message_that_jetstream_refuses(
     case = await open_case("nats")
     assert isinstance(case.publisher, NatsPublisher)
     connection = await nats.connect(case.publisher._servers[0])
+    stream = connection.jetstream(timeout=PATIENCE_S)
     config = api.StreamConfig(name="postroom_events", subjects=["postroom.events.>"], allow_atomic=is_atomic)
-    await connection.jetstream().add_stream(replace(config, max_msg_size=2000))
+    await stream.add_stream(replace(config, max_msg_size=2000))
     before = await opened(store, 4)
     await store.append(Event.of("Opened", {"name": "x" * 3000}))
     after = await opened(store, 4)
@@ -283,11 +293,10 @@ async def test_nothing_overtakes_a_message_that_jetstream_refuses(
     while await relay.run_once() is not Step.HELD:
         assert await case.arrived() == before
     poison = await pool.fetchval("SELECT failed_position FROM outbox_topic_progress")
-    await connection.jetstream().update_stream(replace(config, max_msg_size=5000))
+    await stream.update_stream(replace(config, max_msg_size=5000))
     await connection.close()
     await service.resume(pool, case.pair, actor="tests")
-    while await relay.run_once() is Step.MOVED:
-        pass
+    await publish_all(relay)
     assert await case.arrived() == [*before, f"postroom:0:{poison}", *after]
 
 

@@ -10,7 +10,7 @@ from postroom.events import Event, EventStore
 from postroom.outbox import Batch, Message, Pair, RelayOptions
 
 HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timedelta(milliseconds=20), max_errors=3)
-PATIENCE_S = 15
+PATIENCE_S = 60
 
 
 class Recorder:

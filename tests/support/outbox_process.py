@@ -37,7 +37,10 @@ class FilePublisher:
 async def main(url: str, path: Path, batch: int) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    options = OutboxOptions(tick=timedelta(milliseconds=100), relay=RelayOptions(batch=batch))
+    # Nobody is taken for dead by its silence here: a lock is free when its session has ended, and only then.
+    options = OutboxOptions(
+        tick=timedelta(milliseconds=100), silence=timedelta(hours=1), relay=RelayOptions(batch=batch)
+    )
     async with open_room(Settings(database_url=url, pool_size=4)) as room:
         print("ready", flush=True)  # noqa: T201 - the test waits for this word
         await Outbox(room, Publishers.of([FilePublisher(path)]), options).run(stop)

@@ -5,6 +5,7 @@ comes again, so readers should know a message by its `id`. The stream keeps abou
 reader that is further behind has lost some, and a reset of the publisher brings them back.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import redis.asyncio
@@ -15,6 +16,7 @@ from postroom.outbox.publisher import Batch, Encode, encode_json
 
 PREFIX = "postroom:events"
 LENGTH = 100_000
+PATIENCE = timedelta(seconds=10)
 
 
 class RedisPublisher:
@@ -23,9 +25,20 @@ class RedisPublisher:
     name = "redis"
     is_local = False
 
-    def __init__(self, url: str, *, prefix: str = PREFIX, length: int = LENGTH, encode: Encode = encode_json) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        prefix: str = PREFIX,
+        length: int = LENGTH,
+        patience: timedelta = PATIENCE,
+        encode: Encode = encode_json,
+    ) -> None:
         self._prefix, self._length, self._encode = prefix, length, encode
-        self._client: Any = redis.asyncio.Redis.from_url(url, protocol=2, socket_timeout=10, socket_connect_timeout=5)
+        patience_s = patience.total_seconds()
+        self._client: Any = redis.asyncio.Redis.from_url(
+            url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=patience_s / 2
+        )
 
     async def publish(self, batch: Batch) -> None:
         stream = f"{self._prefix}:{batch.topic}"
