@@ -65,7 +65,7 @@ def create(
 @accounts.command("list")
 def list_(
     *,
-    status: Annotated[AccountStatus | None, typer.Option()] = None,
+    status: Annotated[AccountStatus | None, typer.Option(help="Only those in this state.")] = None,
     email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,

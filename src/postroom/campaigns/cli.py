@@ -46,12 +46,12 @@ _HOURLY = ("sent", "opened", "clicked")
 @campaigns.command()
 def create(  # noqa: PLR0913 - one parameter per option
     *,
-    name: Annotated[str, typer.Option()],
+    name: Annotated[str, typer.Option(help="What people call it.")],
     subject: Annotated[str, typer.Option(help="A template: Hello {{ first_name }}.")],
     html: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the HTML part.")] = None,
     text: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the text part.")] = None,
-    sender: Annotated[str | None, typer.Option("--from")] = None,
-    reply_to: Annotated[str | None, typer.Option()] = None,
+    sender: Annotated[str | None, typer.Option("--from", help="`Name <address>`; absent: POSTROOM_FROM.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="Where answers go.")] = None,
     tracking: Annotated[bool, typer.Option(help="Count opens and clicks.")] = True,
     start_at: Annotated[str | None, typer.Option(help="Not before 2030-01-31T09:00:00Z, or +2h from now.")] = None,
     local_time: Annotated[str | None, typer.Option(help="At 09:00 of each recipient's day.")] = None,

@@ -51,18 +51,18 @@ _ATTEMPTED = (
 def send(  # noqa: PLR0913 - one parameter per option
     *,
     to: Annotated[list[str], typer.Option(help="Recipient, `a@example.org` or `Name <a@example.org>`; repeatable.")],
-    cc: Annotated[list[str] | None, typer.Option()] = None,
-    bcc: Annotated[list[str] | None, typer.Option()] = None,
-    reply_to: Annotated[list[str] | None, typer.Option()] = None,
+    cc: Annotated[list[str] | None, typer.Option(help="More recipients, in sight; repeatable.")] = None,
+    bcc: Annotated[list[str] | None, typer.Option(help="More recipients, out of sight; repeatable.")] = None,
+    reply_to: Annotated[list[str] | None, typer.Option(help="Where answers go; repeatable.")] = None,
     sender: Annotated[str | None, typer.Option("--from", help="Default: POSTROOM_FROM.")] = None,
-    subject: Annotated[str | None, typer.Option()] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject, with `--text` or `--html`.")] = None,
     text: Annotated[str | None, typer.Option(help="The text part; `-` reads standard input.")] = None,
     html: Annotated[str | None, typer.Option(help="The HTML part; `-` reads standard input.")] = None,
     template: Annotated[str | None, typer.Option(help="A template's id, instead of subject and parts.")] = None,
     var: Annotated[list[str] | None, typer.Option(help="A template's variable, name=value; repeatable.")] = None,
     vars_json: Annotated[str | None, typer.Option(help="Variables as one JSON object.")] = None,
     locale: Annotated[str | None, typer.Option(help="Such as fr or pt-BR.")] = None,
-    lane: Annotated[Lane, typer.Option()] = Lane.TRANSACTIONAL,
+    lane: Annotated[Lane, typer.Option(help="`auth`, `transactional` (default) or `bulk`.")] = Lane.TRANSACTIONAL,
     tag: Annotated[list[str] | None, typer.Option(help="name=value; repeatable.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same mail is accepted once.")] = None,
     at: Annotated[str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z, or +10m.")] = None,
@@ -110,10 +110,15 @@ async def _accept(room: "Room", request: "DeliveryRequest") -> "Accepted":
 @deliveries.command("list")
 def list_(  # noqa: PLR0913 - one parameter per option
     *,
-    status: Annotated[State | None, typer.Option()] = None,
+    status: Annotated[
+        State | None,
+        typer.Option(help="A state: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
+    ] = None,
     recipient: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
-    template: Annotated[str | None, typer.Option()] = None,
-    source: Annotated[str | None, typer.Option()] = None,
+    template: Annotated[str | None, typer.Option(help="A template's id.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Who sent it: a key's name, `cli`, `sql`, `python` or your own.")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Accepted at or after this time.")] = None,
     before: Annotated[str | None, typer.Option(help="Accepted before this time.")] = None,
     limit: Limit = 50,

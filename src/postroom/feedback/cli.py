@@ -51,7 +51,9 @@ _AT_ONCE = 50
 def list_(
     *,
     email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
-    reason: Annotated[Reason | None, typer.Option()] = None,
+    reason: Annotated[
+        Reason | None, typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual`.")
+    ] = None,
     origin: Annotated[str | None, typer.Option(help="api, import, smtp, imap, ses…")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -85,7 +87,9 @@ def show(email: Email, *, as_json: AsJson = False) -> None:
 def add(
     email: Email,
     *,
-    reason: Annotated[Reason, typer.Option()] = Reason.MANUAL,
+    reason: Annotated[
+        Reason, typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual` (default).")
+    ] = Reason.MANUAL,
     scope: Annotated[Scope | None, typer.Option(help="bulk or all; absent: what the reason means.")] = None,
     detail: Annotated[str | None, typer.Option(help="Why, for people.")] = None,
     as_json: AsJson = False,
@@ -186,8 +190,11 @@ def reports(  # noqa: PLR0913 - one parameter per filter
     *,
     email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
     delivery: Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="The id of a delivery.")] = None,
-    kind: Annotated[FeedbackKind | None, typer.Option()] = None,
-    verified: Annotated[bool | None, typer.Option("--verified/--unverified")] = None,
+    kind: Annotated[FeedbackKind | None, typer.Option(help="`bounce`, `complaint` or `unsubscribe`.")] = None,
+    verified: Annotated[
+        bool | None,
+        typer.Option("--verified/--unverified", help="Only what counted; `--unverified`: only what did not."),
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,

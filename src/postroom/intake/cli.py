@@ -37,7 +37,7 @@ Id = Annotated[int, typer.Argument(help="The id of a malformed command.")]
 def list_(
     *,
     reason: Annotated[str | None, typer.Option(help="bad_field, bad_payload, idempotency_conflict…")] = None,
-    source: Annotated[str | None, typer.Option()] = None,
+    source: Annotated[str | None, typer.Option(help="Only those from this source.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that were resubmitted or dismissed.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,

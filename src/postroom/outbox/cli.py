@@ -211,7 +211,7 @@ def add_rule(
     template: Annotated[str, typer.Option(help="The mails' template.")],
     recipient: Annotated[str, typer.Option(help="Where the address is in an event's data: customer.email.")],
     locale: Annotated[str | None, typer.Option(help="Where the locale is.")] = None,
-    lane: Annotated[Lane, typer.Option()] = Lane.TRANSACTIONAL,
+    lane: Annotated[Lane, typer.Option(help="`auth`, `transactional` (default) or `bulk`.")] = Lane.TRANSACTIONAL,
 ) -> None:
     """From now on, make mails of events; prints the rule's id."""
     from postroom.outbox.mails import service
@@ -229,7 +229,7 @@ def add_rule(
 
 
 @rules.command("delete")
-def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID)]) -> None:
+def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a rule.")]) -> None:
     """Forget a rule."""
     from postroom.outbox.mails import service
 

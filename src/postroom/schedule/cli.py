@@ -36,7 +36,8 @@ users = typer.Typer()
 users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and what recurs.")
 
 Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
-FirstName = Annotated[str | None, typer.Option()]
+FirstName = Annotated[str | None, typer.Option(help="The first name.")]
+LastName = Annotated[str | None, typer.Option(help="The last name.")]
 Born = Annotated[str | None, typer.Option("--born", help="Date of birth, such as 1815-12-10.")]
 Zone = Annotated[str | None, typer.Option("--timezone", help="Such as Europe/London.")]
 Email = Annotated[str | None, typer.Option(help="Where greetings go by mail.")]
@@ -53,8 +54,8 @@ _EVENT = (
 @users.command()
 def create(
     *,
-    first_name: Annotated[str, typer.Option()],
-    last_name: Annotated[str, typer.Option()],
+    first_name: Annotated[str, typer.Option(help="The first name.")],
+    last_name: Annotated[str, typer.Option(help="The last name.")],
     born: Annotated[str, typer.Option("--born", help="Date of birth, such as 1815-12-10.")],
     timezone: Annotated[str, typer.Option("--timezone", help="Such as Europe/London.")],
     email: Email = None,
@@ -154,7 +155,7 @@ def update(  # noqa: PLR0913 - one parameter per option
     user_id: Id,
     *,
     first_name: FirstName = None,
-    last_name: FirstName = None,
+    last_name: LastName = None,
     born: Born = None,
     timezone: Zone = None,
     email: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,

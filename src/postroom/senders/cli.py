@@ -52,13 +52,19 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     name: Annotated[str | None, typer.Option(help="The name shown beside the address.")] = None,
     host: Host = None,
     username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
-    tls: Annotated[bool, typer.Option("--tls/--no-tls")] = True,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls/--no-tls",
+            help="STARTTLS, or TLS from the start at port 465; `--no-tls` for a relay on this machine.",
+        ),
+    ] = True,
     subject: Annotated[str | None, typer.Option(help="Gmail: the mailbox to speak for.")] = None,
     region: Annotated[str | None, typer.Option(help="SES: the region.")] = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option()] = None,
-    batch_size: Annotated[int | None, typer.Option()] = None,
-    send_delay_ms: Annotated[int | None, typer.Option()] = None,
+    daily_limit: Annotated[int | None, typer.Option(help="Mails of one UTC day.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Mails of one claim.")] = None,
+    send_delay_ms: Annotated[int | None, typer.Option(help="From one start to the next, in milliseconds.")] = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
@@ -85,9 +91,9 @@ def update(  # noqa: PLR0913 - every option of a mailbox
     host: Host = None,
     username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option()] = None,
-    batch_size: Annotated[int | None, typer.Option()] = None,
-    send_delay_ms: Annotated[int | None, typer.Option()] = None,
+    daily_limit: Annotated[int | None, typer.Option(help="Mails of one UTC day.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Mails of one claim.")] = None,
+    send_delay_ms: Annotated[int | None, typer.Option(help="From one start to the next, in milliseconds.")] = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
@@ -126,7 +132,7 @@ def show(sender_id: Id, *, as_json: AsJson = False) -> None:
 
 
 @senders.command()
-def pause(sender_id: Id, *, reason: Annotated[str | None, typer.Option()] = None) -> None:
+def pause(sender_id: Id, *, reason: Annotated[str | None, typer.Option(help="Why, for people.")] = None) -> None:
     """Send nothing through an account until it is resumed."""
     from postroom.senders import service
 
@@ -206,7 +212,7 @@ def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = 
 
 @domains.command("set")
 def set_domain(
-    domain: Annotated[str, typer.Argument()],
+    domain: Annotated[str, typer.Argument(help="The domain that receives, such as gmail.com.")],
     *,
     connections: Annotated[int | None, typer.Option(min=1, help="At a time, per process.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Mails a second.")] = None,
@@ -224,7 +230,7 @@ def set_domain(
 
 
 @domains.command("remove")
-def remove_domain(domain: Annotated[str, typer.Argument()]) -> None:
+def remove_domain(domain: Annotated[str, typer.Argument(help="The domain that receives, such as gmail.com.")]) -> None:
     """Lift the limits of a destination."""
     from postroom.senders import service
 

@@ -29,7 +29,7 @@ def register(
     url: Annotated[str, typer.Argument(help="Where to post.")],
     *,
     topic: Annotated[list[str], typer.Option(help="Which topics; repeatable.")],
-    description: Annotated[str, typer.Option()] = "",
+    description: Annotated[str, typer.Option(help="What it is for, for people.")] = "",
     format_: Annotated[str, _FORMAT] = "standard",
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +49,7 @@ def change(
     *,
     url: Annotated[str | None, typer.Option(help="Where to post from now on.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Which topics instead; repeatable.")] = None,
-    description: Annotated[str | None, typer.Option()] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for, for people.")] = None,
     format_: Annotated[str | None, _FORMAT] = None,
 ) -> None:
     """Change what is given; the rest stays."""
@@ -97,7 +97,10 @@ def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_
 
 
 @webhooks.command()
-def replay(endpoint_id: Id, delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID)]) -> None:
+def replay(
+    endpoint_id: Id,
+    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of one of its deliveries.")],
+) -> None:
     """Post a delivery again and print the id of the new one."""
     from postroom.outbox.webhooks import service
 
