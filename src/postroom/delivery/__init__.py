@@ -14,7 +14,8 @@ STATES   queued → rendered → sending → sent | failed | dead_letter | cance
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire
          and retention in `maintenance`; what a reply means in `outcome`, when to try again in `retry`. Mail and
-         webhooks of a lane are in flight side by side, each with a limit of its own
+         webhooks of a lane are in flight side by side, each with a limit of its own; webhooks to hosts that do not
+         answer wait, so that those of others need not (`silent_hosts`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`. A failed send is a

@@ -19,7 +19,7 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.complete import Result
+from postroom.delivery.complete import NO_TIME, Result
 from postroom.delivery.model import ClaimId, DeliveryId
 from postroom.delivery.settle import settle
 from postroom.runtime.clock import Clock
@@ -70,11 +70,11 @@ class Completer:
         self._all_written.clear()
         self._arrived.set()
 
-    async def give_back(self, claim_id: ClaimId, delivery_ids: list[int]) -> None:
+    async def give_back(self, claim_id: ClaimId, delivery_ids: Sequence[int], *, wait: timedelta = NO_TIME) -> None:
         """Return deliveries that were never started: it costs them nothing and nobody waits for a lease."""
         await self._insist(
             lambda connection: store.release(
-                connection, claim_id=claim_id, delivery_ids=delivery_ids, now=self._clock()
+                connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=self._clock()
             )
         )
         await self._close({claim_id: len(delivery_ids)})

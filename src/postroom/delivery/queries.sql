@@ -543,12 +543,13 @@ VALUES (:pid, :host)
 RETURNING id;
 
 -- name: release :many
--- Give back claimed deliveries that were never tried; it costs them nothing, and their accounts no quota.
+-- Give back claimed deliveries that were never tried, for now or for later; it costs them nothing, and their accounts no
+-- quota.
 WITH released AS (
     UPDATE deliveries
     SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
         attempt_count = attempt_count - 1,
-        next_attempt_at = coalesce(:now::timestamptz, now()),
+        next_attempt_at = coalesce(:now::timestamptz, now()) + :wait::interval,
         claim_id = NULL,
         claim_ordinal = NULL
     WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id

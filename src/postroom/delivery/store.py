@@ -286,9 +286,14 @@ async def register_worker(connection: Connection, *, pid: int, host: str) -> int
 
 
 async def release(
-    connection: Connection, *, claim_id: int, delivery_ids: Sequence[int], now: datetime | None
+    connection: Connection,
+    *,
+    claim_id: int,
+    delivery_ids: Sequence[int],
+    now: datetime | None,
+    wait: timedelta = timedelta(),
 ) -> list[DeliveryId]:
-    rows = await QUERIES["release"].many(connection, claim_id=claim_id, delivery_ids=delivery_ids, now=now)
+    rows = await QUERIES["release"].many(connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=now)
     return [DeliveryId(row["id"]) for row in rows]
 
 

@@ -29,6 +29,7 @@ from postroom.delivery.complete import Result
 from postroom.delivery.completer import Completer
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
 from postroom.delivery.rows import read_outgoing
+from postroom.delivery.silent_hosts import SilentHosts
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
@@ -112,6 +113,7 @@ class Worker:
             self._completer.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
         self._lanes = {lane: _LaneState() for lane in self._options.lanes}
+        self._silent = SilentHosts()
         self._stopping = asyncio.Event()
         self._worker_id: int | None = None
 
@@ -157,11 +159,12 @@ class Worker:
 
     async def _run_lane(self, lane: Lane) -> None:
         while not self._stopping.is_set():
+            was_at_work = bool(self._lanes[lane].tasks)  # then the claim was not for all that is due
             try:
                 claimed = await self._claim(lane)
                 if claimed:
                     await self._work_through(lane, claimed)
-                elif self._options.until_empty and not self._lanes[lane].tasks and await self._is_empty(lane):
+                elif self._options.until_empty and not was_at_work and await self._is_empty(lane):
                     return
                 else:
                     await self._rest(lane)
@@ -211,13 +214,23 @@ class Worker:
         started = 0
         for chunk in _chunks(claimed, self._options.chunk):
             await self._make_room(lane)
-            if self._stopping.is_set() or not await self._start(chunk, started + len(chunk)):
+            if self._stopping.is_set():
+                break
+            answering = await self._let_silent_wait(chunk)
+            if answering and not await self._start(answering, started + len(chunk)):
                 break
             started += len(chunk)
-            for outgoing in chunk:
+            for outgoing in answering:
                 self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)), outgoing.channel)
         if started < len(claimed):
             await self._give_back(claimed[started:])
+
+    async def _let_silent_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
+        """Give back webhooks to hosts that do not answer, for later; who is left may start."""
+        ready, waiting = self._silent.sift(chunk)
+        for wait, delivery_ids in waiting.items():
+            await self._completer.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
+        return ready
 
     async def _make_room(self, lane: Lane) -> None:
         """Wait until few enough mails are in flight, or the worker is to stop. Webhooks were limited by the claim."""
@@ -277,7 +290,9 @@ class Worker:
             if outgoing.slot is not None and self._senders is not None:
                 await self._attempt_in_turn(outgoing, outgoing.slot, self._senders, result)
             else:
-                self._completer.add(result or await self._attempter.send(outgoing))
+                result = result or await self._attempter.send(outgoing)
+                self._silent.ended(outgoing, result.reply)
+                self._completer.add(result)
 
     async def _attempt_in_turn(
         self, outgoing: Outgoing, slot: Slot, senders: SenderDesk, result: Result | None
