@@ -7,7 +7,7 @@ import pytest
 from tests.support.builders import NOON, Recording, a_mail, a_worker, accepted, claimed, state_of
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Address, Channel, DeliveryRequest, Outgoing, State
+from postroom.delivery.model import Address, Channel, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.silent_hosts import FIRST_REST_S, LONGEST_REST_S, SILENCES, SilentHosts
 from postroom.delivery.worker import WorkerOptions
 from postroom.transports import Envelope, Reply, Stage
@@ -125,3 +125,21 @@ async def test_a_silent_host_holds_up_nobody(pool: Pool) -> None:
     assert SILENCES <= len(tried) < 20
     waiting = await pool.fetch("SELECT id FROM deliveries WHERE attempt_count = 0 AND next_attempt_at > now()")
     assert {row["id"] for row in waiting} == set(silent) - set(tried)
+
+
+async def test_a_claim_that_is_lost_is_given_back_once(pool: Pool, hosts: SilentHosts) -> None:
+    """Who waits for a silent host went back before the lease turned out to be over; nobody is counted twice."""
+    ids = await accepted(pool, *(to(f"https://{host}.example/") for host in ("a", "b", "c")))
+
+    async def lose(_claimed: object) -> None:
+        await pool.execute("UPDATE claims SET expires_at = now() - interval '1 hour'")
+
+    transport = Recording()
+    worker = a_worker(pool, transport, compose=partial(WebhookComposer().compose, now=NOON), prepare=lose)
+    worker._silent = hosts
+    assert await worker.run_once(Lane.TRANSACTIONAL) == 3
+    assert (transport.envelopes, worker._completer.held()) == ([], [])
+    rows = await pool.fetch(
+        "SELECT attempt_count, next_attempt_at <= now() FROM deliveries WHERE id = ANY($1) ORDER BY id", ids
+    )
+    assert [tuple(row) for row in rows] == [(0, False), (0, True), (0, True)]

@@ -211,19 +211,21 @@ class Worker:
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
         """Start a claim chunk by chunk, as fast as earlier attempts make room."""
-        started = 0
+        through, not_started = 0, claimed
         for chunk in _chunks(claimed, self._options.chunk):
             await self._make_room(lane)
             if self._stopping.is_set():
                 break
-            answering = await self._let_silent_wait(chunk)
-            if answering and not await self._start(answering, started + len(chunk)):
+            through += len(chunk)
+            ready = await self._let_silent_wait(chunk)
+            not_started = [*ready, *claimed[through:]]
+            if ready and not await self._start(ready, through):
                 break
-            started += len(chunk)
-            for outgoing in answering:
+            not_started = claimed[through:]
+            for outgoing in ready:
                 self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)), outgoing.channel)
-        if started < len(claimed):
-            await self._give_back(claimed[started:])
+        if not_started:
+            await self._give_back(not_started)
 
     async def _let_silent_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
         """Give back webhooks to hosts that do not answer, for later; who is left may start."""
