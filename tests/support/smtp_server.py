@@ -387,7 +387,7 @@ async def transport_to(
         relay or SmtpRelay("127.0.0.1", server.port, tls="none"),
         max_connections=max_connections,
         messages_per_connection=messages_per_connection,
-        timeouts=timeouts or Timeouts(),
+        timeouts=timeouts or Timeouts(connect=60),
     )
     try:
         yield transport

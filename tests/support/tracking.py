@@ -23,7 +23,17 @@ KEY = bytes(range(32))
 ADA = Mark(7, 41, "Ada@Example.org")
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
 APPLE = "Mozilla/5.0"
-FAST = BufferOptions(linger_s=0.01, first_pause_s=0.01, longest_pause_s=0.05)
+AN_HOUR_S = 3600.0
+PATIENT = TrackingOptions(patience_s=AN_HOUR_S)
+FAST = BufferOptions(
+    linger_s=0.01,
+    first_pause_s=0.01,
+    longest_pause_s=0.05,
+    statement_timeout_s=AN_HOUR_S,
+    stop_grace_s=AN_HOUR_S,
+    complaint_interval_s=AN_HOUR_S,
+)
+"""Fast where it waits for nobody; what must not run out does not, though the machine stalls."""
 
 
 class Steps:
@@ -39,7 +49,7 @@ class Steps:
         """Wait until it happens from now on."""
         event = self._heard.setdefault(step, asyncio.Event())
         event.clear()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await event.wait()
 
 
@@ -99,7 +109,7 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    pool: Pool, *, options: TrackingOptions | None = None, buffering: BufferOptions = FAST, find_place: Any = nowhere
+    pool: Pool, *, options: TrackingOptions = PATIENT, buffering: BufferOptions = FAST, find_place: Any = nowhere
 ) -> AsyncIterator[Desk]:
     """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
     steps = Steps()

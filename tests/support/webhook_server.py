@@ -7,7 +7,7 @@ import hmac
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 from tests.support.silence import fall_silent
@@ -15,6 +15,9 @@ from tests.support.silence import fall_silent
 from postroom.transports import Content, Envelope, Reply
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
+
+PATIENCE = timedelta(seconds=60)
+"""Of a transport whose receiver is on the same machine, which may stall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class ToOneReceiver:
 async def webhook_to(receiver: Receiver) -> AsyncIterator[ToOneReceiver]:
     """A transport and its receiver, both real."""
     async with receiving(receiver):
-        transport = WebhookTransport(allow_private=True)
+        transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
         try:
             yield ToOneReceiver(transport, receiver.url)
         finally:

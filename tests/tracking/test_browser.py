@@ -12,6 +12,7 @@ from tests.support.tracking import ADA, Desk
 from postroom.tracking.model import Mark
 
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+TIMEOUT_MS = 60_000
 LONG = Mark(7, 44, f"{'unbroken' * 20}@example.org")
 
 # What is wrong with a page for people on phones or with screen readers, and what it loaded; an empty list is good.
@@ -31,7 +32,7 @@ async def chromium() -> AsyncIterator[Browser]:
         sys.stderr.write(f"\n{reason}\n")
         pytest.skip(reason)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=TIMEOUT_MS)
         yield browser
         await browser.close()
 
@@ -39,17 +40,17 @@ async def chromium() -> AsyncIterator[Browser]:
 async def test_a_person_leaves_and_comes_back(chromium: Browser, desk: Desk) -> None:
     """The link, the button, the preferences and the other button work without a script and leave no cookie."""
     context = await chromium.new_context(java_script_enabled=False, locale="en-GB")
+    context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()
-    page.set_default_timeout(10_000)
     await page.goto(desk.url + urlsplit(desk.signer.unsubscribe_url(ADA)).path)
-    await expect(page.get_by_role("heading")).to_have_text("Unsubscribe")
+    await expect(page.get_by_role("heading")).to_have_text("Unsubscribe", timeout=TIMEOUT_MS)
     assert await desk.value("SELECT count(*) FROM suppressions") == 0
     await page.get_by_role("button", name="Unsubscribe").click()
-    await expect(page.get_by_role("heading")).to_have_text("You are unsubscribed")
+    await expect(page.get_by_role("heading")).to_have_text("You are unsubscribed", timeout=TIMEOUT_MS)
     assert await desk.value("SELECT origin FROM unsubscriptions") == "page"
     await page.get_by_role("link", name="Your mail preferences").click()
     await page.get_by_role("button", name="Subscribe again").click()
-    await expect(page.get_by_text("gets our mailings")).to_be_visible()
+    await expect(page.get_by_text("gets our mailings")).to_be_visible(timeout=TIMEOUT_MS)
     assert await desk.value("SELECT count(*) FROM suppressions") == 0
     assert await context.cookies() == []
     await context.close()
@@ -59,10 +60,11 @@ async def test_a_person_leaves_and_comes_back(chromium: Browser, desk: Desk) -> 
 async def test_pages_fit_a_phone_and_load_nothing(chromium: Browser, desk: Desk, lang: str, button: str) -> None:
     """One heading, a language, no sideways scrolling however long the address, and no request but the page itself."""
     context = await chromium.new_context(viewport={"width": 360, "height": 640}, locale=lang)
+    context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()
     for url in (desk.signer.unsubscribe_url(LONG), desk.signer.preferences_url(LONG)):
         await page.goto(desk.url + urlsplit(url).path)
-        await expect(page.get_by_role("button", name=button)).to_be_visible()
+        await expect(page.get_by_role("button", name=button)).to_be_visible(timeout=TIMEOUT_MS)
         assert await page.evaluate(COMPLAINTS) == []
     await page.goto(desk.url + "/track/click/nothing")
     assert await page.evaluate(COMPLAINTS) == []

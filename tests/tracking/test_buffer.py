@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.tracking import ADA, FAST, Desk, Steps, open_desk
+from tests.support.tracking import ADA, AN_HOUR_S, FAST, Desk, Steps, open_desk
 
 from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.pool import Pool
@@ -38,15 +38,17 @@ def dropped(cause: str) -> float:
 @asynccontextmanager
 async def own_server(directory: Path) -> AsyncIterator[tuple[EmbeddedServer, Desk]]:
     """A desk on a server that this test may stop; it answers at the same address when it is started again."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    server = EmbeddedServer(directory, replace(OPTIONS, extra=(("port", str(port)),)))
-    url = await server.start()
-    try:
-        async with open_room(Settings(database_url=url), migrating=True) as room, open_desk(room.pool) as desk:
-            yield server, desk
-    finally:
-        await server.stop()
+    with socket.socket() as kept:  # nobody else gets the port, not even while the server is stopped
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        server = EmbeddedServer(directory, replace(OPTIONS, extra=(("port", str(port)),)))
+        url = await server.start()
+        try:
+            async with open_room(Settings(database_url=url), migrating=True) as room, open_desk(room.pool) as desk:
+                yield server, desk
+        finally:
+            await server.stop()
 
 
 async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
 
 async def test_stopping_writes_what_is_left(pool: Pool) -> None:
     """Whatever was taken before the stop is in the database after it, however long hits are meant to linger."""
-    buffer = HitBuffer(pool, options=replace(FAST, linger_s=60, batch_limit=7))
+    buffer = HitBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=7))
     running = asyncio.create_task(buffer.run())
     for number in range(20):
         buffer.add(hit(number))
@@ -151,7 +153,7 @@ async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> 
 async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
     """Enough hits are written at once."""
     steps = Steps()
-    buffer = HitBuffer(pool, options=replace(FAST, linger_s=60, batch_limit=5), signal=steps)
+    buffer = HitBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=5), signal=steps)
     running = asyncio.create_task(buffer.run())
     for number in range(5):
         buffer.add(hit(number))

@@ -64,7 +64,7 @@ async def test_a_token_is_renewed_before_it_ends() -> None:
     moment = datetime.now(UTC).timestamp()
     google = Google(clock=lambda: moment)
     async with google_running(google):
-        exchange = Exchange(timeout_s=5, max_connections=5)
+        exchange = Exchange(timeout_s=60, max_connections=5)
         source = TokenSource(exchange, credentials_for(google), subject=SUBJECT, scope=SEND, clock=lambda: moment)
         first = await source.get()
         moment += 3600 - 301
@@ -164,12 +164,13 @@ async def test_a_hint_in_a_header_is_passed_on() -> None:
 
 async def test_a_hint_in_the_text_is_passed_on() -> None:
     """Gmail writes the moment into its message."""
-    moment = datetime.now(UTC) + timedelta(minutes=10)
+    before = datetime.now(UTC)
+    moment = before.replace(microsecond=0) + timedelta(minutes=10)
     said = f"User-rate limit exceeded.  Retry after {moment:%Y-%m-%dT%H:%M:%S.000Z}"
     async with gmail_to(Google(status=429, message=said)) as transport:
         hint = (await send(transport)).retry_after_s
     assert hint is not None
-    assert 590 < hint <= 600
+    assert moment - datetime.now(UTC) <= timedelta(seconds=hint) <= moment - before
 
 
 @pytest.mark.parametrize("moment", ["2026-02-31T00:00:00Z", "2001-01-01T00:00:00Z"])

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 import uvloop
-from tests.support.silence import LONG_S, let_pass, settle
+from tests.support.silence import LONG_S as HOUR
+from tests.support.silence import let_pass, settle
 from tests.support.smtp_server import (
     DROP,
     WITHOUT_PIPELINING,
@@ -76,7 +77,7 @@ async def test_an_idle_connection_is_given_up_after_a_while() -> None:
     """Nobody holds a server's connection without using it."""
     async with smtp_server() as server, transport_to(server) as transport:
         await transport.send(envelope(), Letter())
-        let_pass(LONG_S)
+        let_pass(HOUR)
         await server.visits[0].closed.wait()
         assert server.commands[-1] == "QUIT"
         reply = await transport.send(envelope(), Letter())
@@ -133,19 +134,19 @@ async def test_connections_grow_old_one_by_one() -> None:
     hold = Hold("250 2.0.0 queued")
     async with (
         smtp_server(Script(says={"RCPT slow@example.org": hold})) as server,
-        transport_to(server, timeouts=Timeouts(idle=60)) as transport,
+        transport_to(server, timeouts=Timeouts(command=100 * HOUR, data=100 * HOUR, idle=6 * HOUR)) as transport,
     ):
         slow = asyncio.create_task(transport.send(envelope("slow@example.org"), Letter()))
         await hold.reached.wait()
         await transport.send(envelope(), Letter())
-        let_pass(40)
+        let_pass(4 * HOUR)
         hold.go.set()
         await slow
-        let_pass(40)
+        let_pass(4 * HOUR)
         await server.visits[1].closed.wait()
         await settle()
         assert not server.visits[0].closed.is_set()
-        let_pass(40)
+        let_pass(4 * HOUR)
         await server.visits[0].closed.wait()
     assert [visit.commands[-1] for visit in server.visits] == ["QUIT", "QUIT"]
 

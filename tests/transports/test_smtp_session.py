@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.silence import let_pass, settle, wait_out
+from tests.support.silence import LONG_S, let_pass, settle, wait_out
 from tests.support.smtp_server import (
     ALL_EXTENSIONS,
     DROP,
@@ -27,7 +27,8 @@ from postroom.transports import RecipientReply, Reply, Stage
 from postroom.transports.smtp import Timeouts
 from postroom.transports.smtp.session import stuffed
 
-A_MINUTE = Timeouts(greeting=60, command=60, data=60, final=60)
+A_MINUTE = Timeouts(connect=60, greeting=60, command=60, data=60, final=60)
+SIX_HOURS = Timeouts(command=6 * LONG_S, data=6 * LONG_S, final=6 * LONG_S)
 PIPELINING = pytest.mark.parametrize("extensions", [ALL_EXTENSIONS, WITHOUT_PIPELINING], ids=["pipelined", "lock-step"])
 
 
@@ -217,12 +218,12 @@ async def test_a_slow_server_is_given_time_for_each_answer() -> None:
     """Answers to a pipelined group may come one by one; the deadline counts from the last."""
     first, second = Hold("250 2.1.5 OK"), Hold("250 2.1.5 OK")
     script = Script(says={"RCPT a@example.org": first, "RCPT b@example.org": second})
-    async with smtp_server(script) as server, transport_to(server, timeouts=A_MINUTE) as transport:
+    async with smtp_server(script) as server, transport_to(server, timeouts=SIX_HOURS) as transport:
         sending = asyncio.create_task(transport.send(envelope("a@example.org", "b@example.org"), Letter()))
         for hold in (first, second):
             await hold.reached.wait()
             await settle()
-            let_pass(40)
+            let_pass(4 * LONG_S)
             hold.go.set()
         reply = await sending
     assert reply.code == 250
@@ -326,6 +327,7 @@ def unstuffed(travelling: bytes) -> bytes:
     return b"".join(line.removeprefix(b".") + b"\r\n" for line in lines)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([b".", b"..", b"x", b".x", b"", b"\xc3\xa9.", b". ."])))
 def test_content_comes_back_as_it_was(lines: list[bytes]) -> None:
     """Whatever dots the lines begin with, the server reads the same lines, and only the last dot ends them."""
@@ -333,6 +335,7 @@ def test_content_comes_back_as_it_was(lines: list[bytes]) -> None:
     assert unstuffed(stuffed(content)) == content
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=".\r\nx", max_size=40))
 def test_no_content_can_end_itself(text: str) -> None:
     """Stray line ends become whole ones: a lenient server finds no end but ours."""
