@@ -1,10 +1,11 @@
 """A real PostgreSQL for every test: one server per process of the run, one template database, a clone per test."""
 
+import asyncio
 import fcntl
 import logging
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import disk_usage
@@ -15,16 +16,22 @@ from uuid import uuid4
 import asyncpg
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
+from postroom.db import binaries, embedded
 from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.db.room import Room, open_room
 from postroom.settings import Settings
 
 SCHEMA = "postroom"
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED = 4 * 2**30
+
+# A machine that stalls while an example is made or tried finds no fault with it.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +73,31 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
     await migrate(urlunsplit(parts._replace(path=f"/{name}_making")), SCHEMA)
     connection = await asyncpg.connect(server.url)
     try:
-        await connection.execute(f'ALTER DATABASE "{name}_making" RENAME TO "{name}"')
+        await _insist(connection, f'ALTER DATABASE "{name}_making" RENAME TO "{name}"')
     finally:
         await connection.close()
+
+
+async def _insist(connection: Session, statement: str) -> None:
+    """Until nobody is left in the database: who said good-bye leaves when the machine lets him, and may not be ours."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(asyncpg.ObjectInUseError, asyncpg.InsufficientPrivilegeError):
+                await connection.execute(statement)
+                return
 
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_data_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep tests away from the data directory of whoever runs Postroom in this checkout."""
     os.environ["POSTROOM_DATA_DIR"] = str(tmp_path_factory.getbasetemp() / "nobody")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_server() -> None:
+    """Wait for PostgreSQL and its programs as long as a machine that stalls may hold them up."""
+    binaries.VERSION_TIMEOUT_S = 60
+    embedded.CONNECT_TIMEOUT_S = embedded.RETRY_S = embedded.STOP_TIMEOUT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +143,9 @@ async def cloned_database(server: TestServer) -> AsyncIterator[str]:
     name = f"test_{uuid4().hex[:12]}"
     admin = await asyncpg.connect(server.url)
     try:
-        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{server.template}" STRATEGY file_copy')
+        await _insist(admin, f'CREATE DATABASE "{name}" TEMPLATE "{server.template}" STRATEGY file_copy')
         yield server.database(name)
-        await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        await _insist(admin, f'DROP DATABASE "{name}" WITH (FORCE)')
     finally:
         await admin.close()
 

@@ -21,7 +21,7 @@ async def url(room: Room) -> AsyncIterator[str]:
 @pytest.fixture
 async def client(room: Room, url: str) -> AsyncIterator[postroom.Client]:
     key, _row = await create_key(room.pool, "client", scopes=["*"], actor="test")
-    async with postroom.Client(url, key) as opened:
+    async with postroom.Client(url, key, timeout_s=60) as opened:
         yield opened
 
 
@@ -49,7 +49,7 @@ async def test_refusals_are_the_service_s_own_errors(client: postroom.Client) ->
 
 async def test_a_wrong_key_is_refused(url: str) -> None:
     """Without a key there is nothing to see."""
-    async with postroom.Client(url, "pr_wrong") as stranger:
+    async with postroom.Client(url, "pr_wrong", timeout_s=60) as stranger:
         with pytest.raises(Unauthenticated):
             await stranger.get_delivery(1)
 

@@ -10,6 +10,7 @@ from tests.support.builders import NOON, Hands
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.chaos import REPOSITORY, leftovers, received, silence
 from tests.support.chaos_worker import Orders
+from tests.support.sessions import sessions_end
 from tests.support.smtp_server import Server, smtp_server, transport_to
 
 from postroom.campaigns import service
@@ -30,7 +31,7 @@ async def run_to_its_end(orders: Orders) -> int:
         env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
     )  # fmt: skip
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(600):
             return await process.wait()
     finally:
         if process.returncode is None:
@@ -44,7 +45,7 @@ async def finish(room: Room, server: Server, campaign: int) -> None:
     await Maintenance(room.pool, clock=later).recover()
     options = WorkerOptions(lease=timedelta(hours=1))
     feeder = Feeder(room.pool, clock=later)
-    async with transport_to(server) as transport, asyncio.timeout(180):
+    async with transport_to(server) as transport, asyncio.timeout(600):
         worker = a_campaign_worker(room.pool, transport, clock=later, options=options)
         while (await service.get_campaign(room.pool, campaign)).status is Status.ACTIVE:
             await feeder.run_once()
@@ -60,7 +61,8 @@ async def test_a_campaign_survives_its_workers(room: Room) -> None:
                 Orders(room.url, server.port, die_at=step, occurrence=number, batch=200, chunk=40)
                 for step, number in (first, second)
             ]
-            assert await asyncio.gather(*map(run_to_its_end, doomed)) == [-signal.SIGKILL, -signal.SIGKILL]
+            async with sessions_end(room.url):
+                assert await asyncio.gather(*map(run_to_its_end, doomed)) == [-signal.SIGKILL, -signal.SIGKILL]
         await silence(server)
         await finish(room, server, campaign)
         arrived = received(server)

@@ -297,7 +297,7 @@ async def test_a_start_rings_the_bell(pool: Pool, database_url: str) -> None:
     try:
         await listening.add_listener("postroom_campaigns", lambda *_: heard.set())
         await service.start_campaign(pool, campaign.id, actor="tests")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await heard.wait()
     finally:
         await listening.close()
@@ -309,7 +309,7 @@ async def test_a_feeder_runs_until_it_is_stopped(pool: Pool) -> None:
     feeder = Feeder(pool, FeederOptions(idle_interval=timedelta(hours=1)))
     running = asyncio.create_task(feeder.run())
     await service.start_campaign(pool, campaign.id, actor="tests")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await states_of(pool, campaign.id):
             feeder.notified("")
         feeder.stop()

@@ -77,7 +77,7 @@ def test_chunks_may_end_anywhere(size: int) -> None:
 
 
 @given(cells=st.lists(st.lists(st.text(max_size=8), min_size=2, max_size=2), max_size=6), cut=st.integers(0, 200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_csv_can_write_is_read_as_it_was_written(cells: list[list[str]], cut: int) -> None:
     """Any text in a field comes back, whatever the quoting and wherever the chunk ends."""
     import csv

@@ -124,7 +124,7 @@ TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
     "gmail refuses the message": (gmail(status=400, reason="invalidArgument"), Stage.FINAL, 554),
     "gmail is broken": (gmail(status=503), Stage.FINAL, 451),
     "gmail loses the message": (gmail(loses=True), Stage.FINAL, None),
-    "gmail drops in the end": (gmail(drops=True, loses=True), Stage.FINAL, None),
+    "gmail drops in the end": (gmail(drops=True, status=503), Stage.FINAL, None),
     "ses refuses the key": (ses(status=403, error="InvalidClientTokenId"), Stage.LOGIN, 535),
     "ses is used too often": (ses(status=429, error="TooManyRequestsException"), Stage.FINAL, 421),
     "ses refuses the message": (ses(status=400, error="MessageRejected"), Stage.FINAL, 554),

@@ -5,8 +5,8 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, async_playwright
-from tests.dashboard.office import Office, open_office
+from playwright.async_api import Browser, async_playwright, expect
+from tests.dashboard.office import PATIENCE_MS, Office, open_office
 
 from postroom.db.room import Room
 
@@ -23,8 +23,9 @@ async def chromium() -> AsyncIterator[Browser]:
         reason = "NO CHROMIUM: the dashboard's pages were NOT looked at in a browser; install chromium"
         sys.stderr.write(f"\n{reason}\n")
         pytest.skip(reason)
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS, timeout=PATIENCE_MS)
         yield browser
         await browser.close()
 

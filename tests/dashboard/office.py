@@ -5,8 +5,10 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlencode
 
+from playwright.async_api import Browser, Page
 from starlette.types import ASGIApp
 from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
 from tests.support.http import Response, call, served
@@ -24,6 +26,7 @@ from postroom.transports.capture.model import Captured
 from postroom.transports.capture.store import columns_of, insert_inbox_messages
 
 SECRET = bytes(range(32))
+PATIENCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,17 @@ async def open_office(room: Room) -> AsyncIterator[Office]:
     key, _row = await create_key(room.pool, "operator", scopes=["*"], actor="tests")
     async with served(build_app(room, fallback=build_dashboard(room, secret=SECRET))) as url:
         yield Office(room, url, key)
+
+
+@asynccontextmanager
+async def open_page(chromium: Browser, **options: Any) -> AsyncIterator[Page]:
+    """A page of somebody who has never been here."""
+    context = await chromium.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
 
 
 async def tried(pool: Pool, *requests: DeliveryRequest, reply: Reply = DELIVERED) -> list[DeliveryId]:

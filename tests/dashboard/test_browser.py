@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from playwright.async_api import Browser, Page, expect
-from tests.dashboard.office import Office, a_full_day, ambiguous, captured, given_up, tried
+from tests.dashboard.office import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
 from tests.support.builders import REFUSED, a_mail, accepted, state_of
 
 from postroom.delivery.model import Lane, State
@@ -33,17 +33,12 @@ COMPLAINTS = """() => [
 @asynccontextmanager
 async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncIterator[Page]:
     """A page of somebody who has just come in by the door."""
-    context = await chromium.new_context(**options)
-    page = await context.new_page()
-    page.set_default_timeout(10_000)
-    try:
+    async with open_page(chromium, **options) as page:
         await page.goto(office.url)
         await page.get_by_label("API key").fill(office.key)
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         yield page
-    finally:
-        await context.close()
 
 
 async def test_a_person_finds_and_cancels_a_delivery(chromium: Browser, office: Office) -> None:

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from tests.dashboard.office import Office, ambiguous, captured, tried
+from tests.dashboard.office import Office, ambiguous, captured, open_page, tried
 from tests.dashboard.test_browser import signed_in
 from tests.support.builders import DELIVERED, a_mail
 from tests.support.http import served
@@ -132,26 +132,17 @@ async def test_the_policy_holds_by_itself(chromium: Browser, canary: Canary, pol
     bare = [attack for attack in canary.attacks() if "refresh" not in attack]  # no policy governs where a page goes
     page_of = HTMLResponse("<!doctype html><title>x</title>" + "\n".join(bare))
     page_of.headers["content-security-policy"] = policy
-    context = await chromium.new_context()
-    try:
-        page = await context.new_page()
-        async with served(_without_lifespan(page_of)) as url, watched(page, canary):
-            await page.goto(url, wait_until="load")
-            assert await page.title() == "x"
-    finally:
-        await context.close()
+    async with open_page(chromium) as page, served(_without_lifespan(page_of)) as url, watched(page, canary):
+        await page.goto(url, wait_until="load")
+        assert await page.title() == "x"
 
 
 async def test_the_canary_sings_without_a_policy(chromium: Browser, canary: Canary) -> None:
     """The attacks are real: without any wall they run and reach the network."""
-    context = await chromium.new_context()
-    try:
-        page = await context.new_page()
+    bare = _without_lifespan(HTMLResponse(canary.attacks()[0] + canary.attacks()[1]))
+    async with open_page(chromium) as page, served(bare) as url:
         page.on("dialog", lambda dialog: dialog.dismiss())
-        async with served(_without_lifespan(HTMLResponse(canary.attacks()[0] + canary.attacks()[1]))) as url:
-            async with page.expect_response(f"{canary.url}/onerror"):
-                await page.goto(url)
-            assert await page.title() == "pwned"
-    finally:
-        await context.close()
+        async with page.expect_response(f"{canary.url}/script"), page.expect_response(f"{canary.url}/onerror"):
+            await page.goto(url)
+        assert await page.title() == "pwned"
     assert {"/script", "/onerror"} <= set(canary.heard)

@@ -20,7 +20,7 @@ async def test_the_stream_begins_with_everything_and_ends_with_the_process(room:
     async with (
         served(app) as url,
         aiohttp.ClientSession(headers={"cookie": guest.cookie or ""}) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         client.get(f"{url}/live") as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -29,4 +29,4 @@ async def test_the_stream_begins_with_everything_and_ends_with_the_process(room:
         assert lines[:3] == [b"retry: 2000\n", b"\n", b"event: figures\n"]
         assert tuple(msgspec.json.decode(lines[3].removeprefix(b"data: "))) == PARTS
         stop.set()
-        assert (await response.content.read()).strip() == b""
+        await response.content.read()  # to its end

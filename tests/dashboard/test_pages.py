@@ -74,16 +74,16 @@ async def test_the_overview_shows_lanes_days_letters_and_workers(room: Room, gue
     later = datetime.now(UTC) + timedelta(hours=5)
     await accepted(room.pool, a_mail(lane=Lane.AUTH, send_at=later))
     await room.pool.execute("INSERT INTO workers (pid, host) VALUES (4711, 'worker-1')")
-    page = await guest.get("/")
+    count = (
+        "SELECT count(*) FROM deliveries WHERE state = 'sent'"
+        " AND finished_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours'"
+    )
+    before, page, after = await room.pool.fetchval(count), await guest.get("/"), await room.pool.fetchval(count)
     text = text_of(page)
     assert "Bulk 3 waiting oldest due for" in text.replace("bulk", "Bulk")
     assert "next in 4 h" in text
     assert "worker-1 process 4711" in text
-    sent = await room.pool.fetchval(
-        "SELECT count(*) FROM deliveries WHERE state = 'sent'"
-        " AND finished_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours'"
-    )
-    assert f"sent {sent:,}" in text
+    assert f"sent {before:,}" in text or f"sent {after:,}" in text  # the hour may have struck meanwhile
     assert page.body.count(b"<g><title>") == 24
     assert f'href="/deliveries/{dead}"'.encode() in page.body
     assert b"style=" not in page.body

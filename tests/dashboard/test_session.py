@@ -107,7 +107,7 @@ def test_guessing_is_slowed_down_per_address() -> None:
 
 def test_one_network_of_ipv6_is_one_guesser() -> None:
     """Another address of the same /64 gets no new tries."""
-    guesses = Guesses()
+    guesses = Guesses(monotonic=Seconds())
     for number in range(GUESSES):
         guesses.tried(f"2001:db8::{number:x}")
     assert guesses.wait_s("2001:db8::ffff") > 0

@@ -60,6 +60,15 @@ async def start_user() -> AsyncIterator[StartUser]:
         await process.communicate()
 
 
+def with_initdb(directory: Path, script: str) -> Path:
+    """PostgreSQL's programs, with another one in the place of initdb."""
+    directory.mkdir()
+    (directory / "postgres").symlink_to(find_binaries().tool("postgres"))
+    (directory / "initdb").write_text(f"#!/bin/sh\n{script}\n")
+    (directory / "initdb").chmod(0o755)
+    return directory
+
+
 async def said_url(user: Process) -> str:
     assert user.stdout is not None
     return (await user.stdout.readline()).decode().strip()
@@ -82,9 +91,9 @@ async def test_a_new_directory_becomes_a_working_server(data_dir: Path, major: i
 async def test_the_role_owns_its_database_and_may_clone_it_but_is_no_superuser(used_dir: Path) -> None:
     """The application's role has what it needs and no more; the superuser answers on the socket only."""
     async with EmbeddedServer(used_dir, FAST) as server:
+        await ask(server.url, "CREATE DATABASE copy TEMPLATE postroom")  # the first, while nobody else is in it
         role = "SELECT (rolsuper, rolcreatedb, rolcanlogin)::text FROM pg_roles WHERE rolname = current_user"
         assert await ask(server.url, role) == "(f,t,t)"
-        await ask(server.url, "CREATE DATABASE copy TEMPLATE postroom")
         assert await ask(server.admin_url, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is True
         port = server.url.rpartition(":")[2].partition("/")[0]
         with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
@@ -208,12 +217,7 @@ async def test_a_start_killed_while_making_the_cluster_is_repeated(
     data_dir: Path, tmp_path: Path, start_user: StartUser
 ) -> None:
     """What a killed start left half made is thrown away and made again."""
-    real = find_binaries().bin_dir
-    trap = tmp_path / "bin"
-    trap.mkdir()
-    (trap / "postgres").symlink_to(real / "postgres")
-    (trap / "initdb").write_text('#!/bin/sh\nmkdir -p "$2" && echo 18 > "$2/PG_VERSION" && kill -9 $PPID\n')
-    (trap / "initdb").chmod(0o755)
+    trap = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && kill -9 $PPID')
     starter = await start_user(data_dir, PG_BIN=str(trap))
     assert await starter.wait() == -signal.SIGKILL
     assert (Home(data_dir).unfinished / "PG_VERSION").exists()
@@ -225,7 +229,7 @@ async def test_a_start_killed_while_making_the_cluster_is_repeated(
 async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> None:
     """The server finishes a killed start's CREATE DATABASE; the next start does not run into it."""
     waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
-    async with EmbeddedServer(used_dir, FAST) as server, asyncio.timeout(10):
+    async with EmbeddedServer(used_dir, FAST) as server, asyncio.timeout(60):
         killed_start = await asyncpg.connect(server.admin_url)
         await embedded.QUERIES["take_turn"].one(killed_start)
         await killed_start.execute("DROP DATABASE postroom WITH (FORCE)")
@@ -312,11 +316,20 @@ async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
     assert not Home(used_dir).is_alive()
 
 
-async def test_a_cancelled_start_can_be_repeated(data_dir: Path) -> None:
+async def test_a_cancelled_start_can_be_repeated(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Giving up while the cluster is being made stops the making; a later start works."""
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await EmbeddedServer(data_dir, FAST).start()
+    endless = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && exec sleep 300')
+    monkeypatch.setenv("PG_BIN", str(endless))
+    starting = asyncio.create_task(EmbeddedServer(data_dir, FAST).start())
+    while not (Home(data_dir).unfinished / "PG_VERSION").exists():
+        assert not starting.done()
+        await asyncio.sleep(data_directory.POLL_S)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    monkeypatch.delenv("PG_BIN")
     assert Home(data_dir).major() is None
     async with EmbeddedServer(data_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1

@@ -94,7 +94,7 @@ def test_refuses(written: str, reason: str) -> None:
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_is_stable_or_refuses(written: str) -> None:
     """Whatever comes in, the answer is an address that reads as itself again, or a ValueError."""
     try:
@@ -105,7 +105,7 @@ def test_is_stable_or_refuses(written: str) -> None:
 
 
 @given(st.from_regex(r"[^<>]{0,20}<[a-zé.@ ]{0,12}@[a-zé.\-@]{1,12}>", fullmatch=True))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_accepted_addresses_are_safe(written: str) -> None:
     """An accepted address has one @, no blanks, no brackets, and no control character in its name."""
     try:

@@ -17,7 +17,7 @@ WELCOME = {"name": "Ada", "product": "Postroom", "url": "https://example.org"}
 
 async def work(room: Room) -> None:
     """Empty the queue once, as `postroom work --until-empty` does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await run_worker(room, load_catalog(room.settings), stop=asyncio.Event(), until_empty=True)
 
 
@@ -84,6 +84,6 @@ async def test_a_process_stops_when_asked(room: Room) -> None:
     running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
     await until(room.pool, "EXISTS (SELECT FROM workers WHERE cardinality(asleep) = 3)")
     stop.set()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 60)
     async with room.pool.acquire() as connection:
         assert await connection.fetchval("SELECT count(*) FROM workers") == 0

@@ -6,18 +6,19 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed, state_of, until
 from tests.support.chaos import ledger, leftovers
 
-from postroom.db.pool import Pool, open_pool
+from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
 from postroom.transports import Content, Envelope, Reply
 
-CUT = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+CUT = (  # and wait so many milliseconds until they are gone
+    "SELECT pg_terminate_backend(pid, $1) FROM pg_stat_activity"
     " WHERE datname = current_database() AND application_name = 'postroom'"
 )
 OPTIONS = WorkerOptions(batch=20, chunk=5, until_empty=True, poll_interval=timedelta(milliseconds=20))
@@ -26,7 +27,7 @@ OPTIONS = WorkerOptions(batch=20, chunk=5, until_empty=True, poll_interval=timed
 async def cut_all(room: Room) -> None:
     """End every connection of the room's workers, as a restart would."""
     connection = await asyncpg.connect(room.url)
-    await connection.execute(CUT)
+    await connection.execute(CUT, 0)
     await connection.close()
 
 
@@ -52,7 +53,8 @@ async def test_results_are_written_once_although_connections_are_cut(room: Room)
     async with asyncio.timeout(60):
         await a_worker(own, transport, options=OPTIONS).run()
     await own.close()
-    entries = await ledger(room.pool)
+    async with await open_pool(room.url, room.name, size=1) as uncut:
+        entries = await ledger(uncut)
     # A claim whose answer was lost waits for its lease; nothing of it was sent.
     done = [entry for entry in entries if entry.state == "sent"]
     assert Counter(transport.delivery_ids) == Counter({entry.id: 1 for entry in done})
@@ -66,20 +68,20 @@ async def test_a_cut_after_any_step_is_survived(room: Room, step: str) -> None:
     """The worker goes on after its connections were cut, whatever it was doing."""
     [delivery] = await accepted(room.pool)
     own = await open_pool(room.url, room.name, size=4)
-    cuts: list[asyncio.Task[None]] = []
+    cut: list[str] = []
 
     def signal(name: str) -> None:
-        if name == step and not cuts:
+        if name == step and not cut:
+            cut.append(name)
             for holder in own._holders:  # no orderly good-bye: the sockets go away under the worker
                 if holder._con is not None:
                     holder._con.terminate()
-            cuts.append(asyncio.create_task(cut_all(room)))
 
     transport = Recording()
     async with asyncio.timeout(60):
         await a_worker(own, transport, options=OPTIONS, signal=signal).run()
-        await cuts[0]
     await own.close()
+    assert cut == [step]
     assert transport.delivery_ids == [delivery]
     assert [(entry.state, entry.sent) for entry in await ledger(room.pool)] == [("sent", 1)]
     assert await leftovers(room.pool) == (0, 0)
@@ -94,8 +96,7 @@ class Closing(Recording):
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         reply = await super().send(envelope, content)
-        await limit_connections(self._witness, 0)
-        await self._witness.execute(CUT)
+        await close_database(self._witness)
         self.closed.set()
         return reply
 
@@ -105,17 +106,23 @@ async def limit_connections(connection: asyncpg.Connection, limit: int) -> None:
     await connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT {limit}')
 
 
+async def close_database(witness: asyncpg.Connection) -> None:
+    """Nobody is let in any more, and when this returns those who were in are out."""
+    await limit_connections(witness, 0)
+    await witness.execute(CUT, 60_000)
+
+
 async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None:
     """It insists on writing for the grace time, then ends with the reason; the lease tells what it was at."""
     [delivery] = await accepted(room.pool)
-    own, witness = await open_pool(room.url, room.name, size=4), await asyncpg.connect(room.url)
+    own, witness = await open_pool(room.url, room.name, size=1), await asyncpg.connect(room.url)
     transport = Closing(witness)
     worker = a_worker(own, transport, options=WorkerOptions(grace=timedelta(milliseconds=50)))
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(transport.closed.wait(), 10)
+    await asyncio.wait_for(transport.closed.wait(), 60)
     worker.stop()
     with pytest.raises(ExceptionGroup) as caught:
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     assert caught.group_contains(asyncpg.TooManyConnectionsError)
     await limit_connections(witness, -1)
     await witness.close()
@@ -125,17 +132,18 @@ async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None
 
 async def test_maintenance_survives_a_cut(room: Room) -> None:
     """A step that fails for want of a connection is done again at the next turn."""
-    own: Pool = await open_pool(room.url, room.name, size=2)
     await accepted(room.pool)
     await claimed(room.pool, lease=timedelta())
-    async with own.acquire(), own.acquire():
-        pass  # both connections are open
-    await cut_all(room)
-    maintenance = Maintenance(own, MaintenanceOptions(recovery_interval=timedelta(milliseconds=1)))
-    running = asyncio.create_task(maintenance.run())
-    witness = await open_pool(room.url, room.name, size=1)
-    await until(witness, "NOT EXISTS (SELECT FROM claims)")
-    maintenance.stop()
-    await asyncio.wait_for(running, 10)
-    await own.close()
+    witness = await asyncpg.connect(room.url)
+    await close_database(witness)
+    maintenance = Maintenance(room.pool, MaintenanceOptions(recovery_interval=timedelta(milliseconds=1)))
+    with capture_logs() as logs:
+        running = asyncio.create_task(maintenance.run())
+        while not any((entry["event"], entry.get("step")) == ("maintenance_postponed", "recover") for entry in logs):
+            assert not running.done()
+            await asyncio.sleep(0.01)
+    await limit_connections(witness, -1)
     await witness.close()
+    await until(room.pool, "NOT EXISTS (SELECT FROM claims)")
+    maintenance.stop()
+    await asyncio.wait_for(running, 60)

@@ -25,7 +25,7 @@ async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Ste
     worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
     listener = Listener(room.url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
     async with listener:
-        await asyncio.wait_for(listener.listening.wait(), 5)
+        await asyncio.wait_for(listener.listening.wait(), 60)
         running = asyncio.create_task(worker.run())
         await steps.reached("asleep", times=len(Lane))
         try:
@@ -112,12 +112,12 @@ async def test_a_listener_comes_back_and_wakes_everybody_once(room: Room) -> Non
     """Its connection ended by force, a listener listens again and says that something may have been missed."""
     woken: asyncio.Queue[str] = asyncio.Queue()
     async with Listener(room.url, room.name, channel="postroom_deliveries", on_wake=woken.put_nowait):
-        assert await asyncio.wait_for(woken.get(), 5) == ""
+        assert await asyncio.wait_for(woken.get(), 60) == ""
         async with room.pool.acquire() as connection:
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
             )
-        assert await asyncio.wait_for(woken.get(), 5) == ""
+        assert await asyncio.wait_for(woken.get(), 60) == ""
         await notify(room, "bulk")
-        assert await asyncio.wait_for(woken.get(), 5) == "bulk"
+        assert await asyncio.wait_for(woken.get(), 60) == "bulk"

@@ -50,7 +50,7 @@ def _examine(operation: Operation, mode: GenerationMode, key: str, wanted: list[
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def examine(case: Any) -> None:
-        response = case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=wanted)
+        response = case.call_and_validate(headers={"Authorization": f"Bearer {key}"}, checks=wanted, timeout=60)
         seen.add(response.status_code)
 
     examine()
@@ -58,7 +58,7 @@ def _examine(operation: Operation, mode: GenerationMode, key: str, wanted: list[
 
 
 def _examine_all(url: str, key: str, mode: GenerationMode, wanted: list[Any]) -> dict[str, set[int]]:
-    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=60)
     found: list[Operation] = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     operations = sorted(found, key=lambda operation: operation.method == "delete")  # read before clearing
     return {

@@ -187,7 +187,7 @@ class TestIdentity:
         assert read(OUTGOING)["Date"].datetime == NOW
 
     @given(st.integers(min_value=0, max_value=4_000_000_000))
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     def test_dates_agree_with_the_library(self, seconds: int) -> None:
         """Our own formatting says what the standard library says."""
         moment = datetime.fromtimestamp(seconds, UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from postroom.mail.dkim import Algorithm, Signer, canonical_body, sign_all
 from postroom.mail.mime import Message
 
-BOUNDED = settings(max_examples=60, deadline=None)
+BOUNDED = settings(max_examples=60)
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
 Headers = list[tuple[bytes, bytes]]
 HEADERS: Headers = [

@@ -15,7 +15,7 @@ from postroom.delivery.model import Attachment
 from postroom.mail import mime
 from postroom.mail.headers import Field
 
-BOUNDED = settings(max_examples=100, deadline=None)
+BOUNDED = settings(max_examples=100)
 HEADERS: tuple[Field, ...] = ((b"From", b"a@example.org"), (b"Subject", b"Hello"))
 LINES = st.sampled_from(
     [

@@ -167,14 +167,14 @@ async def running(room: Room, catalog: Catalog) -> AsyncIterator[Waker]:
     task = asyncio.create_task(renderer.run())
     yield waker
     renderer.stop()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: Waker) -> None:
     """A bell for any lane makes it look; what it has rendered rings that lane's bell."""
     [delivery] = await accepted(room.pool, a_note(lane=Lane.AUTH))
     running.notified("transactional")
-    assert await running.wait(Lane.AUTH, timedelta(seconds=10))
+    assert await running.wait(Lane.AUTH, timedelta(seconds=60))
     transport = Recording()
     await a_worker(room.pool, transport).run_once(Lane.AUTH)
     assert transport.delivery_ids == [delivery]

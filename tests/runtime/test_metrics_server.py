@@ -15,7 +15,7 @@ def free_port() -> int:
 
 
 def read(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -134,7 +134,7 @@ async def test_the_loop_folds_at_once_and_stops_when_told(pool: Pool) -> None:
     running = asyncio.create_task(folder.run())
     await steps.reached("folded", times=3)
     folder.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await running
     assert steps.heard == ["folded"] * 3
     assert await pool.fetchval("SELECT count(*) FROM stat_deltas") == 0

@@ -25,7 +25,7 @@ def collector(pool: Pool, **options: Any) -> Collector:
 async def settle(pool: Pool) -> None:
     """Wait until every committed token can be read: whoever else uses the server may have a transaction open."""
     held = "SELECT count(*) FROM tokens WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await pool.fetchval(held):
             pass
 

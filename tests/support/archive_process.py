@@ -13,12 +13,14 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from tests.support.sessions import sessions_end
 
 from postroom.archive.backup.service import restore_backup
 from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions, Month
 from postroom.archive.restore import restore_month
 from postroom.archive.service import run_archive
+from postroom.db import binaries
 from postroom.db.room import Room, open_room
 from postroom.settings import Settings
 
@@ -68,6 +70,11 @@ async def peak_kilobytes(orders: Orders) -> int:
 
 
 async def _run(orders: Orders) -> tuple[int, bytes]:
+    async with sessions_end(orders.url):  # who died held the archive's lock
+        return await _run_alone(orders)
+
+
+async def _run_alone(orders: Orders) -> tuple[int, bytes]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -78,7 +85,7 @@ async def _run(orders: Orders) -> tuple[int, bytes]:
         env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}", **_credentials()},
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             told, _ = await process.communicate()
         return process.returncode or 0, told
     finally:
@@ -92,6 +99,7 @@ def _credentials() -> dict[str, str]:
 
 
 async def work(orders: Orders) -> None:
+    binaries.VERSION_TIMEOUT_S = 60
     doom = Doom(orders)
     place = None if orders.endpoint else Path(orders.folder) / "work"
     options = ArchiveOptions(

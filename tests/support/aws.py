@@ -89,7 +89,7 @@ async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
     """The SES of our own behind a real server on a free port."""
     app = web.Application()
     app.router.add_post("/v2/email/outbound-emails", aws.send)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     aws.url = f"http://127.0.0.1:{runner.addresses[0][1]}"

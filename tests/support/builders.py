@@ -166,7 +166,7 @@ async def suppress(pool: Pool, address: str, *, scope: str = "all", until: datet
 
 async def until(pool: Pool, question: str) -> None:
     """Ask the database again and again until it answers yes."""
-    async with pool.acquire() as connection, asyncio.timeout(20):
+    async with pool.acquire() as connection, asyncio.timeout(60):
         while not await connection.fetchval(f"SELECT {question}"):
             pass
 
@@ -188,7 +188,7 @@ class Steps:
         self._waiting.setdefault(step, asyncio.Event()).set()
 
     async def reached(self, step: str, *, times: int = 1) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.heard.count(step) < times:
                 event = self._waiting.setdefault(step, asyncio.Event())
                 event.clear()

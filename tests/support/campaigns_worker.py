@@ -5,11 +5,10 @@ They take turns until the process kills itself with SIGKILL, at the n-th occurre
 
 import asyncio
 import sys
-from datetime import timedelta
 
 import msgspec
 from tests.support.campaigns import a_campaign_worker
-from tests.support.chaos_worker import Doom, Orders
+from tests.support.chaos_worker import HOUR, Doom, Orders
 
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.pool import open_pool
@@ -22,7 +21,7 @@ async def work(orders: Orders) -> None:
     pool = await open_pool(orders.url, orders.room, size=8)
     transport = SmtpTransport(SmtpRelay("127.0.0.1", orders.port, tls="none"), max_connections=orders.connections)
     doom = Doom(orders)
-    options = WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=timedelta(hours=1))
+    options = WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=HOUR)
     worker = a_campaign_worker(pool, transport, options=options, signal=doom)
     feeder = Feeder(pool, FeederOptions(first_target=1000, least_target=1000, most_target=1000), signal=doom)
     while True:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.chaos_worker import Orders
+from tests.support.sessions import sessions_end
 from tests.support.smtp_server import Server
 
 from postroom.db.pool import Pool
@@ -40,13 +41,13 @@ async def worker_process(orders: Orders) -> AsyncIterator[asyncio.subprocess.Pro
 
 async def run_to_its_end(orders: Orders) -> int:
     """Start a worker and wait until it has ended, one way or the other."""
-    async with worker_process(orders) as process, asyncio.timeout(30):
+    async with sessions_end(orders.url), worker_process(orders) as process, asyncio.timeout(60):
         return await process.wait()
 
 
 async def silence(server: Server) -> None:
     """Wait until the server has read everything that dead clients had written."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for visit in server.visits:
             await visit.closed.wait()
 

@@ -20,6 +20,8 @@ from postroom.mail.compose import Composer
 from postroom.runtime.clock import utc_now
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
+HOUR = timedelta(hours=1)
+
 
 @dataclass(frozen=True)
 class Orders:
@@ -59,7 +61,7 @@ async def work(orders: Orders) -> None:
         pool,
         compose=lambda outgoing: composer.compose(outgoing, now=utc_now()),
         route=lambda _channel, _lane: transport,
-        options=WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=timedelta(hours=1), until_empty=True),
+        options=WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=HOUR, grace=HOUR, until_empty=True),
         signal=Doom(orders),
     )
 

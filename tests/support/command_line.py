@@ -11,6 +11,18 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 60
+COMMAND = ("-m", "postroom.cli")
+# The same, where a database or a store must not be called silent because this machine stands still for a while.
+PATIENT = (
+    "-c",
+    """
+from postroom.cli import doctor, host_checks, main
+from postroom.db import binaries, embedded
+doctor._PATIENCE_S = host_checks.CONNECT_TIMEOUT_S = binaries.VERSION_TIMEOUT_S = 60
+embedded.CONNECT_TIMEOUT_S = embedded.RETRY_S = embedded.STOP_TIMEOUT_S = 60
+main()
+""",
+)
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -21,11 +33,14 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def postroom(
-    *arguments: str, stdin: str | None = None, settings: dict[str, str] | None = None
+    *arguments: str,
+    stdin: str | None = None,
+    settings: dict[str, str] | None = None,
+    command: tuple[str, str] = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "postroom.cli", *arguments],
+        [sys.executable, *command, *arguments],
         input=stdin,
         env=environment(**(settings or {})),
         capture_output=True,
@@ -76,10 +91,12 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str, settings: dict[str, str], directory: Path | None = None) -> Iterator[Running]:
+def running(
+    *arguments: str, settings: dict[str, str], directory: Path | None = None, command: tuple[str, str] = COMMAND
+) -> Iterator[Running]:
     """Start a command; whatever the test does, it is gone afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "postroom.cli", *arguments],
+        [sys.executable, *command, *arguments],
         env=environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -19,7 +19,10 @@ FAST = ServerOptions(fsync=False)
 USER = """
 import asyncio, concurrent.futures.thread, os, signal, sys
 from pathlib import Path
+from postroom.db import binaries, embedded
 from postroom.db.embedded import EmbeddedServer, ServerOptions
+
+binaries.VERSION_TIMEOUT_S = embedded.CONNECT_TIMEOUT_S = embedded.RETRY_S = embedded.STOP_TIMEOUT_S = 60
 
 async def main():
     server = EmbeddedServer(Path(sys.argv[1]), ServerOptions(fsync=False))

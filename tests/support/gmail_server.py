@@ -147,7 +147,7 @@ async def google_running(google: Google) -> AsyncIterator[Google]:
     app.router.add_post("/token", google.grant)
     app.router.add_post("/upload/gmail/v1/users/me/messages/send", google.send)
     app.router.add_get("/gmail/v1/users/me/messages", google.find)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     google.url = f"http://127.0.0.1:{runner.addresses[0][1]}"

@@ -104,7 +104,15 @@ async def open_browser(room: Room, *scopes: str, name: str = "tests", app: ASGIA
 @contextlib.asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The application behind a real server on a free port of loopback; yields its URL."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", access_log=False, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="error",
+        access_log=False,
+        lifespan="on",
+        timeout_keep_alive=3600,  # a client that stalls finds its connection where it left it
+    )
     server = uvicorn.Server(config)
     with contextlib.closing(config.bind_socket()) as socket:
         socket.listen()  # from here on connections wait until the server takes them

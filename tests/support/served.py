@@ -15,7 +15,7 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The address at which the application answers."""
     stop, ready = asyncio.Event(), asyncio.Event()
     with bind(("127.0.0.1", 0)) as listener:
-        running = asyncio.create_task(serve(app, listener, stop, grace=timedelta(seconds=5), on_ready=ready.set))
+        running = asyncio.create_task(serve(app, listener, stop, grace=timedelta(seconds=60), on_ready=ready.set))
         await ready.wait()
         try:
             yield url_of(listener)

@@ -68,7 +68,7 @@ async def receiving(receiver: Receiver, *, tls: ssl.SSLContext | None = None) ->
     """The receiver behind a real server on a free port."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", receiver.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()

@@ -4,7 +4,7 @@ import re
 
 import minijinja
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.tracking.links import SENTINEL, plan, weave
@@ -152,7 +152,6 @@ def unquoted(text: str) -> str:
     return re.sub(r"\s|[\"']", "", text)
 
 
-@settings(deadline=None)
 @given(template=st.lists(pieces, max_size=30).map("".join))
 def test_nothing_but_links_ever_changes(template: str) -> None:
     """Whatever the template, what stands outside of links is there afterwards, in its order."""

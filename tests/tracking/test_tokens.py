@@ -5,7 +5,7 @@ import hmac
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tracking import ADA, KEY
 
@@ -32,7 +32,6 @@ def token_of(url: str) -> str:
     return urlsplit(url).path.rpartition("/")[2].removesuffix(".gif")
 
 
-@settings(deadline=None)
 @given(mark=marks)
 def test_a_mark_survives_its_links(mark: Mark) -> None:
     """Whoever and whatever it is about, an open or unsubscribe token says the same when it comes back."""
@@ -41,14 +40,12 @@ def test_a_mark_survives_its_links(mark: Mark) -> None:
     assert SIGNER.read_unsubscribe(token_of(SIGNER.preferences_url(mark))) == mark
 
 
-@settings(deadline=None)
 @given(mark=marks, url=urls)
 def test_a_click_carries_its_target(mark: Mark, url: str) -> None:
     """The target comes out of the token as it went in."""
     assert SIGNER.read_click(token_of(SIGNER.click_url(mark, url))) == (mark, url)
 
 
-@settings(deadline=None)
 @given(mark=marks, position=st.integers(0), replacement=st.sampled_from("AZaz09-_"))
 def test_a_changed_character_is_noticed(mark: Mark, position: int, replacement: str) -> None:
     """Every character counts, also the last, some bits of which mean nothing."""

@@ -1,7 +1,7 @@
 """Reading captured MIME: whatever it is, it is shown and never raises."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.transports.capture.reader import decode_words, first_values, read_message, subject_of
@@ -69,7 +69,6 @@ def test_the_first_of_a_repeated_header_is_shown() -> None:
     assert first_values(read.headers) == {"Received": "one", "X-A": "b"}
 
 
-@settings(deadline=None)
 @given(raw=st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
 def test_no_bytes_can_break_the_reader(raw: bytes) -> None:
     """Anything at all can be read, and what comes out can be written as JSON and stored."""
@@ -80,7 +79,6 @@ def test_no_bytes_can_break_the_reader(raw: bytes) -> None:
         assert "\x00" not in text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=100))
 def test_any_header_value_can_be_decoded(value: str) -> None:
     """Decoding never raises and never leaves half a character."""

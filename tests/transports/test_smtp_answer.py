@@ -1,7 +1,7 @@
 """Reply lines in, answers out."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.transports.smtp.answer import MAX_LINE, MAX_LINES, MAX_TEXT, Answer, AnswerReader, clean_text
@@ -69,7 +69,6 @@ def test_text_is_cut_to_its_limit() -> None:
     assert clean_text("x" * 5_000) == "x" * MAX_TEXT
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=1, max_value=30), min_size=1, max_size=20))
 def test_cutting_the_stream_differently_changes_nothing(data: bytes, sizes: list[int]) -> None:
     """Answers do not depend on how the network cut the bytes into pieces."""

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.silence import LONG_S, let_pass, settle, wait_out
 from tests.support.smtp_server import (
@@ -327,7 +327,6 @@ def unstuffed(travelling: bytes) -> bytes:
     return b"".join(line.removeprefix(b".") + b"\r\n" for line in lines)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([b".", b"..", b"x", b".x", b"", b"\xc3\xa9.", b". ."])))
 def test_content_comes_back_as_it_was(lines: list[bytes]) -> None:
     """Whatever dots the lines begin with, the server reads the same lines, and only the last dot ends them."""
@@ -335,7 +334,6 @@ def test_content_comes_back_as_it_was(lines: list[bytes]) -> None:
     assert unstuffed(stuffed(content)) == content
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=".\r\nx", max_size=40))
 def test_no_content_can_end_itself(text: str) -> None:
     """Stray line ends become whole ones: a lenient server finds no end but ours."""
