@@ -165,7 +165,7 @@ def _transitions() -> list[tuple[str, date]]:
 minutes = st.integers(0, 24 * 60 - 1).map(lambda n: time(n // 60, n % 60))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(ZONES), st.dates(date(1975, 1, 1), date(2037, 12, 31)), minutes)
 def test_any_zone_day_and_time_agrees_with_the_oracle(zone: str, day: date, at: time) -> None:
     """Wherever and whenever: the conversion is what counting minutes finds."""
@@ -173,7 +173,7 @@ def test_any_zone_day_and_time_agrees_with_the_oracle(zone: str, day: date, at: 
     assert instant_of(local, zone) == oracle(local, zone)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(_transitions()), minutes)
 def test_days_on_which_clocks_move_agree_with_the_oracle(where: tuple[str, date], at: time) -> None:
     """The same on the days that make it hard."""

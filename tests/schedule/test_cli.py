@@ -1,6 +1,7 @@
 """People at the command line, in a room of their own."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -48,6 +49,15 @@ async def ask_json(*arguments: str) -> Any:
     result = await ask(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return msgspec.json.decode(result.stdout)
+
+
+def read_all(terminal: int) -> bytes:
+    """Everything a terminal shows, until nobody can write to it any more."""
+    seen = b""
+    with contextlib.suppress(OSError):  # which is how Linux says so
+        while more := os.read(terminal, 65536):
+            seen += more
+    return seen
 
 
 ADA = ("--first-name", "Ada", "--last-name", "Lovelace", "--born", "1815-12-10", "--timezone", "Europe/London")
@@ -134,11 +144,10 @@ async def test_a_terminal_sees_an_import_s_progress(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "postroom.cli", "users", "import", str(file)]
     try:
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=written)
-        said, _ = await process.communicate()
-        seen = os.read(shown, 65536)
     finally:
-        os.close(shown)
         os.close(written)
+    (said, _), seen = await asyncio.gather(process.communicate(), asyncio.to_thread(read_all, shown))
+    os.close(shown)
     assert (process.returncode, said) == (0, b"1 added, 0 refused\n")
     assert b"importing" in seen
     assert b"100%" in seen
@@ -231,3 +240,17 @@ async def test_occasions_at_the_command_line() -> None:
     assert isinstance((await ask("occasions", "add", user_id, "reminder", "--rule", "x")).exception, BadInput)
     assert (await ask("occasions", "remove", user_id, added.stdout.strip())).exit_code == 0
     assert (await ask_json("occasions", "list", user_id))["items"] == []
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_header_from_standard_input_that_is_not_understood_is_one_error() -> None:
+    """No traceback follows it, neither of the error nor of what was being read."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "postroom.cli", "users", "import", "-",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, wrong = await process.communicate(b"first_name,last_name\nAda,Lovelace\n")
+    assert (process.returncode == 0, said) == (False, b"")
+    assert b"lacks date_of_birth, timezone" in wrong
+    assert b"Traceback" not in wrong
+    assert b"Exception ignored" not in wrong

@@ -22,7 +22,7 @@ async def greeted(room: Room) -> User:
     user = await service.create_user(room.pool, person(), policy=service.policy_of(room.settings))
     await room.pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() - interval '1 second'")
     stop = asyncio.Event()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
         await until(room.pool, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
         stop.set()
@@ -40,6 +40,8 @@ async def test_a_process_greets_whoever_is_due(database_url: str, allowed: str) 
                 "POSTROOM_SCHEDULE_WEBHOOK_URL": receiver.url,
                 "POSTROOM_WEBHOOK_SECRET": SECRET,
                 "POSTROOM_WEBHOOK_ALLOW_PRIVATE": allowed,
+                "POSTROOM_WEBHOOK_TIMEOUT": "60s",
+                "POSTROOM_LEASE": "1h",
             }
         )
         async with open_room(settings) as room:

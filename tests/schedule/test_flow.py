@@ -3,15 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from aiohttp import web
 from tests.support.schedule import person, statuses
-from tests.support.webhook_server import Receiver, receiving
+from tests.support.webhook_server import PATIENCE, Receiver, receiving
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import Channel, DeliveryFilter, Lane, Outgoing
+from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.schedule import service
-from postroom.schedule.model import Policy
+from postroom.schedule.model import Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports import Content, Envelope, Transport
 from postroom.transports.capture import CaptureTransport
@@ -105,12 +106,114 @@ async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
     assert b"it's your birthday" in await pool.fetchval("SELECT raw FROM inbox_messages")
 
 
+FORGETTING = pytest.mark.parametrize(
+    "statement, reason",
+    [("DELETE FROM users", "person_deleted"), ("DELETE FROM user_occasions", "occasion_deleted")],
+)
+
+
+@FORGETTING
+async def test_what_is_forgotten_is_not_tried_again(pool: Pool, statement: str, reason: str) -> None:
+    """A reminder that waits for its second attempt does not leave once its occasion, or its person, is gone."""
+    clock = Moving()
+    async with receiving(Receiver(status=503)) as receiver:
+        user = await reminded(pool, receiver, clock)
+        await drain(pool, clock, rounds=1)
+        await pool.execute(statement)
+        await drain(pool, clock)
+    assert len(receiver.requests) == 1
+    assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ("cancelled", reason)
+    rows = await pool.fetch("SELECT failure_reason FROM scheduled_events WHERE event_type = 'REMINDER'")
+    assert [row[0] for row in rows] == (["occasion_deleted: HTTP 503 Service Unavailable"] if "occas" in reason else [])
+    assert await pool.fetchval("SELECT count(*) FROM users WHERE id = $1", user.id) == ("person" not in reason)
+
+
+class Forgetful(Receiver):
+    """Answers only when somebody was forgotten."""
+
+    pool: Pool
+    statement: str
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        await self.pool.execute(self.statement)
+        return await super().handle(request)
+
+
+@FORGETTING
+async def test_what_is_forgotten_while_it_is_sent_is_not_tried_again(pool: Pool, statement: str, reason: str) -> None:
+    """The request that is under way ends as it ends; there is no second one."""
+    clock, told = Moving(), Forgetful(status=503)
+    told.pool, told.statement = pool, statement
+    async with receiving(told) as receiver:
+        await reminded(pool, receiver, clock)
+        await drain(pool, clock, rounds=1)
+        clock.now = max(clock.now, await pool.fetchval("SELECT now()"))  # whose clock says when it was forgotten
+        await drain(pool, clock)
+    assert len(receiver.requests) == 1, reason
+    assert await pool.fetchval("SELECT state::text FROM deliveries") == "cancelled"
+
+
+@FORGETTING
+@pytest.mark.parametrize("is_brought_back", [False, True])
+async def test_what_is_forgotten_is_no_dead_letter(
+    pool: Pool, statement: str, reason: str, *, is_brought_back: bool
+) -> None:
+    """Given up before, it cannot be brought back; brought back before, it does not leave."""
+    clock, ours = Moving(), DeadLetterFilter(source="schedule")
+    async with receiving(Receiver(status=503)) as receiver:
+        await reminded(pool, receiver, clock)
+        await drain(pool, clock)
+        if is_brought_back:
+            assert await deliveries.redrive(pool, ours, actor="tests", now=clock.now) == 1
+        await pool.execute(statement)
+        assert await deliveries.redrive(pool, ours, actor="tests", now=clock.now) == 0
+        await drain(pool, clock)
+    assert len(receiver.requests) == 4
+    assert await deliveries.list_dead_letters(pool) == ([], None)
+    ends = ("cancelled", reason) if is_brought_back else ("dead_letter", "attempts_exhausted")
+    assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ends
+
+
+async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
+    """What is planned goes with it, what was sent was sent."""
+    clock = Moving()
+    async with receiving(Receiver()) as receiver:
+        policy = Policy(webhook_url=receiver.url)
+        born = datetime(1990, 6, 1, tzinfo=UTC).date()
+        user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=clock.now)
+        rule = {"every": "day", "start": "2026-11-15"}
+        early = clock.now - timedelta(hours=1)
+        daily = await service.add_occasion(pool, user.id, "RECURRING", rule=rule, policy=policy, now=early)
+        await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
+        await drain(pool, clock)
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE event_type = 'RECURRING'") == 2
+    await service.remove_occasion(pool, user.id, daily.id)
+    events, _ = await service.list_events(pool, user.id)
+    assert [(event.kind, event.status) for event in events] == [("BIRTHDAY", "PENDING"), ("RECURRING", "COMPLETED")]
+
+
+async def reminded(pool: Pool, receiver: Receiver, clock: Moving) -> User:
+    """Somebody whose birthday is far, with a reminder that was just handed over."""
+    policy, early = Policy(webhook_url=receiver.url), clock.now - timedelta(days=1)
+    born = datetime(1990, 6, 1, tzinfo=UTC).date()
+    user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=early)
+    rule = {"at": "2026-11-15T09:00"}
+    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message="Pay", policy=policy, now=early)
+    assert await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once() == 1
+    return user
+
+
 async def drain(
-    pool: Pool, clock: Moving, *, inbox: Transport | None = None, step: timedelta = timedelta(minutes=2)
+    pool: Pool,
+    clock: Moving,
+    *,
+    inbox: Transport | None = None,
+    step: timedelta = timedelta(minutes=2),
+    rounds: int = 6,
 ) -> None:
     """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
     composer = WebhookComposer()
-    transport = WebhookTransport(allow_private=True, inbox=inbox)
+    transport = WebhookTransport(allow_private=True, timeout=PATIENCE, inbox=inbox)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
         return composer.compose(outgoing, now=clock.now)
@@ -118,7 +221,7 @@ async def drain(
     def route(_channel: Channel, _lane: Lane) -> Transport:
         return transport
 
-    for _ in range(6):
+    for _ in range(rounds):
         options = WorkerOptions(until_empty=True)
         await Worker(pool, compose=compose, route=route, options=options, clock=clock).run()
         clock.now += step

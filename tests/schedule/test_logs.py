@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.http import open_browser
 from tests.support.schedule import NINE, POSTING, person, scheduler, utc
-from tests.support.webhook_server import Receiver, receiving
+from tests.support.webhook_server import PATIENCE, Receiver, receiving
 from typer.testing import CliRunner
 
 from postroom.db.pool import Pool
@@ -87,7 +87,7 @@ async def test_the_delivery_worker_logs_nobody(
     """A greeting that is taken, refused, put off or cut off, from a receiver who repeats the name."""
     caplog.set_level(logging.INFO)
     receiver.body = b"unknown person: Zerlina Quux"
-    composer, transport = WebhookComposer(), WebhookTransport(allow_private=True)
+    composer, transport = WebhookComposer(), WebhookTransport(allow_private=True, timeout=PATIENCE)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
         return composer.compose(outgoing, now=datetime.now(UTC))

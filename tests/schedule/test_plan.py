@@ -192,7 +192,7 @@ WANDERING = ["Pacific/Pago_Pago", "America/New_York", "UTC", "Asia/Kathmandu", "
 BIRTHDAYS = ["1990-11-15", "1990-01-01", "1990-12-31", "2000-02-29", "1990-03-29"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(BIRTHDAYS),
     st.sampled_from([time(0), time(9), time(23, 59)]),
@@ -223,7 +223,7 @@ def test_whoever_wanders_is_greeted_once_a_year(born: str, at: time, moves: list
     assert (years[0] <= 2026, years[-1] >= 2030) == (True, True)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.dates(date(1900, 1, 1), date(2025, 12, 31)),
     st.sampled_from(

@@ -62,6 +62,7 @@ INDEXES = {
     "list_user_events": "scheduled_events_user_idx",
     "lock_unplanned_users": "users_unplanned_idx",
     "lock_unscheduled_users": "scheduled_events_pending_idx",
+    "lock_users": "users_pkey",
     "move_events": "scheduled_events_pkey",
     "recover_events": "scheduled_events_lease_idx",
 }

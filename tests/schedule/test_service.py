@@ -334,3 +334,27 @@ async def test_nobody_is_somebody_else(pool: Pool) -> None:
     ):
         with pytest.raises(UserNotFound):
             await call
+
+
+async def test_blanks_are_no_message(pool: Pool) -> None:
+    """Through the API they are left out; of plain SQL the mail says what its kind says."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00", email="ada@example.org", timezone="UTC")
+    rule, now = {"at": "2026-11-15T09:00"}, utc("2026-11-14T00:00")
+    given = await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message=" \n ", policy=POSTING, now=now)
+    assert given.message == ""
+    await pool.execute(
+        "INSERT INTO user_occasions (user_id, event_type, message, rule)"
+        " VALUES ($1, 'REMINDER', '  ', '{\"at\": \"2026-11-15T09:00\"}')", user.id,
+    )  # fmt: skip
+    await pool.execute("UPDATE users SET unplanned_since = $1", now)
+    await scheduler(pool, "2026-11-14T00:00").sweep()
+    await pool.execute(
+        "INSERT INTO scheduled_events (user_id, event_type, target_timestamp_utc, target_timestamp_local,"
+        " target_timezone, idempotency_key, delivery_payload)"
+        " VALUES ($1, 'TEA', $2, '2026-11-15 09:00', 'UTC', 'tea', '{\"message\": \"  \"}')",
+        user.id, utc("2026-11-15T09:00"),
+    )  # fmt: skip
+    assert await scheduler(pool).run_once() == 3
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE status = 'FAILED'") == 0
+    rows = await pool.fetch("SELECT subject FROM delivery_payloads ORDER BY subject")
+    assert [row[0] for row in rows] == [*["Hey, Ada Lovelace here is your reminder"] * 2, "Tea"]

@@ -183,6 +183,40 @@ async def test_new_people_with_occasions_keep_what_they_came_with(pool: Pool) ->
     assert rows[0]["key"] == "mine"
 
 
+async def test_an_occasion_added_before_the_sweep_leaves_what_they_came_with(pool: Pool) -> None:
+    """Through the API too, and after the sweep as well: the person has not changed."""
+    for is_swept in (False, True):
+        user_id: UUID = await pool.fetchval(
+            "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
+            " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
+        )
+        await pool.execute(
+            "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
+            " idempotency_key, delivery_payload) VALUES ($1, $2, '2026-11-20 09:00', 'Europe/London', $3, '{}')",
+            user_id, utc("2026-11-20T09:00"), f"mine {is_swept}",
+        )  # fmt: skip
+        if is_swept:
+            await scheduler(pool).sweep()
+        await service.add_occasion(
+            pool, user_id, "REMINDER", rule={"at": "2026-11-21T16:00"}, policy=POSTING, now=utc("2026-11-15T09:00")
+        )
+        events, _ = await service.list_events(pool, user_id)
+        assert [event.kind for event in events] == ["REMINDER", "BIRTHDAY"]
+        assert events[1].idempotency_key == f"mine {is_swept}"
+        assert await scheduler(pool).sweep() == 0
+
+
+async def test_an_occasion_added_to_somebody_who_changed_plans_the_change(pool: Pool) -> None:
+    """Plain SQL mended a birth date, no sweep came yet: the API plans that too, for nobody else will."""
+    user = await born(pool, "1990-11-20", now="2026-11-01T00:00", timezone="UTC")
+    await pool.execute("UPDATE users SET date_of_birth = '1990-11-25'")
+    await pool.execute("UPDATE users SET unplanned_since = $1", utc("2026-11-15T08:00"))
+    rule = {"at": "2026-11-21T16:00"}
+    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-15T09:00"))
+    events, _ = await service.list_events(pool, user.id)
+    assert [event.target_utc for event in events] == [utc("2026-11-25T09:00"), utc("2026-11-21T16:00")]
+
+
 async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
     """A stored instant goes stale when rules change; with the version, everything PENDING is computed again."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00")

@@ -175,7 +175,7 @@ async def test_a_claim_takes_the_hundred_oldest_in_order(pool: Pool) -> None:
 async def test_the_database_s_clock_decides(pool: Pool) -> None:
     """Left alone, a claim goes by the time of its transaction, whatever the host thinks it is."""
     past, future = await many_due(pool, 2)
-    for user_id, ahead in ((past, timedelta(seconds=-1)), (future, timedelta(minutes=1))):
+    for user_id, ahead in ((past, timedelta(seconds=-1)), (future, timedelta(hours=1))):
         await pool.execute(
             "UPDATE scheduled_events SET target_timestamp_utc = now() + $2 WHERE user_id = $1", user_id, ahead
         )
@@ -316,7 +316,7 @@ async def test_an_error_nobody_foresaw_ends_no_loop(pool: Pool) -> None:
     options = SchedulerOptions(policy=POSTING, poll_interval=timedelta(milliseconds=1))
     work = Scheduler(pool, options, clock=clock, signal=heard)
     with capture_logs() as said:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(work.run())
             await failed.wait()
             work.stop()
@@ -380,7 +380,7 @@ async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:
 
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     work = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: NINE, signal=heard)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(work.run())
         await handed.wait()
         work.stop()

@@ -1,5 +1,6 @@
 """The webhook transport against a real receiver: outcomes, signatures, bounds."""
 
+import asyncio
 import base64
 import contextlib
 import ssl
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 from tests.support.http import Letter
-from tests.support.webhook_server import Posting, Receiver, is_genuine, receiving, webhook_to
+from tests.support.webhook_server import PATIENCE, Posting, Receiver, is_genuine, receiving, webhook_to
 
 from postroom.db.pool import Pool
 from postroom.delivery.outcome import Verdict, classify
@@ -29,7 +30,7 @@ OLD, NEW = ("whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2
 
 @contextlib.asynccontextmanager
 async def opened(**options: Any) -> AsyncIterator[WebhookTransport]:
-    transport = WebhookTransport(**{"allow_private": True, "timeout": timedelta(seconds=5), **options})
+    transport = WebhookTransport(**{"allow_private": True, "timeout": PATIENCE, **options})
     try:
         yield transport
     finally:
@@ -328,3 +329,22 @@ async def test_a_webhook_to_nowhere_lands_in_the_inbox(pool: Pool) -> None:
     assert (row["delivery_id"], row["subject"]) == (7, "Webhook")
     assert b"X-Idempotency-Key: k\r\n" in row["raw"]
     assert row["raw"].endswith(b'\r\n\r\n{"message":"Hey"}\r\n')
+
+
+@pytest.mark.parametrize("size, code", [(60_000, 250), (70_000, None)])
+async def test_a_long_header_field_hides_no_status(size: int, code: int | None) -> None:
+    """Up to 64 KB; beyond them the answer cannot be read at all, and the receiver is asked again."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b'{"message":"Hey"}')
+        writer.write(b"HTTP/1.1 204 No Content\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):  # who does not want the rest hangs up
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server, opened() as transport:
+        reply = await post(transport, f"http://{host}:{port}/")
+    assert reply.code == code
+    assert verdict(reply) is (Verdict.DELIVERED if code else Verdict.DEFERRED)

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from tests.support.webhook_server import Posting, Receiver, receiving
+from tests.support.webhook_server import PATIENCE, Posting, Receiver, receiving
 
 from postroom.delivery.outcome import Verdict, classify
 from postroom.transports import Stage
@@ -71,7 +71,7 @@ async def test_a_url_that_leads_inside_is_refused_and_nobody_is_asked(url: str) 
 async def test_allowed_means_allowed() -> None:
     """With the setting, loopback by name works: development and private networks need it."""
     async with receiving(Receiver()) as receiver:
-        transport = WebhookTransport(allow_private=True)
+        transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
         url = receiver.url.replace("127.0.0.1", "localhost")
         reply = await transport.send(*WebhookComposer().compose(Posting(url), now=Posting("").created_at))
         await transport.close()
@@ -103,7 +103,7 @@ async def test_the_connection_goes_to_the_address_that_was_judged(monkeypatch: p
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     async with receiving(Receiver()) as receiver:
-        transport = WebhookTransport(allow_private=True)
+        transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
         url = receiver.url.replace("127.0.0.1", "once.example")
         reply = await transport.send(*WebhookComposer().compose(Posting(url), now=Posting("").created_at))
         await transport.close()

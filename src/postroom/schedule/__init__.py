@@ -23,11 +23,13 @@ Where planning happens. In Python only, because only one place may turn local ti
 transaction that stores the person. Plain SQL on `users` or `user_occasions` leaves `planned_version` behind `version`,
 and the sweep plans within seconds, as of when it was written (`unplanned_since`), so that nothing that falls due before
 the sweep is lost; until then nothing of a changed person is claimed. So does a process that was told other times of day
-than the schedulers. New people who come with a PENDING event of their own keep it. Now and then an audit looks for
-whoever lost an event, and plans it again.
+than the schedulers. New people who come with a PENDING event of their own keep it, until they change. Now and then an
+audit looks for whoever lost an event, and plans it again; other rules of time (`refresh`) plan everybody anew, except
+whom the sweep has yet to plan for.
 
 Moves lose nothing. What is planned and unsent keeps its occurrence even where its hour, or its day, is over: it goes
-out at once. Deleting a person, by whatever way, cancels what still waits to leave (`cancel_greetings`).
+out at once. A date that is corrected to a day that is over is not made up for. Deleting a person or an occasion, by
+whatever way, cancels what still waits to leave, and ends its dead letters (`cancel_greetings`).
 
 Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
 Planning during an outage, or correcting a name in it, makes nothing less late.

@@ -2,7 +2,7 @@
 
 import re
 from datetime import date, datetime
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -11,7 +11,7 @@ from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
 from postroom.schedule import service
 from postroom.schedule.check import read_date
-from postroom.schedule.model import Moved, Person, ScheduledEvent, Status, User
+from postroom.schedule.model import Moved, Person, ScheduledEvent, Status, User, user_fields
 
 READ = "users:read"
 WRITE = "users:write"
@@ -185,28 +185,12 @@ def _tag(user: User) -> dict[str, str]:
     return {"etag": f'"{user.version}"'}
 
 
-def _fields(user: User) -> dict[str, Any]:
-    person = user.person
-    return {
-        "id": user.id,
-        "first_name": person.first_name,
-        "last_name": person.last_name,
-        "date_of_birth": person.date_of_birth,
-        "timezone": person.timezone,
-        "email": person.email,
-        "webhook_url": person.webhook_url,
-        "version": user.version,
-        "created_at": user.created_at,
-        "updated_at": user.updated_at,
-    }
-
-
 def _shape(user: User) -> UserShape:
-    return UserShape(**_fields(user))
+    return UserShape(**user_fields(user))
 
 
 def _changed(user: User, moved: Moved) -> ChangedUser:
-    return ChangedUser(**_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
+    return ChangedUser(**user_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
 
 
 def _event_shape(event: ScheduledEvent) -> EventShape:

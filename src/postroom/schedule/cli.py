@@ -27,7 +27,6 @@ from postroom.schedule.occasion_cli import occasions
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.schedule.model import User
     from postroom.schedule.people_csv import Line
 
 BATCH = 500
@@ -126,12 +125,14 @@ def import_(
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List people, newest first."""
     from postroom.schedule import service
+    from postroom.schedule.model import user_fields
 
     found, more = in_room(lambda room: service.list_users(room.pool, cursor=cursor, limit=limit))
+    rows = [user_fields(user) for user in found]
     if as_json:
-        print_json({"items": [_fields(user) for user in found], "next_cursor": more})
+        print_json({"items": rows, "next_cursor": more})
         return
-    print_table(_LISTED, ([_fields(user)[column] for column in _LISTED] for user in found))
+    print_table(_LISTED, ([row[column] for column in _LISTED] for row in rows))
     if more:
         say(f"more: --cursor {more}")
 
@@ -142,12 +143,13 @@ def show(user_id: Id, *, as_json: AsJson = False) -> None:
     from types import SimpleNamespace
 
     from postroom.schedule import service
+    from postroom.schedule.model import user_fields
 
-    user = in_room(lambda room: service.get_user(room.pool, user_id))
+    fields = user_fields(in_room(lambda room: service.get_user(room.pool, user_id)))
     if as_json:
-        print_json(_fields(user))
+        print_json(fields)
     else:
-        print_record(SimpleNamespace(**_fields(user)), columns=_USER)
+        print_record(SimpleNamespace(**fields), columns=_USER)
 
 
 @users.command()
@@ -201,49 +203,38 @@ async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int,
 
     policy, added = service.policy_of(room.settings), 0
     refused: list[tuple[int, str]] = []
-    lines = read_people(_progressing(text, size))
-    while batch := list(islice(lines, BATCH)):
-        refused += [(line.number, line.problem) for line in batch if line.problem is not None]
-        good: list[Line] = [line for line in batch if line.person is not None]
-        try:
-            created, wrong = await service.create_users(
-                room.pool, [line.person for line in good if line.person is not None], policy=policy
-            )
-        except BaseException:  # what was added stays: say where to go on
-            sys.stderr.write(f"stopped before line {batch[0].number}: {added} added\n")
-            raise
-        added += len(created)
-        for index, errors in wrong.items():
-            refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
+    with _followed(text, size) as followed:
+        lines = read_people(followed)
+        while batch := list(islice(lines, BATCH)):
+            refused += [(line.number, line.problem) for line in batch if line.problem is not None]
+            good: list[Line] = [line for line in batch if line.person is not None]
+            try:
+                created, wrong = await service.create_users(
+                    room.pool, [line.person for line in good if line.person is not None], policy=policy
+                )
+            except BaseException:  # what was added stays: say where to go on
+                sys.stderr.write(f"stopped before line {batch[0].number}: {added} added\n")
+                raise
+            added += len(created)
+            for index, errors in wrong.items():
+                refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
     return added, refused
 
 
-def _progressing(text: Iterable[str], size: int) -> Iterator[str]:
+@contextmanager
+def _followed(text: Iterable[str], size: int) -> Iterator[Iterable[str]]:
     """The same lines, with a bar that follows them; silent when nobody watches."""
     if not sys.stderr.isatty() or not size:
-        yield from text
+        yield text
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("importing", total=size)
-        for line in text:
+
+        def counted(line: str) -> str:
             progress.advance(task, len(line.encode(errors="surrogateescape")))
-            yield line
+            return line
 
-
-def _fields(user: "User") -> dict[str, Any]:
-    person = user.person
-    return {
-        "id": user.id,
-        "first_name": person.first_name,
-        "last_name": person.last_name,
-        "date_of_birth": person.date_of_birth,
-        "timezone": person.timezone,
-        "email": person.email,
-        "webhook_url": person.webhook_url,
-        "version": user.version,
-        "created_at": user.created_at,
-        "updated_at": user.updated_at,
-    }
+        yield map(counted, text)

@@ -79,7 +79,9 @@ def _mail(event: Claimed, email: str) -> DeliveryRequest:
             tags={"kind": event.kind},
         )
     said = event.payload.get("message") if isinstance(event.payload, dict) else None
-    message = str(said or event.kind.capitalize())
+    message = str(said or "")
+    if not message.strip():  # plain SQL may say nothing, and no mail goes without a subject
+        message = event.kind.capitalize()
     return DeliveryRequest(
         to=to,
         subject=" ".join(message.split())[:_SUBJECT],

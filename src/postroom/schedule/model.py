@@ -1,7 +1,7 @@
 """People, what they are sent, and when: the values, without a database."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
@@ -50,6 +50,23 @@ class User:
     updated_at: datetime
     person: Person
     unplanned_since: datetime | None = None  # when plain SQL changed what nobody has planned for yet
+    planned_version: int | None = None  # the version that was planned for, 0 if none was; None where nobody asks
+
+
+def person_fields(person: Person) -> dict[str, Any]:
+    """What was given, by name."""
+    return {each.name: getattr(person, each.name) for each in fields(person)}
+
+
+def user_fields(user: User) -> dict[str, Any]:
+    """Somebody as everybody sees them, flat and by name."""
+    return {
+        "id": user.id,
+        **person_fields(user.person),
+        "version": user.version,
+        "created_at": user.created_at,
+        "updated_at": user.updated_at,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

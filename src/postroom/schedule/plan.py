@@ -1,11 +1,11 @@
 """When the next event of an occasion is due: pure decisions over civil time.
 
 Two questions. `upcoming`: given a person as they are now, what should be planned? The next occurrence whose time is
-still to come, skipping those that were already used. An event that is planned already keeps its occurrence in two cases
-even though its time has passed: when a move brought it there (somebody moved east, where the hour or even the day is
-over, and nothing was sent, so it goes out now), and when it was due before the change (an outage, and a name corrected
-meanwhile). `following`: an event has been claimed, what comes after it? The very next occurrence, past or not, because
-what fell due during an outage must not be skipped.
+still to come, skipping those that were already used. An event that is planned already keeps its occurrence in three
+cases even though its time has passed: when a move brought it there (somebody moved east, where the hour or even the day
+is over, and nothing was sent, so it goes out now), when it was due before the change (an outage, and a name corrected
+meanwhile), and when a corrected date makes it today's. `following`: an event has been claimed, what comes after it? The
+very next occurrence, past or not, because what fell due during an outage must not be skipped.
 """
 
 from collections.abc import Iterator
@@ -45,6 +45,11 @@ class Subject:
     def key(self) -> tuple[str, UUID | None]:
         return self.kind_name, self.occasion.id if self.occasion else None
 
+    @property
+    def prefix(self) -> str:
+        """What the keys of all its occurrences begin with."""
+        return f"{self.kind_name.lower()}:{self.occasion.id if self.occasion else self.user_id}:"
+
 
 def upcoming(
     subject: Subject, policy: Policy, *, now: datetime, used: AbstractSet[str], pending: KnownEvent | None
@@ -73,12 +78,18 @@ def following(subject: Subject, policy: Policy, *, after: datetime, key: str) ->
 
 
 def _is_to_come(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
-    """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved."""
+    """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved.
+
+    A move leaves the day what it was, and so do other times of day.
+    """
     if pending is None or pending.idempotency_key != planned.idempotency_key:
         is_said_too_late = occurrence.is_origin and occurrence.local.date() == local_at(now, planned.timezone).date()
         return planned.target_utc > now and not is_said_too_late
-    was_due = pending.target_utc <= now and pending.target_local.date() == planned.target_local.date()
-    return was_due or now - planned.target_utc <= _FARTHEST_MOVE
+    day = planned.target_local.date()
+    if pending.target_local.date() == day:
+        return pending.target_utc <= now or now - planned.target_utc <= _FARTHEST_MOVE
+    # Another day, so somebody corrected it: a day that is over there is not made up for.
+    return planned.target_utc > now or day == local_at(now, planned.timezone).date()
 
 
 def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occurrence]:
@@ -89,8 +100,7 @@ def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occu
 def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
     kind, occasion, zone = subject.kind_name, subject.occasion, subject.person.timezone
     target = instant_of(occurrence.local, zone)
-    owner = occasion.id if occasion else subject.user_id
-    message = occasion.message if occasion and occasion.message else KINDS[kind].message(subject.person)
+    message = occasion.message if occasion and occasion.message.strip() else KINDS[kind].message(subject.person)
     return Planned(
         user_id=subject.user_id,
         kind=kind,
@@ -98,6 +108,6 @@ def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
         target_utc=target,
         target_local=local_at(target, zone),
         timezone=zone,
-        idempotency_key=f"{kind.lower()}:{owner}:{occurrence.label}",
+        idempotency_key=f"{subject.prefix}{occurrence.label}",
         payload={"message": message},
     )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,14 @@ from postroom.schedule.plan import UNPLANNABLE, Subject, upcoming
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger()
+
+
+class Keep(Enum):
+    """Which of the events planned already stay as they are, whatever the plan says."""
+
+    NOTHING = auto()  # the person changed
+    BROUGHT = auto()  # only the rules of time did: what plain SQL wrote under a key of its own never followed them
+    ALL = auto()  # nothing did: only what is missing is added
 
 
 @dataclass(slots=True)
@@ -41,12 +50,12 @@ class Changes:
 
 
 async def plan_for(
-    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: bool = False
+    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: Keep = Keep.NOTHING
 ) -> dict[UUID, Moved]:
     """Make the events of these people what they should be; says for each what was done.
 
-    With `keep`, what is planned already stays: only what is missing is added. What plain SQL changed is planned as of
-    that moment, or whatever fell due between the change and its sweep would be lost.
+    Somebody whom nobody has planned for yet keeps all they came with. What plain SQL changed is planned as of that
+    moment, or whatever fell due between the change and its sweep would be lost.
     """
     ids = [user.id for user in users]
     moment = await store.read_clock(connection, now=now)
@@ -54,13 +63,10 @@ async def plan_for(
     occasions = _by_user(await store.list_occasions(connection, user_ids=ids))
     changes = Changes()
     for user in users:
-        subjects = [Subject(user.id, user.person, each) for each in (None, *occasions.get(user.id, []))]
-        for subject in subjects:
-            as_of = _as_of(user, subject, moment)
-            _decide(subject, known.get(user.id, []), policy, as_of, changes)
-    if keep:
-        changes.moves.clear()
-        changes.over.clear()
+        kept = Keep.ALL if user.planned_version == 0 else keep
+        for subject in (Subject(user.id, user.person, each) for each in (None, *occasions.get(user.id, []))):
+            own = [event for event in known.get(user.id, []) if (event.kind, event.occasion_id) == subject.key]
+            _decide(subject, own, policy, now=_as_of(user, subject, moment), keep=kept, changes=changes)
     added, moved = await _write(connection, changes, now=now)
     await store.mark_planned(connection, user_ids=ids, unplannable_ids=changes.unplannable)
     return {user.id: _count(known.get(user.id, []), moved, added[user.id]) for user in users}
@@ -86,8 +92,9 @@ def _as_of(user: User, subject: Subject, now: datetime) -> datetime:
     return min(now, max(user.unplanned_since, subject.occasion.created_at))
 
 
-def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: datetime, changes: Changes) -> None:
-    own = [event for event in known if (event.kind, event.occasion_id) == subject.key]
+def _decide(
+    subject: Subject, own: Sequence[KnownEvent], policy: Policy, *, now: datetime, keep: Keep, changes: Changes
+) -> None:
     if any(event.is_claimed_only for event in own):
         return  # held by a claim that has not handed it over: what follows is planned by whoever does
     pending = next((event for event in own if event.status is Status.PENDING), None)
@@ -99,6 +106,10 @@ def _decide(subject: Subject, known: Sequence[KnownEvent], policy: Policy, now: 
             "user_unplannable", user_id=str(subject.user_id), kind=subject.kind_name, error=type(error).__name__
         )
         changes.unplannable.append(subject.user_id)
+        return
+    if pending is not None and (
+        keep is Keep.ALL or (keep is Keep.BROUGHT and not pending.idempotency_key.startswith(subject.prefix))
+    ):
         return
     if planned is None:
         changes.end(subject, pending)

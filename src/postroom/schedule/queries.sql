@@ -211,7 +211,7 @@ LIMIT :page_limit;
 -- name: lock_unplanned_users :many
 -- Hold people whom plain SQL added or changed since they were last planned for.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
-    unplanned_since, planned_version = 0 AS is_new
+    unplanned_since, planned_version
 FROM users
 WHERE planned_version <> version
 ORDER BY id
@@ -266,16 +266,19 @@ LEFT JOIN held ON true;
 -- name: lock_user :maybe
 -- Hold one person: nobody else plans, claims or changes them until this transaction ends.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
-    CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since
+    CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since, planned_version
 FROM users
 WHERE id = :user_id
 FOR UPDATE;
 
 -- name: lock_users :many
--- Hold people in order of id, after one of them.
+-- Hold people who are planned for, in order of id, after one of them. The others are the sweep's: it plans as of when they
+-- were written, and whoever planned for them as of now would lose what fell due since. Asked as a plain comparison, the
+-- planner would take the planned for a rare case, and read and sort everybody at each step.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
 FROM users
-WHERE :after_id::uuid IS NULL OR id > :after_id
+WHERE id > coalesce(:after_id::uuid, '00000000-0000-0000-0000-000000000000')
+    AND CASE WHEN planned_version = version THEN true ELSE false END
 ORDER BY id
 LIMIT :batch_limit
 FOR NO KEY UPDATE;

@@ -18,8 +18,8 @@ from postroom.schedule import store
 from postroom.schedule.check import check_person, problems
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.kinds import check_rule, never_fires
-from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, ScheduledEvent, User
-from postroom.schedule.planner import plan_for
+from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, ScheduledEvent, User, person_fields
+from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
 _encode = msgspec.json.Encoder().encode
@@ -127,7 +127,9 @@ async def update_user(
         person = replace(user.person, **changes)
         check_person(person, today=(await store.read_clock(connection, now=now)).date())
         with translated():
-            changed = await store.update_user(connection, user_id=user_id, version=user.version, **_fields(person))
+            changed = await store.update_user(
+                connection, user_id=user_id, version=user.version, **person_fields(person)
+            )
         if changed is None:
             raise VersionConflict
         moved = await _plan(connection, [replace(changed, unplanned_since=user.unplanned_since)], policy, now=now)
@@ -153,9 +155,11 @@ async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which 
         if user is None:
             raise UserNotFound
         occasion = await store.insert_occasion(
-            connection, user_id=user_id, kind=kind, message=message, rule=_encode(rule).decode()
+            connection, user_id=user_id, kind=kind, message=message.strip(), rule=_encode(rule).decode()
         )
-        await _plan(connection, [user], policy, now=now)
+        # Nobody but the occasion is new: what they have stays, unless plain SQL changed them and no sweep came yet.
+        keep = Keep.ALL if user.planned_version == user.version else Keep.NOTHING
+        await _plan(connection, [user], policy, now=now, keep=keep)
         if not await store.has_planned(connection, occasion_id=occasion.id):
             raise never_fires(kind, rule)
     return occasion
@@ -180,7 +184,7 @@ async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
 async def _insert(
     connection: Connection, people: Sequence[Person], policy: Policy, *, now: datetime | None
 ) -> list[User]:
-    rows = [_fields(person) for person in people]
+    rows = [person_fields(person) for person in people]
     with translated():
         users = await store.insert_users(connection, now=now, **{name: [row[name] for row in rows] for name in rows[0]})
     await _plan(connection, users, policy, now=now)
@@ -188,20 +192,9 @@ async def _insert(
 
 
 async def _plan(
-    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None
+    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: Keep = Keep.NOTHING
 ) -> dict[UUID, Moved]:
     """Plan, and have it done again by the schedulers if they were told other times than this process."""
-    done = await plan_for(connection, users, policy, now=now)
+    done = await plan_for(connection, users, policy, now=now, keep=keep)
     await store.leave_to_scheduler(connection, user_ids=[user.id for user in users], basis=policy.basis)
     return done
-
-
-def _fields(person: Person) -> dict[str, Any]:
-    return {
-        "first_name": person.first_name,
-        "last_name": person.last_name,
-        "date_of_birth": person.date_of_birth,
-        "timezone": person.timezone,
-        "email": person.email,
-        "webhook_url": person.webhook_url,
-    }

@@ -116,10 +116,8 @@ async def list_users(
     return [_user(row) for row in rows]
 
 
-async def lock_unplanned_users(connection: Connection, *, batch_limit: int) -> tuple[list[User], list[User]]:
-    """People nobody planned for yet, and people who changed since."""
-    rows = await QUERIES["lock_unplanned_users"].many(connection, batch_limit=batch_limit)
-    return [_user(row) for row in rows if row["is_new"]], [_user(row) for row in rows if not row["is_new"]]
+async def lock_unplanned_users(connection: Connection, *, batch_limit: int) -> list[User]:
+    return [_user(row) for row in await QUERIES["lock_unplanned_users"].many(connection, batch_limit=batch_limit)]
 
 
 async def lock_unscheduled_users(connection: Connection, *, after_id: UUID | None) -> tuple[list[User], UUID | None]:
@@ -215,6 +213,7 @@ def _user(row: asyncpg.Record) -> User:
         updated_at=row["updated_at"],
         person=_person(row),
         unplanned_since=row.get("unplanned_since"),
+        planned_version=row.get("planned_version"),
     )
 
 

@@ -25,7 +25,7 @@ from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.engine import LEASE, hand_over_due
 from postroom.schedule.model import Policy, Status
-from postroom.schedule.planner import plan_for
+from postroom.schedule.planner import Keep, plan_for
 
 STEP = 1000
 SHORTEST_REST = timedelta(milliseconds=5)
@@ -98,12 +98,10 @@ class Scheduler:
         total, found = 0, STEP
         while found == STEP:
             async with self._pool.acquire() as connection, connection.transaction():
-                new, changed = await store.lock_unplanned_users(connection, batch_limit=STEP)
-                if new:
-                    await plan_for(connection, new, self._options.policy, now=self._clock(), keep=True)
-                if changed:
-                    await plan_for(connection, changed, self._options.policy, now=self._clock())
-            found = len(new) + len(changed)
+                users = await store.lock_unplanned_users(connection, batch_limit=STEP)
+                if users:
+                    await plan_for(connection, users, self._options.policy, now=self._clock())
+            found = len(users)
             total += found
         if total:
             _log.info("users_planned", users=total)
@@ -116,7 +114,7 @@ class Scheduler:
             async with self._pool.acquire() as connection, connection.transaction():
                 found, after = await store.lock_unscheduled_users(connection, after_id=after)
                 if found:
-                    done = await plan_for(connection, found, self._options.policy, now=self._clock(), keep=True)
+                    done = await plan_for(connection, found, self._options.policy, now=self._clock(), keep=Keep.ALL)
                     total += sum(each.added > 0 for each in done.values())
             if after is None:
                 break
@@ -159,7 +157,7 @@ class Scheduler:
             users = await store.lock_users(connection, after_id=after, batch_limit=STEP)
             if not users:
                 return None
-            await plan_for(connection, users, self._options.policy, now=self._clock())
+            await plan_for(connection, users, self._options.policy, now=self._clock(), keep=Keep.BROUGHT)
         return users[-1].id, len(users)
 
     async def _time_to_next(self) -> timedelta:

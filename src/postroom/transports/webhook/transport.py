@@ -19,6 +19,8 @@ from postroom.transports.webhook.verdict import REFUSED, reply_to
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
 """How much of an answer is read: enough for a reason, too little for an attack."""
+HEADER_LIMIT = 2**16
+"""The longest line of an answer before its body. A longer one hides even the status, and counts as no answer."""
 
 
 class WebhookTransport:
@@ -107,6 +109,8 @@ class WebhookTransport:
                 auto_decompress=False,  # two kilobytes can unpack to gigabytes
                 trust_env=False,
                 response_class=KnownResponse,
+                max_line_size=HEADER_LIMIT,
+                max_field_size=HEADER_LIMIT,
                 skip_auto_headers=("Accept", "Accept-Encoding"),
             )
         return self._session
