@@ -16,9 +16,6 @@ GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_
     make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
 GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit TO postroom_worker, postroom_api;
 
--- Asking for tokens and guessing codes by address: functions that run as the owner, and count.
-GRANT EXECUTE ON FUNCTION request_token, consume_code TO postroom_api;
-
 -- Whoever works need not read the key of erased addresses; a worker checks no key of the API.
 REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 REVOKE ALL ON api_keys FROM postroom_worker;

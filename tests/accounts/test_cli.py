@@ -27,16 +27,26 @@ try:
 except Exception as error:
     sys.exit(report(error))
 """
+# A reader is waited for without a word about it, however long the command stands still before it writes.
+PATIENT = """
+from datetime import timedelta
+from postroom.accounts.pipe import Pipe
+Pipe.__init__.__kwdefaults__["patience"] = timedelta(hours=1)
+"""
 
 
 async def start(
-    url: str, *arguments: str, settings: dict[str, str] | None = None, stdout: int = asyncio.subprocess.PIPE
+    url: str,
+    *arguments: str,
+    settings: dict[str, str] | None = None,
+    stdout: int = asyncio.subprocess.PIPE,
+    program: str = PROGRAM,
 ) -> asyncio.subprocess.Process:
     environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, **settings or {})
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        PROGRAM,
+        program,
         *arguments,
         env=environment,
         stdout=stdout,
@@ -117,10 +127,10 @@ async def test_collecting_until_told_to_stop(pool: Pool, database_url: str) -> N
     assert process.stdout is not None
     for name in ("ada", "bob"):
         await sign_up(pool, name)
-        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        line = await asyncio.wait_for(process.stdout.readline(), 60)
         assert line.startswith(f"1,{name}@example.org,{name},".encode())
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 @pytest.mark.parametrize("more", [(), ("--until-empty",)])
@@ -130,7 +140,7 @@ async def test_a_full_disk_ends_the_command(pool: Pool, database_url: str, more:
     full = os.open("/dev/full", os.O_WRONLY)
     process = await start(database_url, "tokens", "collect", "--format", "csv", *more, stdout=full, settings=KEYED)
     os.close(full)
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1
     assert errors.decode() == "postroom: The output cannot be written: No space left on device.\n"
     assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
@@ -142,9 +152,10 @@ async def test_a_reader_that_leaves_ends_the_command(pool: Pool, database_url: s
     await sign_up(pool, "ada")
     end, written = os.pipe()
     os.close(end)
-    process = await start(database_url, "tokens", "collect", "--format", "jsonl", *more, stdout=written, settings=KEYED)
+    command = ("tokens", "collect", "--format", "jsonl", *more)
+    process = await start(database_url, *command, stdout=written, settings=KEYED, program=PATIENT + PROGRAM)
     os.close(written)
-    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, errors) == (1, b"")
     assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
 
@@ -161,6 +172,6 @@ async def test_sigterm_is_heard_while_nobody_reads(pool: Pool, database_url: str
     assert process.stderr is not None
     assert b"collection_paused" in await asyncio.wait_for(process.stderr.readline(), 60)
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 60) == 0
     os.close(end)
     assert await pool.fetchval("SELECT last_seq FROM jobs") < 2000

@@ -41,7 +41,7 @@ async def test_a_row_becomes_a_mail_whose_link_works(
     await application.close()
     await until(room.pool, "EXISTS (SELECT FROM inbox_messages)")
     stop.set()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 60)
 
     row = await room.pool.fetchrow("SELECT subject, raw FROM inbox_messages")
     assert row is not None
@@ -79,7 +79,7 @@ async def test_tokens_that_are_left_to_another_program_stay(room: Room) -> None:
         await room.pool.execute("SELECT send('{ada@example.org}', p_subject => 'a', p_text => 'b')")
         await until(room.pool, "EXISTS (SELECT FROM inbox_messages)")
         stop.set()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 60)
     assert "tokens_uncollected" not in [line["event"] for line in said]
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries WHERE source = 'accounts'") == 0
     assert make_mailing_collector(replace(room, settings=replace(settings, secret_key=KEY))) is None

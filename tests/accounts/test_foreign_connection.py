@@ -128,3 +128,21 @@ async def test_tokens_are_asked_for_by_those_who_may(pool: Pool, application: Se
     for call in ("request_token('ada@example.org', 'activation')", "consume_code('a@x.org', 'activation', '00000')"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await application.fetch(f"SELECT postroom.{call}")
+
+
+async def test_who_may_guess_cannot_choose_the_clock(pool: Pool, application: Session, role: str) -> None:
+    """With the rights of the handbook, guesses are counted by the database's clock and under the address itself."""
+    await pool.execute(f"GRANT EXECUTE ON FUNCTION request_token, consume_code TO {role}")
+    await sign_up(pool)
+    tomorrow = "now() + interval '1 day'"
+    ours = ("request_token('ada@example.org', 'activation'", "consume_code('ada@example.org', 'activation', '00000'")
+    for call in ours:
+        with pytest.raises(asyncpg.UndefinedFunctionError):
+            await application.fetch(f"SELECT postroom.{call}, p_now => {tomorrow})")
+        with pytest.raises(asyncpg.UndefinedFunctionError):
+            await application.fetch(f"SELECT postroom.{call}, p_spelling => 'bob@example.org')")
+    for call in (*(call.replace("(", "_at(") for call in ours), "count_request('ada@example.org', 'activation'"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await application.fetch(f"SELECT postroom.{call}, p_now => {tomorrow})")
+    guess = "SELECT verdict FROM postroom.consume_code('ada@example.org', 'activation', '0000x')"
+    assert [await application.fetchval(guess) for _ in range(6)] == ["wrong"] * 5 + ["void"]

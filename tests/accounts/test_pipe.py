@@ -21,7 +21,7 @@ from postroom.accounts.worker import Collector
 from postroom.db.pool import Pool
 from postroom.errors import OutputLost
 
-SOON_S = 20.0
+SOON_S = 60.0
 IMPATIENT = timedelta(milliseconds=50)
 
 

@@ -109,7 +109,7 @@ async def test_listening_in_another_session(program: Path, database_url: str, st
     assert listener.stdin is not None
     assert listener.stdout is not None
     listener.stdin.write(b"LISTEN token_insert;\n\\echo listening\n")
-    assert await asyncio.wait_for(listener.stdout.readline(), 20) == b"listening\n"
+    assert await asyncio.wait_for(listener.stdout.readline(), 60) == b"listening\n"
     await psql(program, database_url, statement)
     output, _ = await listener.communicate(b"SELECT 1;\n")
     assert output.decode().count('Asynchronous notification "token_insert" received from server process with PID') == 1

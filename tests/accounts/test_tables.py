@@ -17,10 +17,11 @@ CONSUME = "UPDATE tokens SET consumed_at = extract(epoch FROM now()) WHERE accou
 
 async def test_a_provisioned_account_gets_its_activation_token(pool: Pool) -> None:
     """Inserting an account makes one activation token, unconsumed, good for fifteen minutes."""
+    before = int(time.time())
     found = await token(pool, await sign_up(pool))
     assert (found["action"], found["consumed_at"]) == ("activation", None)
     assert found["expires_at"] - found["created_at"] == 900
-    assert abs(found["created_at"] - time.time()) < 60
+    assert before <= found["created_at"] <= time.time()
 
 
 async def test_account_and_token_stand_or_fall_together(pool: Pool) -> None:
@@ -215,7 +216,7 @@ async def test_two_recoveries_used_at_once_do_not_wait_for_each_other(pool: Pool
     insert = "INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery') RETURNING id"
     first, second = [await pool.fetchval(insert, ada) for _ in range(2)]
     use = "UPDATE tokens SET consumed_at = 1 WHERE id = $1"
-    async with asyncio.timeout(20), pool.acquire() as one, one.transaction():
+    async with asyncio.timeout(60), pool.acquire() as one, one.transaction():
         await one.execute("SELECT FROM tokens WHERE id = $1 FOR UPDATE", first)
         async with pool.acquire() as other, other.transaction():
             await other.execute(use, second)
@@ -350,7 +351,7 @@ async def test_a_statement_notifies_once(pool: Pool, database_url: str) -> None:
     await pool.execute("INSERT INTO accounts (email, login) VALUES ('one1@example.org', 'x') ON CONFLICT DO NOTHING")
     await pool.execute("INSERT INTO tokens (account, action) SELECT min(id), 'password_recovery' FROM accounts")
     await pool.execute("NOTIFY token_insert, 'the end'")
-    assert [await asyncio.wait_for(heard.get(), 10) for _ in range(3)] == ["", "", "the end"]
+    assert [await asyncio.wait_for(heard.get(), 60) for _ in range(3)] == ["", "", "the end"]
     await listener.close()
 
 
@@ -362,7 +363,7 @@ async def test_a_busy_collector_is_not_notified(pool: Pool, database_url: str) -
     await pool.execute("UPDATE busy_jobs SET until = now() + interval '1 hour'")
     await sign_up(pool)
     await pool.execute("NOTIFY token_insert, 'the end'")
-    assert await asyncio.wait_for(heard.get(), 10) == "the end"
+    assert await asyncio.wait_for(heard.get(), 60) == "the end"
     await listener.close()
 
 

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import asyncpg
 import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
+from tests.support.silence import let_pass
 
 from postroom.accounts import service
-from postroom.accounts import store as accounts_store
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import STALLED_SECONDS
 from postroom.accounts.model import Action, DueToken
+from postroom.accounts.retention import Retention
 from postroom.accounts.signature import verify
 from postroom.accounts.worker import CHANNEL, Collector, CollectorOptions, Deliver, run_collector
 from postroom.db.listen import Listener
@@ -31,11 +31,11 @@ from postroom.mail.service import render_waiting
 from postroom.settings import Settings
 
 LONG = timedelta(hours=1)
-SOON_S = 20.0
+SOON_S = 60.0
 
 
 class Steps:
-    """Hears a collector's signals; `until` waits for a step that comes after the call."""
+    """Hears a collector's signals; `until` waits for the next of a name that nobody has waited for yet."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[str] = asyncio.Queue()
@@ -151,16 +151,13 @@ async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
 
 
 async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
-    """After their retention, the oldest first and only past the cursor; younger ones and uncollected ones stay."""
+    """After their retention, and only past the cursor; younger ones and uncollected ones stay."""
     old, young = await sign_up(pool, "ada"), await sign_up(pool, "grace")
     await pool.execute("UPDATE tokens SET expires_at = expires_at - 40 * 86400 WHERE account = $1", old)
     async with pool.acquire() as connection:
-        forget = partial(
-            accounts_store.forget_tokens, connection, retention=timedelta(days=30), batch_limit=10, now=None
-        )
-        assert await forget() == 0
+        assert await Retention(timedelta(days=30)).walk(connection, 0) == 0
         await run_once(pool)
-        assert await forget() == 1
+        assert await Retention(timedelta(days=30)).walk(connection, 0) == 1
     assert await pool.fetch("SELECT account FROM tokens") == [(young,)]
 
 
@@ -175,9 +172,67 @@ async def test_tokens_that_must_stay_keep_no_others(pool: Pool) -> None:
     await pool.execute("INSERT INTO tokens (account, action, expires_at) VALUES ($1, 'activation', 1)", bob)
     await settle(pool)
     await collector(pool).drain()
+    retention = Retention(timedelta(days=30), step=10)
     async with pool.acquire() as connection:
-        gone = await accounts_store.forget_tokens(connection, retention=timedelta(days=30), batch_limit=10, now=None)
-    assert gone == 1
+        assert [await retention.walk(connection, second) for second in range(6)] == [0, 0, 1, 0, 0, 0]
+
+
+async def test_retention_rests_after_a_round_that_found_nothing(pool: Pool) -> None:
+    """At most a step a second; a minute's rest after an empty round, and none after one that found something."""
+    ada = await sign_up(pool)
+    retention = Retention(timedelta(days=30))
+
+    async def forgotten_at(second: float) -> int:
+        async with pool.acquire() as connection:
+            return await retention.walk(connection, second)
+
+    async def add_late_token() -> None:
+        await pool.execute("INSERT INTO tokens (account, action, expires_at) VALUES ($1, 'activation', 1)", ada)
+        await run_once(pool)
+
+    await add_late_token()
+    assert await forgotten_at(0) == 1
+    await add_late_token()
+    assert [await forgotten_at(second) for second in (0.9, 1.0, 2.0)] == [0, 1, 0]
+    await add_late_token()
+    assert [await forgotten_at(second) for second in (3.0, 61.9, 62.0)] == [0, 0, 1]
+
+
+async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> None:
+    """Of ten thousand tokens a step reads its own twenty, a few times, on plans from when there was one token."""
+    ada = await sign_up(pool)
+    await pool.execute("VACUUM ANALYZE tokens")
+    read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'tokens'"
+    retention = Retention(timedelta(days=30), step=20)
+    async with pool.acquire() as connection:
+        await connection.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = on")
+        await retention.walk(connection, 0)
+        await pool.execute(
+            "INSERT INTO tokens (account, action, expires_at)"
+            " SELECT $1, 'password_recovery', CASE WHEN n > 100 THEN 99999999999 ELSE 1 END"
+            " FROM generate_series(1, 10000) AS n",
+            ada,
+        )
+        await pool.execute("UPDATE jobs SET last_transaction_id = pg_current_xact_id()")
+        async with connection.transaction():
+            before = await connection.fetchval(read)
+            gone = [await retention.walk(connection, second) for second in range(60, 70)]
+            assert gone == [19, 20, 20, 20, 20, 1, 0, 0, 0, 0]
+            assert await connection.fetchval(read) - before <= 10 * 20 * 4
+        await connection.execute("RESET plan_cache_mode; RESET enable_seqscan")
+
+
+async def test_a_token_that_is_being_used_is_forgotten_another_time(pool: Pool) -> None:
+    """Retention waits for nobody: what is locked is left for the next round."""
+    ada = await sign_up(pool)
+    await run_once(pool)
+    await pool.execute("UPDATE tokens SET expires_at = 1")
+    retention = Retention(timedelta(days=30))
+    async with asyncio.timeout(SOON_S), pool.acquire() as connection:
+        async with pool.acquire() as user, user.transaction():
+            await user.execute("SELECT FROM tokens WHERE account = $1 FOR UPDATE", ada)
+            assert await retention.walk(connection, 0) == 0
+        assert await retention.walk(connection, 60) == 1
 
 
 async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:
@@ -248,7 +303,8 @@ async def test_it_wakes_by_notify_and_gathers_a_full_batch(pool: Pool, database_
     steps = Steps()
     worker = Collector(pool, taken, options=options, signal=steps)
     async with running(worker, database_url):
-        await steps.until("counted")  # what listening rang is over: nothing waits
+        await steps.until("counted")
+        await steps.until("drained")  # what listening rang is over: nothing waits, and it rests
         for name in ("one", "two"):
             await sign_up(pool, name)
             await steps.until("counted")
@@ -313,20 +369,19 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
         pid = await foreign.fetchval("SELECT pg_backend_pid()")
         await sign_up(pool, "ada")
         await pool.execute("UPDATE tokens SET created_at = created_at - 100")
+        async with asyncio.timeout(SOON_S):
+            while (stall := await service.measure_stall(pool)).holder_pid != pid:
+                pass  # somebody else's transaction is older still; it will end
+        assert (stall.tokens, stall.is_alarming()) == (1, True)
+        assert stall.seconds >= 100
         taken, steps = Taken(), Steps()
-        options = CollectorOptions(poll_interval=LONG, busy_interval=timedelta(milliseconds=10))
+        options = CollectorOptions(poll_interval=2 * LONG, busy_interval=LONG)
         async with running(Collector(pool, taken, options=options, signal=steps)):
             await steps.until("drained")
-            async with asyncio.timeout(SOON_S):
-                while (stall := await service.measure_stall(pool)).holder_pid != pid:
-                    pass  # somebody else's transaction is older still; it will end
-            assert (stall.tokens, stall.is_alarming()) == (1, True)
-            await steps.until("drained")
-            await steps.until("drained")
-            assert stall.seconds >= 100
             [sample] = [s for s in next(iter(STALLED_SECONDS.collect())).samples if s.labels["pid"] == str(pid)]
             assert sample.value >= 100
             await transaction.rollback()
+            let_pass(LONG.total_seconds())
             assert await taken.next() == ["ada"]  # without a notification: it looks often while something is held back
     await settle(pool)
     assert not (await service.measure_stall(pool)).is_stalled

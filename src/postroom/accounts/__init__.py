@@ -6,7 +6,8 @@ OWNS     the tables `accounts`, `tokens`, `jobs`, `busy_jobs`, `address_limits` 
 STATES   an account is provisioned → active → suspended, and back: active if it ever was, provisioned if not.
          A token is live until it is consumed, expires (15 minutes) or is void (five wrong codes). A recovery that is
          used ends the others of its account; another address ends all that was mailed to the old one, and an activation
-         that was open goes to the new one
+         that was open goes to the new one. A token that ends early, or is deleted, takes its mail along: what still
+         waits to leave is cancelled, with the reason `token_ended`
 CALLED BY  the application, in plain SQL; the API and the command line (`service`); the composition root (`worker`)
 CALLS    delivery (`accept_batch`), with the templates account-activation and account-recovery, in the account's
          `locale` or else in POSTROOM_DEFAULT_LOCALE
@@ -18,7 +19,8 @@ collector turns each token into a delivery in one transaction with its cursor, s
 was committed, once. `UPDATE tokens SET consumed_at = …` activates the account. Nothing else has to be called.
 
 A role of the application needs rights on `accounts`, and EXECUTE on `request_token` and `consume_code`: these and the
-triggers run as the room's owner. Whoever writes `tokens` by hand needs rights there, and can be anybody.
+triggers run as the room's owner, on the database's clock. Whoever writes `tokens` by hand needs rights there, and can
+be anybody.
 
 All collectors share one cursor: whoever comes first has a token. An installation that prints tokens for a program of
 its own (`postroom tokens collect --format csv`) sets POSTROOM_ACCOUNT_MAIL=off, or its workers mail them. It waits
@@ -33,6 +35,7 @@ servers know it (xn--…), and found in either form. One that an application kee
     letter.py     from a token to its mail
     pipe.py       from a batch of tokens to a line, for another program
     worker.py     the collector
+    retention.py  forgetting old tokens, a step at a time
     landing.py    the pages behind the links
 
 HOSTILE INPUTS  signed secrets (compared in constant time before the database is asked), codes (five guesses a token and
@@ -40,7 +43,10 @@ HOSTILE INPUTS  signed secrets (compared in constant time before the database is
          answered with whether they have an account; `SELECT request_token(…)` is that for applications in SQL), logins
          (one that was asked for is taken, whatever the address), links opened by machines (a page acts only on its
          button)
-BUGS     a writer that stays open anywhere in the cluster holds the collector back: postroom_tokens_stalled_seconds,
+BUGS     an UPDATE of `tokens` by hand locks the token before its account; to change or delete that account at the same
+         moment may end in a deadlock, in which PostgreSQL refuses one of the two (`consume_code` and the API lock the
+         account first). A mail that is being accepted at the very moment its token ends still leaves.
+         A writer that stays open anywhere in the cluster holds the collector back: postroom_tokens_stalled_seconds,
          `/readyz` and `postroom doctor` say how long, and whose it is. Whoever guesses on purpose keeps a person from
          using codes for a day; the link in the mail works all the same
 """

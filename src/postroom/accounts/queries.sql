@@ -2,15 +2,24 @@
 -- leaves it to the database's clock. Times of accounts and tokens are epoch seconds; see the migration.
 
 -- name: consume_code :one
--- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code.sql.
+-- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code_at.sql.
 SELECT verdict, account
-FROM consume_code(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()), :spelling);
+FROM consume_code_at(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()), :spelling);
 
 -- name: consume_secret :maybe
--- Consume a live token by its secret; of two who try at once, one gets the row.
+-- Consume a live token by its secret; of two who try at once, one gets the row. The account is locked before the token, as
+-- by whoever changes its address.
+WITH owner AS MATERIALIZED (
+    SELECT id
+    FROM accounts
+    WHERE id = (SELECT account FROM tokens WHERE secret = :secret)
+    FOR NO KEY UPDATE
+)
 UPDATE tokens
 SET consumed_at = floor(extract(epoch FROM coalesce(:now::timestamptz, now())))
+FROM owner
 WHERE secret = :secret
+    AND account = owner.id
     AND action = :action::text::token_action
     AND consumed_at IS NULL
     AND expires_at > extract(epoch FROM coalesce(:now::timestamptz, now()))
@@ -78,17 +87,10 @@ WHERE secret = :secret AND action = :action::text::token_action;
 DELETE FROM address_limits
 WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
 
--- name: forget_tokens :exec
--- One bounded step of retention: tokens that expired long ago, as far as the collector has come.
-DELETE FROM tokens
-WHERE id IN (
-    SELECT t.id
-    FROM tokens AS t, jobs AS j
-    WHERE t.expires_at < floor(extract(epoch FROM coalesce(:now::timestamptz, now()) - :retention::interval))::bigint
-        AND j.job_type = 'mailroom'
-        AND (t.transaction_id, t.id) <= (j.last_transaction_id, j.last_seq)
-    LIMIT :batch_limit
-);
+-- name: forget_tokens :one
+-- One bounded step of retention, from one id on; see functions/forget_tokens.sql.
+SELECT looked_at, last_id, forgotten
+FROM forget_tokens(:after_id, :batch_limit, :retention, coalesce(:now::timestamptz, now()));
 
 -- name: is_login_reserved :one
 -- Whether somebody signed up with this login and an address that was taken.
@@ -140,8 +142,8 @@ LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction = line.transacti
 SELECT renumber_tokens() WHERE has_restored_tokens();
 
 -- name: request_token :one
--- A new token for whoever has the address, if anybody does; see functions/request_token.sql.
-SELECT request_token(:email, :action::text::token_action, coalesce(:now::timestamptz, now()), :spelling) AS is_counted;
+-- A new token for whoever has the address, if anybody does; see functions/request_token_at.sql.
+SELECT request_token_at(:email, :action::text::token_action, coalesce(:now::timestamptz, now()), :spelling) AS is_counted;
 
 -- name: reserve_login :exec
 -- Take a login out of circulation as an account would, without one.

@@ -11,6 +11,7 @@ from postroom.accounts.model import (
     Action,
     DueToken,
     NewAccount,
+    RetentionStep,
     Stall,
     TokenId,
     TokenState,
@@ -93,8 +94,13 @@ async def forget_limits(connection: Connection, *, silence: timedelta, now: date
     return await QUERIES["forget_limits"].exec(connection, silence=silence, now=now)
 
 
-async def forget_tokens(connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None) -> int:
-    return await QUERIES["forget_tokens"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+async def forget_tokens(
+    connection: Connection, *, after_id: int, batch_limit: int, retention: timedelta, now: datetime | None
+) -> RetentionStep:
+    row = await QUERIES["forget_tokens"].one(
+        connection, after_id=after_id, batch_limit=batch_limit, retention=retention, now=now
+    )
+    return RetentionStep(row["looked_at"], row["last_id"], row["forgotten"])
 
 
 async def is_login_reserved(connection: Connection, *, login: str) -> bool:

@@ -21,6 +21,7 @@ from postroom.accounts import store
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
+from postroom.accounts.retention import Retention
 from postroom.db.faults import FLICKER
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool
@@ -44,8 +45,6 @@ BUSY_S = 1.5
 """How long it stays busy after a full batch: less than the two seconds for which the database asks nobody to notify."""
 
 LIMITS_KEPT = timedelta(days=1)
-STEP = 500
-"""How many expired tokens are forgotten at a time."""
 
 HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
 """What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
@@ -99,6 +98,7 @@ class Collector:
         self._clock, self._signal = clock, signal
         self._bell, self._stopping = asyncio.Event(), asyncio.Event()
         self._busy_until_s = 0.0
+        self._retention = Retention(self._options.retention, clock=clock)
 
     def wake(self, _payload: str = "") -> None:
         """Tokens may have arrived."""
@@ -182,9 +182,7 @@ class Collector:
         """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
         async with self._pool.acquire() as connection:
             await store.forget_limits(connection, silence=LIMITS_KEPT, now=self._clock())
-            await store.forget_tokens(
-                connection, retention=self._options.retention, batch_limit=STEP, now=self._clock()
-            )
+            await self._retention.walk(connection, asyncio.get_running_loop().time())
             stall = await store.measure_stall(connection, now=self._clock())
         show_stall(stall)
         if stall.is_alarming():

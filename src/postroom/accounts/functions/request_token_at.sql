@@ -1,0 +1,35 @@
+-- A person asks for a new token by address: an account of that address gets one, any other address nothing, and nobody can
+-- tell which. Whether it is mailed is the collector's to decide: an activation for a provisioned account, a recovery for an
+-- active one. False if the address has been asked about too often, whoever has it.
+--
+-- p_spelling is another way to write the address (bücher.example is xn--bcher-kva.example), under which an account may be
+-- kept as well. Runs with the rights of its caller, who needs the tables themselves: whoever could choose the clock or the
+-- counted spelling and nothing else would have no limits.
+CREATE OR REPLACE FUNCTION request_token_at(
+    p_email    text,
+    p_action   token_action,
+    p_now      timestamptz DEFAULT now(),
+    p_spelling text DEFAULT NULL
+) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_account bigint;
+BEGIN
+    IF NOT count_request(p_email, p_action, p_now, p_spelling) THEN
+        RETURN false;
+    END IF;
+    SELECT id INTO v_account
+    FROM accounts
+    WHERE lower(email) IN (lower(p_email), lower(p_spelling))
+    ORDER BY lower(email) = lower(p_email) DESC
+    LIMIT 1;
+    IF FOUND THEN
+        INSERT INTO tokens (account, action, created_at, expires_at)
+        VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
+            floor(extract(epoch FROM p_now + interval '15 minutes')));
+    END IF;
+    RETURN true;
+END
+$$;

@@ -1,0 +1,130 @@
+"""A token that ends before its time takes the mail along that has not left yet."""
+
+import asyncio
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from tests.support.accounts import KEY, account, run_once, sign_up, signed, token, wrong
+
+from postroom.accounts import service
+from postroom.accounts.model import Action
+from postroom.accounts.retention import Retention
+from postroom.db.pool import Pool
+from postroom.errors import PostroomError
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.service import render_waiting
+
+ADA = "ada@example.org"
+MAILS = "SELECT state::text, reason FROM deliveries ORDER BY id"
+MOVE = "UPDATE postroom.accounts SET email = 'countess@example.org' WHERE login = 'ada'"
+REMOVE = "DELETE FROM postroom.accounts WHERE login = 'ada'"
+END = "UPDATE postroom.tokens SET expires_at = 1 WHERE account = 1"
+CANCELLED, QUEUED = ("cancelled", "token_ended"), ("queued", None)
+
+
+@pytest.mark.parametrize("state", ["queued", "rendered"])
+@pytest.mark.parametrize("ending", [MOVE, REMOVE, END])
+async def test_the_mail_of_a_token_that_was_ended_does_not_leave(
+    pool: Pool, database_url: str, ending: str, state: str
+) -> None:
+    """Another address, a deleted account, an ending by hand: from any search path, and nobody else's mail."""
+    for name in ("ada", "bob"):
+        await sign_up(pool, name)
+    await run_once(pool)
+    if state == "rendered":
+        await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))
+    application = await asyncpg.connect(database_url, server_settings={"search_path": "public"})
+    await application.execute(ending)
+    await application.close()
+    assert await pool.fetch(MAILS) == [CANCELLED, (state, None)]
+
+
+async def test_the_activation_goes_to_the_new_address_instead(pool: Pool) -> None:
+    """The old mail is cancelled, and the new one waits."""
+    await sign_up(pool)
+    await run_once(pool)
+    await pool.execute(MOVE)
+    await run_once(pool)
+    assert await pool.fetch(MAILS) == [CANCELLED, QUEUED]
+    emails = await pool.fetch("SELECT email FROM delivery_recipients ORDER BY delivery_id")
+    assert emails == [("ada@example.org",), ("countess@example.org",)]
+
+
+async def test_a_recovery_that_was_used_cancels_the_mail_of_the_others(pool: Pool) -> None:
+    """Its own has left or is of no interest any more; the others open nothing, and stay at home."""
+    ada = await sign_up(pool, status="active")
+    for _ in range(2):
+        await service.request_token(pool, ADA, action=Action.PASSWORD_RECOVERY)
+    await run_once(pool)
+    await service.consume_secret(pool, await signed(pool, ada), key=KEY)
+    assert await pool.fetch(MAILS) == [CANCELLED, QUEUED]
+
+
+async def test_five_wrong_codes_cancel_the_mail(pool: Pool) -> None:
+    """Four do not."""
+    code = (await token(pool, await sign_up(pool)))["code"]
+    await run_once(pool)
+    mails = []
+    for _ in range(5):
+        with pytest.raises(PostroomError):
+            await service.consume_code(pool, ADA, code=wrong(code), action=Action.ACTIVATION)
+        mails += await pool.fetch(MAILS)
+    assert mails == [QUEUED] * 4 + [CANCELLED]
+
+
+@pytest.mark.parametrize("ending", [MOVE, REMOVE, END])
+async def test_a_mail_that_has_left_stays_as_it_is(pool: Pool, ending: str) -> None:
+    """What became of it is history."""
+    await sign_up(pool)
+    await run_once(pool)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'failed', next_attempt_at = NULL, finished_at = now(), reason = 'refused'"
+    )
+    await pool.execute(ending)
+    assert await pool.fetch(MAILS) == [("failed", "refused")]
+
+
+async def test_using_and_forgetting_tokens_touches_no_delivery(pool: Pool) -> None:
+    """The function is not called: not by a sign-up, a used token, one that is made good for less long, or retention."""
+    await pool.execute(
+        "CREATE OR REPLACE FUNCTION cancel_token_mail() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'called'; END $$"
+    )
+    ada, _bob = [await sign_up(pool, name) for name in ("ada", "bob")]
+    await run_once(pool)
+    await pool.execute("UPDATE tokens SET expires_at = expires_at - 60")
+    await service.consume_secret(pool, await signed(pool, ada), key=KEY)
+    await pool.execute("ALTER TABLE tokens DISABLE TRIGGER cancel_token_mail; UPDATE tokens SET expires_at = 1")
+    await pool.execute("ALTER TABLE tokens ENABLE TRIGGER cancel_token_mail; UPDATE tokens SET expires_at = 0")
+    async with pool.acquire() as connection:
+        assert await Retention(timedelta(days=30)).walk(connection, 0) == 2
+    assert (await account(pool, ada))["status"] == "active"
+
+
+async def held_up(pool: Pool) -> None:
+    """Wait until a session of this database waits for another's lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(60):
+        while not await pool.fetchval(waiting):
+            pass
+
+
+@pytest.mark.parametrize("by", ["code", "link"])
+async def test_a_change_of_address_and_a_use_of_its_token_do_not_deadlock(pool: Pool, by: str) -> None:
+    """Whoever comes second waits for the account, and has locked no token meanwhile; an unproven address stays so."""
+    ada = await sign_up(pool)
+    code, link = (await token(pool, ada))["code"], await signed(pool, ada)
+    async with asyncio.timeout(60), pool.acquire() as mover, mover.transaction():
+        await mover.execute("SELECT FROM accounts WHERE id = $1 FOR UPDATE", ada)
+        use = (
+            service.consume_code(pool, ADA, code=code, action=Action.ACTIVATION)
+            if by == "code"
+            else service.consume_secret(pool, link, key=KEY)
+        )
+        using = asyncio.create_task(use)
+        await held_up(pool)
+        await mover.execute(MOVE)
+    with pytest.raises(PostroomError):
+        await using
+    assert (await account(pool, ada))["status"] == "provisioned"
