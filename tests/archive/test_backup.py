@@ -1,10 +1,11 @@
 """A room in a file: proven when it is made, whole when it comes back, and at work again in another cluster."""
 
+import os
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import asyncpg
 import msgspec
@@ -13,6 +14,7 @@ from tests.support.archive import ACTOR, JANUARY, NOW, add_attempts, options_for
 from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, suppress
 from tests.support.embedded import FAST
+from tests.support.events import seen_up_to
 
 from postroom.archive.backup.model import BackupManifest, TableCount, differences
 from postroom.archive.backup.service import make_backup, manifest_path, read_manifest, restore_backup, verify_backup
@@ -20,18 +22,21 @@ from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.parquet import file_sha256
 from postroom.cli.output import report
+from postroom.db.binaries import find_binaries
 from postroom.db.embedded import EmbeddedServer
 from postroom.db.room import Room, open_room
+from postroom.db.url import without_password
 from postroom.errors import BackupFailed, BadInput, MigrationPending, RoomNotEmpty
 from postroom.events import Event, EventStore, Query
-from postroom.events.store import list_settled_events
 from postroom.settings import Settings
 
 
 @pytest.fixture(scope="module")
 async def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
     """A server that has counted far fewer transactions than the run's own."""
-    async with EmbeddedServer(tmp_path_factory.mktemp("other") / "data", FAST) as server:
+    # An autovacuum worker's transaction would hold back those who follow tables there.
+    quiet = replace(FAST, extra=(("autovacuum", "off"),))
+    async with EmbeddedServer(tmp_path_factory.mktemp("other") / "data", quiet) as server:
         yield server
 
 
@@ -81,19 +86,14 @@ async def test_events_and_their_followers_go_on_after_a_restore(room: Room, tmp_
     """In a cluster with lower transaction ids new events follow the old ones; a follower misses and repeats none."""
     await burn_transactions(room.url, 3000)
     await EventStore(room.pool).append([Event.of("Said", {"n": n}, talk=1) for n in range(3)])
-    async with room.pool.acquire() as connection:
-        seen = await list_settled_events(connection, after_transaction_id=0, after_position=0, page_limit=2)
+    seen, _ = await EventStore(room.pool).follow(Query.of(tags=["talk=1"]), limit=2)
     file = tmp_path / "room.backup"
     await make_backup(room, file, actor=ACTOR, verify=False)
     await restore_backup(other_url, file, actor=ACTOR)
     async with open_room(Settings(database_url=other_url)) as back:
         await EventStore(back.pool).append(Event.of("Said", {"n": 3}, talk=1))
-        async with back.pool.acquire() as connection:
-            place = seen[-1]
-            rest = await list_settled_events(
-                connection, after_transaction_id=place.transaction_id, after_position=place.position, page_limit=9
-            )
-        assert [event.data["n"] for event in rest if event.type == "Said"] == [2, 3]
+        rest = await EventStore(back.pool).follow(Query.of("Said"), after=seen_up_to(seen[-1].place))
+        assert [event.data["n"] for event in rest.events] == [2, 3]
         told = await EventStore(back.pool).read(Query.of(tags=["talk=1"]))
         assert [event.data["n"] for event in told.events] == [0, 1, 2, 3]
 
@@ -258,3 +258,34 @@ def test_differences_are_told_by_table() -> None:
     expected = (TableCount("a", 1, 5), TableCount("b", 1, 5), TableCount("c", 1, 5), TableCount("d", 1, 5))
     found = (TableCount("a", 1, 5), TableCount("b", 2, 5), TableCount("c", 1, 6))
     assert differences(expected, found) == ["b has 2 rows and not 1", "c has other values", "d is missing"]
+
+
+async def test_no_program_is_told_the_password(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody on the machine reads the arguments of pg_dump, wherever in its URL the password stands."""
+    real, bin_dir, told = find_binaries(), tmp_path / "bin", tmp_path / "told"
+    bin_dir.mkdir()
+    for name in ("postgres", "initdb"):
+        (bin_dir / name).symlink_to(real.tool(name))
+    script = f'#!/bin/sh\necho "$PGPASSWORD at $*" > {told}\nexec {real.tool("pg_dump")} "$@"\n'
+    (bin_dir / "pg_dump").write_text(script)
+    (bin_dir / "pg_dump").chmod(0o755)
+    monkeypatch.setenv("PG_BIN", str(bin_dir))
+    address, password = without_password(room.direct_url)
+    assert password
+    keyed = replace(room, direct_url=f"{address}?password={quote(password)}")
+    await make_backup(keyed, tmp_path / "room.backup", actor=ACTOR, verify=False)
+    in_secret, _, openly = told.read_text().partition(" at ")
+    assert (in_secret, password in openly) == (password, False)
+
+
+async def test_a_backup_is_its_owner_s_alone(room: Room, tmp_path: Path) -> None:
+    """Also while it is written: it has bodies and keys. What a killed one left under another mode makes way."""
+    file = tmp_path / "room.backup"
+    (tmp_path / ".room.backup.unfinished").write_text("left")
+    (tmp_path / ".room.backup.unfinished").chmod(0o644)
+    before = os.umask(0o022)
+    try:
+        await make_backup(room, file, actor=ACTOR, verify=False)
+    finally:
+        os.umask(before)
+    assert (file.stat().st_mode & 0o777, manifest_path(file).stat().st_mode & 0o777) == (0o600, 0o600)

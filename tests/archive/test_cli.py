@@ -21,6 +21,8 @@ from postroom.archive.backup.cli import backup, restore
 from postroom.archive.cli import archive
 from postroom.archive.erasure.cli import erase
 from postroom.cli.output import report
+from postroom.db import binaries
+binaries.VERSION_TIMEOUT_S = 60
 app = typer.Typer(pretty_exceptions_enable=False)
 app.add_typer(archive, name="archive")
 for command in (erase, backup, restore):
@@ -127,5 +129,30 @@ async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path)
     assert (await shell.run("backup", "--check", str(file)))[1].startswith("good: ")
     code, _, errors = await shell.run("restore", str(file))
     assert (code, "exists; restore into another database" in errors) == (1, True)
-    assert (await shell.run("restore", str(file), "--as", "annex"))[0] == 0
+    assert (await shell.json("restore", str(file), "--as", "annex"))["room"] == "annex"
     assert await room.pool.fetchval("SELECT email FROM annex.accounts") == "ann@example.org"
+
+
+async def test_a_store_that_cannot_be_is_wrong_usage(room: Room, tmp_path: Path) -> None:
+    """Told with the option's name, also where nothing is old enough to be written there."""
+    shell = Shell(room, tmp_path)
+    for command in (("run",), ("verify",), ("query", "SELECT 1"), ("restore", "attempts", "2026-01")):
+        for url in ("ftp://x", "s3://"):
+            code, _, errors = await shell.run("archive", *command, "--store", url)
+            assert (code, "--store" in errors, "must be a folder" in errors) == (2, True, True), errors
+
+
+async def test_an_erasure_that_waits_is_exit_1(room: Room, tmp_path: Path) -> None:
+    """So that a script does not take it for done; the next one that finds the file is."""
+    shell = Shell(room, tmp_path)
+    month = datetime(RECENTLY.year - (RECENTLY.month <= 6), (RECENTLY.month - 7) % 12 + 1, 1, tzinfo=UTC)
+    await add_attempts(room.pool, month, 3)
+    await shell.json("archive", "run")
+    [file] = (tmp_path / "archive").rglob("*.parquet")
+    away = file.rename(tmp_path / "away")
+    code, output, _ = await shell.run("erase", "ann@example.org")
+    assert (code, "is not in the archive" in output, "erasure 1 is not done" in output) == (1, True, True)
+    code, output, _ = await shell.run("erase", "ann@example.org", "--json")
+    assert (code, msgspec.json.decode(output)["state"]) == (1, "archive")
+    away.rename(file)
+    assert (await shell.json("erase", "ann@example.org"))["state"] == "done"

@@ -4,13 +4,22 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, options_for, run
 
+from postroom.archive import health
 from postroom.archive.erasure.service import erase
 from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.room import Room
 from postroom.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks at a store waits for it, however long this machine takes."""
+    monkeypatch.setattr(host_checks, "CONNECT_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(health, "PATIENCE_S", 3600.0)
 
 
 def names_in(folder: Path) -> list[str]:

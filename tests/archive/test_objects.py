@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -24,18 +23,22 @@ from postroom.db.room import Room
 from postroom.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, SettingInvalid
 from postroom.settings import parse_archive_url, read_settings
 
+# One request after the other: between two at once it looks whether a path is taken, and then takes it for both.
+STORE = """
+from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import run_simple
+store = DomainDispatcherApplication(create_backend_app)
+run_simple("127.0.0.1", 0, store, threaded=False, request_handler=MotoRequestHandler)
+"""
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
 
 @pytest.fixture(scope="module")
 def s3_endpoint() -> Iterator[str]:
     """A store that speaks S3, in a process of its own on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = {**os.environ, **CREDENTIALS, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-c", STORE],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -43,10 +46,7 @@ def s3_endpoint() -> Iterator[str]:
     )
     assert process.stderr is not None
     try:
-        for line in process.stderr:
-            if "Running on" in line:
-                break
-        yield f"http://127.0.0.1:{port}"
+        yield next(line.split()[-1] for line in process.stderr if "Running on" in line)
     finally:
         process.terminate()
         process.wait()
@@ -239,3 +239,24 @@ async def test_what_another_room_wrote_is_only_read(objects: Objects, tmp_path: 
         with pytest.raises(ArchiveForeign, match="archive adopt"):
             await change
     assert await objects.paths_in("") == ["a.parquet"]
+
+
+async def test_a_folder_is_its_owner_s_alone(tmp_path: Path) -> None:
+    """Files and folders alike, whatever the umask lets through: they are full of addresses."""
+    root = tmp_path / "made" / "archive"
+    folder = open_objects(str(root))
+    before = os.umask(0o022)
+    try:
+        await folder.claim("room/attempts/a.parquet")
+        for path in ("room/attempts/a.parquet", "room/attempts/a.manifest.json"):
+            await folder.put(path, written(tmp_path / "local", b"content"))
+    finally:
+        os.umask(before)
+    modes = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in (root.parent, *root.rglob("*"))}
+    assert modes == {
+        "made": 0o700,
+        "made/archive/room": 0o700,
+        "made/archive/room/attempts": 0o700,
+        "made/archive/room/attempts/a.parquet": 0o600,
+        "made/archive/room/attempts/a.manifest.json": 0o600,
+    }

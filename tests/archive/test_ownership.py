@@ -153,23 +153,6 @@ async def test_a_copy_finishes_what_was_on_its_way_in_a_file_of_its_own(room: Ro
         assert await counted(room, tmp_path) == 50
 
 
-async def test_an_old_path_with_a_file_of_somebody_else_is_not_deleted(room: Room, tmp_path: Path) -> None:
-    """Paths did not always name their room: what lies there is only deleted if it is what was written."""
-    await add_attempts(room.pool, JANUARY, 10)
-    await run(room, options_for(tmp_path))
-    [path] = files_of(tmp_path)
-    shared = tmp_path / "attempts/2030-01/part-001.parquet"
-    shared.parent.mkdir(parents=True)
-    shared.write_bytes(path.read_bytes() + b"of another room")
-    await room.pool.execute("UPDATE archived_partitions SET path = 'attempts/2030-01/part-001.parquet'")
-    report = await run(room, options_for(tmp_path), LATER)
-    assert "checksum is another" in report.failed["attempts 2030-01 part 1"]
-    assert shared.exists()
-    shared.write_bytes(path.read_bytes())
-    assert "2030-01" in [piece.month for piece in (await run(room, options_for(tmp_path), LATER)).expired]
-    assert not shared.exists()
-
-
 async def test_every_role_agrees_on_the_place(room: Room) -> None:
     """Also one that may not ask for the cluster: otherwise the archive would change hands with every connection."""
     asked = "SELECT prosecdef FROM pg_proc WHERE oid = 'archive_place()'::regprocedure"

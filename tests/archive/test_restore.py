@@ -1,7 +1,9 @@
 """A month comes back as it was, beside its table or in it, and goes again."""
 
+import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 from tests.support.archive import (
     ACTOR,
@@ -25,6 +27,10 @@ from postroom.db.room import Room
 from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
 
 MONTH = Month("attempts", JANUARY)
+ADDED = (
+    "INSERT INTO {} (delivery_id, attempt_no, outcome, lane, started_at, finished_at)"
+    " VALUES (6, 1, 'sent', 'bulk', '2030-01-09Z', '2030-01-09Z')"
+)
 
 
 async def contents(room: Room, table: str = "attempts") -> list[object]:
@@ -119,3 +125,50 @@ async def test_other_tables_are_no_leftovers(room: Room, tmp_path: Path) -> None
     await room.pool.execute("CREATE TABLE attempts_restored_2030_x (a int); CREATE TABLE mine_restored_2030_01 (a int)")
     await run(room, options)
     assert await tables(room.pool, "%restored%") == [*kept, "mine_restored_2030_01"]
+
+
+@pytest.mark.parametrize("attach", [True, False])
+async def test_rows_that_were_added_to_a_month_are_not_let_go(room: Room, tmp_path: Path, *, attach: bool) -> None:
+    """The archive never had them: the month stays, and says what to do; without them it goes."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    back = await restore_month(room, options, MONTH, attach=attach, actor=ACTOR)
+    await room.pool.execute(ADDED.format("attempts" if attach else back.restored_name))
+    with pytest.raises(MonthTaken, match="attempts_restored_2030_01 has 6 rows, and its files in the archive have 5"):
+        await release_month(room, MONTH, actor=ACTOR)
+    assert await delivery_ids(room.pool, back.restored_name) == list(range(1, 7))
+    assert [piece.restored_name for piece in await list_segments(room.pool)] == [back.restored_name]
+    await room.pool.execute(f"DELETE FROM {back.restored_name} WHERE delivery_id = 6")
+    assert await release_month(room, MONTH, actor=ACTOR) == 1
+
+
+async def test_a_row_that_comes_while_a_month_is_let_go_is_not_lost(room: Room, tmp_path: Path) -> None:
+    """Rows are counted under the lock that the drop takes: whoever writes is waited for, and counted."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    async with room.pool.acquire() as writer:
+        writing = writer.transaction()
+        await writing.start()
+        await writer.execute(ADDED.format("attempts"))
+        releasing = asyncio.create_task(release_month(room, MONTH, actor=ACTOR))
+        waiting = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'attempts'::regclass"
+        while not (releasing.done() or await room.pool.fetch(waiting)):
+            pass
+        await writing.commit()
+    with pytest.raises((MonthTaken, asyncpg.LockNotAvailableError)):  # it does not wait for ever, and loses nothing
+        await releasing
+    assert await delivery_ids(room.pool) == list(range(1, 7))
+
+
+async def test_a_month_whose_table_was_dropped_by_hand_can_be_let_go(room: Room, tmp_path: Path) -> None:
+    """As the refusal advises when nothing in it is worth keeping."""
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    back = await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    await room.pool.execute(f"DROP TABLE {back.restored_name}")
+    assert await release_month(room, MONTH, actor=ACTOR) == 1
+    assert [piece.restored_name for piece in await list_segments(room.pool)] == [None]

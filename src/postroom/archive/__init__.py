@@ -10,14 +10,16 @@ STATES   of a piece (one month of a table, or what came late of it):
          One piece that cannot go on is told and does not keep the others.
 FILES    belong to the room that wrote them, and lie in a folder of its own. No path is written twice, and none that is
          taken: rooms may share a store. A copy of a room knows that it is one, being elsewhere than where it got
-         its id: it reads the files of the original and never changes them, until `archive adopt` says that it goes on
+         its id: it reads the files of the original and never changes them, until `archive adopt` says that it goes on.
+         Those on a disk, and backups, can be read by the user that Postroom runs as and by nobody else
+RESTORED months are let go only while they have the rows of their files and no others: what was added is nowhere else
 TURNS    of the loop have three parts that do not wait for each other: erasures that wait for files, the archive, and
          retention of what nobody archives. Without a place for the archive only partitions are made ahead
 RIGHTS   what changes tables is done by functions that run as the owner and reach only months of partitioned tables
-CALLS    events (audit), campaigns and stats (retention), db
+CALLS    events (audit), campaigns and stats (retention), delivery (what an address is), db
 CALLED BY  cli, http, and the loop of `postroom work`
 FAILURES   `ArchiveBusy`, `ArchiveDamaged`, `ArchiveExtraMissing`, `ArchiveForeign`, `ArchivePathTaken`,
-         `ArchiveUnreachable`, `SegmentNotFound`, `BackupFailed`, `RoomNotEmpty`
+         `ArchiveUnreachable`, `BackupFailed`, `ErasureNotFound`, `MonthTaken`, `RoomNotEmpty`, `SegmentNotFound`
 NEEDS    the extra `archive` (pyarrow; obstore for buckets; duckdb for queries); erasure of the database alone and
          backup need none of them
 """

@@ -8,6 +8,7 @@ import typer
 from postroom.archive.model import ArchiveOptions, Month, Segment
 from postroom.errors import SettingInvalid
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say
+from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
     from postroom.archive.model import RunReport
@@ -16,13 +17,24 @@ if TYPE_CHECKING:
 
 archive = typer.Typer()
 
+
+def _checked_store(url: str | None) -> str | None:
+    """Refused here: where nothing is to be archived, nobody else would look at it."""
+    try:
+        return url and parse_archive_url(url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 Store = Annotated[
     str | None,
-    typer.Option("--store", help="Where new files go: a folder, or s3://bucket/prefix."),
+    typer.Option("--store", callback=_checked_store, help="Where new files go: a folder, or s3://bucket/prefix."),
 ]
 Copy = Annotated[
     str | None,
-    typer.Option("--store", help="Read a copy of the archive: a folder, or s3://bucket/prefix."),
+    typer.Option(
+        "--store", callback=_checked_store, help="Read a copy of the archive: a folder, or s3://bucket/prefix."
+    ),
 ]
 Endpoint = Annotated[
     str | None,

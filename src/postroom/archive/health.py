@@ -35,7 +35,7 @@ async def examine_archive(session: Session, options: ArchiveOptions) -> ArchiveH
             continue
         health.pieces += 1
         health.foreign += segment.is_foreign
-        url = segment.store_url or options.url or "the archive"
+        url = segment.store_url or "the archive"
         if url in health.unreachable:
             continue
         try:

@@ -96,7 +96,7 @@ class Segment:
     source_name: str
     is_attached: bool
     path: str
-    store_url: str | None  # the store it lies in; None: the one of the settings, from before this was recorded
+    store_url: str | None  # the store it lies in; None before anything was written
     columns: tuple[Column, ...]
     file_sha256: str | None
     content_sha256: str | None
@@ -105,11 +105,6 @@ class Segment:
     @property
     def month(self) -> str:
         return f"{self.from_time:%Y-%m}"
-
-    @property
-    def is_path_shared(self) -> bool:
-        """Whether the path is from before it named its room: another room of the same store may have used it too."""
-        return self.path.startswith(f"{self.table_name}/")
 
     @property
     def label(self) -> str:

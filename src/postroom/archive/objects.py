@@ -98,17 +98,19 @@ class Folder:
             pass
 
     def _claim(self, target: Path) -> None:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        _make_folder(target.parent)
+        os.close(_create(target))
 
     def _paths_in(self, folder: str) -> list[str]:
         files = (path for path in (self._root / folder).rglob("*") if path.is_file())
         return sorted(str(path.relative_to(self._root)) for path in files)
 
     def _put(self, target: Path, source: Path) -> None:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(target.parent)
         fresh = _unfinished(target)
-        shutil.copyfile(source, fresh)
+        fresh.unlink(missing_ok=True)
+        with source.open("rb") as whole, os.fdopen(_create(fresh), "wb") as file:
+            shutil.copyfileobj(whole, file)
         _sync(fresh)
         fresh.replace(target)
         # The partition is dropped on the strength of this file: its name must outlive a power cut, too.
@@ -236,9 +238,9 @@ def normal_url(url: str) -> str:
 
 def objects_of(segment: Segment, options: ArchiveOptions) -> Objects:
     """The store that a piece lies in; one that only reads if the piece is another room's."""
-    url = options.copy_url or segment.store_url or options.url
+    url = options.copy_url or segment.store_url
     if url is None:
-        raise ArchiveUnreachable(f"Nobody says where {segment.path} is: POSTROOM_ARCHIVE_URL is not set.")
+        raise ArchiveUnreachable(f"The record of {segment.path} names no store.")
     objects = open_objects(url, endpoint=options.endpoint)
     return ReadOnly(objects) if segment.is_foreign else objects
 
@@ -266,6 +268,18 @@ def _taken(path: str) -> ArchivePathTaken:
 
 def _unfinished(target: Path) -> Path:
     return target.with_name(f".{target.name}.unfinished")
+
+
+def _make_folder(folder: Path) -> None:
+    """With all that lead to it; those that are made are nobody else's."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _create(path: Path) -> int:
+    """A new file that only its owner can read: it is full of addresses."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _sync(path: Path) -> None:

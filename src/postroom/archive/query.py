@@ -14,10 +14,10 @@ from typing import Any
 
 from postroom.archive import store
 from postroom.archive.export import fetch_proven, working_directory
-from postroom.archive.model import HAS_FILE, ArchiveOptions, Column
+from postroom.archive.model import ArchiveOptions, Column
 from postroom.archive.objects import objects_of
 from postroom.archive.parquet import ParquetFile
-from postroom.archive.service import list_segments
+from postroom.archive.service import each_with_file
 from postroom.db.pool import Pool
 from postroom.db.queries import load
 from postroom.errors import ArchiveExtraMissing, BadInput
@@ -45,12 +45,9 @@ async def query_archive(pool: Pool, options: ArchiveOptions, sql: str, *, limit:
 async def _bring(pool: Pool, options: ArchiveOptions, table: str, directory: Path) -> list[str]:
     """The files of a table, on this machine; a table without any gets one without rows."""
     brought = []
-    for listed in await list_segments(pool, table=table, limit=1_000_000):
-        async with pool.acquire() as connection:  # an erasure may have rewritten it while others were brought
-            segment = await store.find_segment(connection, id=listed.id)
-        if segment is not None and segment.state in HAS_FILE:
-            brought.append(directory / f"{segment.id}.parquet")
-            await fetch_proven(objects_of(segment, options), segment, brought[-1])
+    async for segment in each_with_file(pool, table):
+        brought.append(directory / f"{segment.id}.parquet")
+        await fetch_proven(objects_of(segment, options), segment, brought[-1])
     if not brought:
         async with pool.acquire() as connection:
             columns = await store.list_columns(connection, source_name=table)

@@ -19,6 +19,7 @@ from postroom.archive.model import ArchiveOptions, Month, Segment, State
 from postroom.archive.objects import objects_of
 from postroom.archive.parquet import read_csv
 from postroom.archive.service import archive_session, drop_unfinished_restores
+from postroom.db.faults import translated
 from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
@@ -69,10 +70,14 @@ async def restore_month(
 
 
 async def release_month(room: Room, month: Month, *, actor: str) -> int:
-    """Let a restored month go again; the archive still has it. Answers how many pieces it was made of."""
+    """Let a restored month go again; the archive still has it. Answers how many pieces it was made of.
+
+    Raises `MonthTaken` when the month has other rows than its files.
+    """
     name = month.restored_name
     async with archive_session(room) as session, session.transaction():
-        pieces = await store.drop_restored_table(session, name=name)
+        with translated():
+            pieces = await store.drop_restored_table(session, name=name)
         if pieces == 0:
             raise SegmentNotFound(f"No restored month stands in {name}.")
         await record_audit(session, actor=actor, action="archive.release", subject=f"table:{name}")

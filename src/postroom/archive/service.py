@@ -16,7 +16,7 @@ import structlog
 
 from postroom.archive import store
 from postroom.archive.erasure.store import list_spares
-from postroom.archive.export import check_file, content_in_table, fetched, working_directory, write_file
+from postroom.archive.export import check_file, content_in_table, working_directory, write_file
 from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
@@ -83,17 +83,23 @@ async def list_segments(
         return await store.list_segments(connection, table_name=table, after_id=after_id, page_limit=limit)
 
 
+async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment]:
+    """Pieces that have a file, each as it is when its turn comes: an erasure may have rewritten it meanwhile."""
+    for listed in await list_segments(pool, table=table, limit=1_000_000):
+        async with pool.acquire() as connection:
+            segment = await store.find_segment(connection, id=listed.id)
+        if segment is not None and segment.state in HAS_FILE:
+            yield segment
+
+
 async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[Finding]:
     """Read every file back and compare it with its record, one after the other; then name the files without a record.
 
     A store that does not answer is a finding like any other.
     """
     check_table(options, table)
-    for listed in await list_segments(pool, table=table, limit=1_000_000):
-        async with pool.acquire() as connection:  # an erasure may have rewritten it while others were read
-            segment = await store.find_segment(connection, id=listed.id)
-        if segment is not None and segment.state in HAS_FILE:
-            yield Finding(segment.path, segment, await _problem(segment, options))
+    async for segment in each_with_file(pool, table):
+        yield Finding(segment.path, segment, await _problem(segment, options))
     for finding in await _unknown_files(pool, options, table):
         yield finding
 
@@ -119,7 +125,7 @@ async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None)
     if folder is None:
         return []
     listed = await list_segments(pool, limit=1_000_000)
-    urls = {options.copy_url or segment.store_url or options.url for segment in listed if segment.state in HAS_FILE}
+    urls = {options.copy_url or segment.store_url for segment in listed if segment.state in HAS_FILE}
     findings, found = [], set[str]()
     for url in sorted(url for url in urls | {options.copy_url or options.url} if url is not None):
         try:
@@ -332,20 +338,12 @@ class Archiver:
         ):
             segment = await self._find(segment_id)
             try:
-                await self._delete_own(segment)
+                await delete_file(objects_of(segment, self._options), segment)
             except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:  # it stays, and keeps no other
                 self._note_failure(segment, error, report)
                 continue
             self._signal("deleted")
             report.expired.append(await self._mark_expired(segment))
-
-    async def _delete_own(self, segment: Segment) -> None:
-        """Paths from before they named their room may hold a file of another one: only what is ours is deleted."""
-        objects = objects_of(segment, self._options)
-        if segment.is_path_shared and await objects.exists(segment.path):
-            async with fetched(objects, segment, self._options):
-                pass
-        await delete_file(objects, segment)
 
     async def _mark_expired(self, segment: Segment) -> Segment:
         async with self._session.transaction():

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import typer
 
+from postroom.db.url import joined, without_password
 from postroom.errors import DatabaseUnreachable
 from postroom.runtime.terminal import run, say
 from postroom.settings import Settings, read_settings
@@ -22,7 +23,7 @@ def room_url(url: str, room: str) -> str:
     # `options` may be there already; libpq takes several switches separated by spaces.
     parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
     parameters["options"] = f"{parameters.get('options', '')} -csearch_path={room}".strip()
-    return urlunsplit(parts._replace(query=urlencode(parameters, quote_via=quote)))
+    return joined(parts._replace(query=urlencode(parameters, quote_via=quote)))
 
 
 def db_url() -> None:
@@ -69,10 +70,6 @@ async def _with_embedded(settings: Settings, program: Path, arguments: Sequence[
 
 def psql_command(program: Path, url: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment of psql; the password goes into the latter, because everybody sees the former."""
-    parts = urlsplit(url)
-    environment = dict(os.environ)
-    if parts.password is not None:
-        environment["PGPASSWORD"] = unquote(parts.password)
-        user, _, host = parts.netloc.rpartition("@")
-        parts = parts._replace(netloc=f"{user.partition(':')[0]}@{host}")
-    return [str(program), "-d", urlunsplit(parts), *arguments], environment
+    address, password = without_password(url)
+    given = {} if password is None else {"PGPASSWORD": password}
+    return [str(program), "-d", address, *arguments], {**os.environ, **given}

@@ -15,6 +15,7 @@ from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged
+from postroom.intake.service import COUNT_LIMIT
 from postroom.intake.store import count_malformed_commands
 from postroom.outbox.store import find_stall
 from postroom.runtime.secret_key import with_secret_key
@@ -31,7 +32,7 @@ WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its l
 LEADER_SILENT = timedelta(minutes=1)  # a living one speaks every second
 LANE_LATE = timedelta(minutes=5)
 CONNECTIONS_WARN = 0.9
-MALFORMED_COUNTED = 10_000
+OUTSIDE_LOOKED_AT = 10_000
 SCHEDULE_LATE = timedelta(minutes=1)  # a living scheduler looks twice a second
 TOKENS_COUNTED = 10_000
 TOKENS_LATE = timedelta(minutes=1)  # a living collector looks every second
@@ -55,6 +56,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         partial(_senders, settings=settings),
         partial(_seals, settings=settings),
         partial(_archive, settings=settings),
+        _partitions,
         _outbox,
     )
     for check in room_checks:
@@ -159,10 +161,10 @@ async def _queue(session: Session) -> Finding:
 
 
 async def _malformed(session: Session) -> Finding:
-    waiting = await count_malformed_commands(session, count_limit=MALFORMED_COUNTED)
+    waiting = await count_malformed_commands(session, count_limit=COUNT_LIMIT)
     if not waiting:
         return ok("malformed commands", "none waiting")
-    shown = f"{waiting}{' or more' if waiting == MALFORMED_COUNTED else ''} waiting"
+    shown = f"{waiting}{' or more' if waiting == COUNT_LIMIT else ''} waiting"
     return warn("malformed commands", shown, "look at `postroom malformed list`, then resubmit or dismiss")
 
 
@@ -233,6 +235,16 @@ async def _outbox(session: Session) -> Finding:
     if rows:
         return warn("outbox", shown, "look at `postroom outbox list`; start a process that has the publisher")
     return ok("outbox", "every publisher is at work")
+
+
+async def _partitions(session: Session) -> Finding:
+    """A row from the future, or months that nobody made in time: nothing is lost, and nothing else would tell."""
+    rows = await _QUERIES["list_months_without_partition"].many(session, bound=OUTSIDE_LOOKED_AT)
+    if not rows:
+        return ok("partitions", "no month from this one on is kept from having its own")
+    shown = ", ".join(f"{row['month']} of {row['table_name']}" for row in rows)
+    advice = "move them: see `Rows outside their month` in docs/how-to/archive.md"
+    return warn("partitions", f"rows in the default partition keep back {shown}", advice)
 
 
 async def _archive(session: Session, settings: Settings) -> Finding:

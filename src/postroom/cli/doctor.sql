@@ -69,6 +69,21 @@ WHERE xact_start < clock_timestamp() - :patience::interval
 ORDER BY xact_start
 LIMIT 5;
 
+-- name: list_months_without_partition :many
+-- Months, from this one on, of which the default partition of a table holds rows: while it does, they get none of their own.
+-- Up to a bound of rows is looked at.
+SELECT DISTINCT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM') AS month, table_name
+FROM date_trunc('month', now(), 'UTC') AS month (begin)
+CROSS JOIN LATERAL (
+    (SELECT 'attempts' AS table_name, finished_at AS at FROM attempts_default WHERE finished_at >= begin LIMIT :bound)
+    UNION ALL
+    (SELECT 'open_events', opened_at FROM open_events_default WHERE opened_at >= begin LIMIT :bound)
+    UNION ALL
+    (SELECT 'click_events', clicked_at FROM click_events_default WHERE clicked_at >= begin LIMIT :bound)
+) AS outside
+ORDER BY 1, 2
+LIMIT 5;
+
 -- name: list_seals :many
 -- The keys that secrets of this room are sealed with: of webhooks, and of senders whose credentials AWS KMS does not keep.
 SELECT DISTINCT 'webhooks' AS owner, unnest(array_remove(ARRAY[secret_key_id, previous_key_id], NULL)) AS key_id

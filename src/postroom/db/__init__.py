@@ -9,6 +9,7 @@ OWNS     the table `migrations`
          migrate    numbered migrations and canonical function files
          listen     wake-ups by NOTIFY, with reconnection
          faults     SQLSTATE → Python error
+         url        its address for other programs, and the password apart
 CALLED BY  every capability's store, and app
 FAILURES   `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`, `EmbeddedServerError`
 """

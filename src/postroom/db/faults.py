@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from postroom.errors import BadInput, CampaignFrozen, IdempotencyConflict, PostroomError
+from postroom.errors import BadInput, CampaignFrozen, IdempotencyConflict, MonthTaken, PostroomError
 
 BAD_INPUT = "PR001"
 IDEMPOTENCY_CONFLICT = "PR002"
 BAD_TIME_ZONE = "PR030"
 CAMPAIGN_FROZEN = "PR070"
 NOT_SETTABLE = "PR101"
+MONTH_CHANGED = "PR112"
 
 FLICKER = (
     OSError,
@@ -34,6 +35,7 @@ _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),
     CAMPAIGN_FROZEN: lambda _error: CampaignFrozen(),
     IDEMPOTENCY_CONFLICT: lambda _error: IdempotencyConflict(),
+    MONTH_CHANGED: lambda error: MonthTaken(str(error)),
     NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
 }
 

@@ -1,5 +1,6 @@
 """`postroom backup` and `postroom restore`."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,7 +44,8 @@ def restore(
 ) -> None:
     """Bring a room back from a backup. It must not exist in the database yet."""
     manifest = run(_restore(load_settings(), source, room))
-    _tell(f"restored as {room or manifest.room}", source, manifest, as_json=as_json)
+    name = room or manifest.room
+    _tell(f"restored as {name}", source, replace(manifest, room=name), as_json=as_json)
 
 
 async def _restore(settings: "Settings", source: Path, room: str | None) -> "BackupManifest":

@@ -4,9 +4,9 @@ import asyncio
 import os
 import subprocess
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from postroom.db.binaries import PASSED_ON, find_binaries
+from postroom.db.url import without_password
 from postroom.errors import BackupFailed
 
 
@@ -26,9 +26,9 @@ async def restore(url: str, room: str, source: Path) -> None:
 
 async def _run(name: str, url: str, arguments: list[str]) -> None:
     program = (await asyncio.to_thread(find_binaries)).tool(name)
-    address, password = _without_password(url)
+    address, password = without_password(url)
     environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
-    environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password}
+    environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
     done = await asyncio.to_thread(
         subprocess.run,
         [str(program), f"--dbname={address}", *arguments],
@@ -39,12 +39,3 @@ async def _run(name: str, url: str, arguments: list[str]) -> None:
     )
     if done.returncode != 0:
         raise BackupFailed(f"{name}: {done.stderr.strip() or 'failed without a word'}")
-
-
-def _without_password(url: str) -> tuple[str, str]:
-    """The address for the command line, which everybody sees, and the password for the environment."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url, ""
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}")), unquote(parts.password)

@@ -37,6 +37,7 @@ async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = Tr
         raise BackupFailed(f"{target} is there already.")
     fresh = target.with_name(f".{target.name}.unfinished")
     try:
+        await asyncio.to_thread(_write_private, fresh, b"")  # pg_dump fills the file that it finds
         manifest = await _dump(room, fresh)
         if verify:
             await _prove(fresh, manifest)
@@ -237,12 +238,19 @@ def _compare(manifest: BackupManifest, found: tuple[TableCount, ...]) -> None:
 def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:
     """The manifest first: a backup under its final name always has one."""
     beside = manifest_path(target)
-    beside.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+    _write_private(beside, msgspec.json.format(msgspec.json.encode(manifest)))
     for path in (beside, fresh):
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
     fresh.replace(target)
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """A new file that only we can read, from its first byte; one that a killed backup left makes way."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
 
 
 @asynccontextmanager

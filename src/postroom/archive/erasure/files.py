@@ -17,10 +17,10 @@ from postroom.archive import store as archive_store
 from postroom.archive.erasure import store
 from postroom.archive.erasure.model import Work
 from postroom.archive.erasure.places import PLACES, How
-from postroom.archive.export import working_directory
+from postroom.archive.export import fetch_proven, working_directory
 from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
 from postroom.archive.objects import objects_of
-from postroom.archive.parquet import ParquetFile, file_sha256, load_arrow, read_tables, text_columns
+from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
 from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
 from postroom.errors import ArchiveDamaged
@@ -42,9 +42,7 @@ async def erase_file(
     time_column = await archive_store.find_partition_column(session, table_name=segment.table_name)
     with working_directory(options) as directory:
         before, after = Path(directory) / "before.parquet", Path(directory) / "after.parquet"
-        await objects_of(segment, options).fetch(segment.path, before)
-        if await asyncio.to_thread(file_sha256, before) != segment.file_sha256:
-            raise ArchiveDamaged(f"{segment.path} is not the file that was written: its checksum is another.")
+        await fetch_proven(objects_of(segment, options), segment, before)
         rewriting = Rewriting(segment, work)
         manifest = await asyncio.to_thread(rewriting.write, before, after, time_column)
         if manifest.content_sha256 == segment.content_sha256:
@@ -85,7 +83,7 @@ async def _throw_away(session: Session, segment: Segment, *, options: ArchiveOpt
     """The mark comes first: a table must never be dropped on the strength of a file that is gone."""
     marked = await archive_store.mark_stale(session, id=segment.id)
     signal("marked_stale")
-    if segment.store_url is not None or options.url is not None:  # otherwise nobody can have written it
+    if segment.store_url is not None:  # otherwise nobody can have written it
         await delete_file(objects_of(segment, options), segment)
     return marked
 
