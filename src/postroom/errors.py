@@ -20,6 +20,7 @@
     │   ├── AlreadyResubmitted      the malformed command is a delivery already
     │   ├── ArchiveBusy             another process works on the archive
     │   ├── AppendConditionFailed   an event that matters was appended since it was read
+    │   ├── BodyGone                the delivery's content was deleted, and cannot be sent again
     │   ├── CampaignFrozen          a campaign that was started says what it says
     │   ├── CampaignWrongStatus
     │   ├── ClaimLost               another worker holds the delivery
@@ -28,7 +29,7 @@
     │   ├── EventUnreadable         a stored event holds what cannot be read
     │   ├── IdempotencyConflict     the key was used with another body
     │   ├── LoginTaken
-    │   ├── MonthTaken              the month is back already, or rows of it are there
+    │   ├── MonthTaken              the month is back already, or has rows that are not in the archive
     │   ├── NotNext                 the publisher would not get that event next
     │   ├── NotProvisioned          the account does not wait for activation
     │   ├── RoomNotEmpty            a backup is restored into a room that is not there yet
@@ -250,6 +251,17 @@ class ArchiveBusy(ConflictError):
     code = "archive_busy"
 
 
+class BodyGone(ConflictError):
+    """The delivery's content has been deleted."""
+
+    code = "body_gone"
+
+    def __init__(self, action: str) -> None:
+        kept = "POSTROOM_PAYLOAD_RETENTION says how long it is kept"
+        super().__init__(f"The content of this delivery has been deleted, so it cannot be {action}: {kept}.")
+        self.action = action
+
+
 class CampaignFrozen(ConflictError):
     """The campaign was started, and says what it says; nothing was changed."""
 
@@ -296,10 +308,13 @@ class EventUnreadable(ConflictError):
 
     code = "event_unreadable"
 
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"The event at position {position} cannot be read: {reason}.")
+    def __init__(self, position: int, reason: str, *, beyond: str | None = None) -> None:
+        """`beyond` is the cursor to read on after, past this event and all before it."""
+        way = f" To go on beyond it, read after the cursor {beyond}" if beyond else ""
+        super().__init__(f"The event at position {position} cannot be read: {reason}.{way}")
         self.position = position
         self.reason = reason
+        self.beyond = beyond
 
 
 class IdempotencyConflict(ConflictError):
@@ -315,7 +330,7 @@ class LoginTaken(ConflictError):
 
 
 class MonthTaken(ConflictError):
-    """The month cannot come back as it was asked: it is back already, or rows of it are in the table."""
+    """The month cannot come or go as it was asked: it is back already, or has rows that are not in the archive."""
 
     code = "month_taken"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.command_line import answer, environment, postroom
+from tests.support.command_line import PATIENT, answer, environment, postroom
 
 from postroom.db.room import Room
 
@@ -15,7 +15,7 @@ SEND = ("send", "--to", "ann@example.org", "--subject", "Hello", "--text", "It w
 
 @pytest.fixture
 def settings(database_url: str) -> dict[str, str]:
-    return {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_POLL_INTERVAL": "50ms"}
+    return {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_POLL_INTERVAL": "50ms", "POSTROOM_LEASE": "1h"}
 
 
 def test_help_lists_every_command_without_loading_them() -> None:
@@ -107,11 +107,13 @@ def test_send_names_every_wrong_field(settings: dict[str, str]) -> None:
 
 def test_send_at_takes_a_time_or_a_delay(settings: dict[str, str]) -> None:
     """`--at +1h` waits an hour; a time without a zone is wrong usage."""
+    before = datetime.now(UTC)
     sent = postroom(*SEND, "--at", "+1h", settings=settings)
+    after = datetime.now(UTC)
     [item] = answer(postroom("deliveries", "list", "--json", settings=settings))["items"]
     due = datetime.fromisoformat(item["next_attempt_at"])
     assert sent.returncode == 0
-    assert timedelta(minutes=55) < due - datetime.now(UTC) < timedelta(minutes=65)
+    assert before <= due - timedelta(hours=1) <= after
     assert postroom(*SEND, "--at", "2030-01-31T09:00:00", settings=settings).returncode == 2
 
 
@@ -237,7 +239,8 @@ def test_migrate_says_what_it_would_do_and_does_it(settings: dict[str, str]) -> 
 
 def test_psql_and_db_url_lead_into_the_room(settings: dict[str, str]) -> None:
     """Other programs find the tables without naming the schema."""
-    done = postroom("psql", "-Atc", "SELECT current_schema(), count(*) FROM deliveries", settings=settings)
+    query = ("psql", "-Atc", "SELECT current_schema(), count(*) FROM deliveries")
+    done = postroom(*query, settings=settings, command=PATIENT)
     assert done.stdout == "postroom|0\n", done.stderr
     url = postroom("db-url", settings=settings).stdout
     assert "options=-csearch_path%3Dpostroom" in url
@@ -256,3 +259,15 @@ def test_a_reader_that_goes_away_is_no_failure_of_ours(settings: dict[str, str])
     process.stdout.close()
     _, said = process.communicate()
     assert "Traceback" not in said
+
+
+async def test_deliveries_of_a_campaign_are_listed(room: Room, settings: dict[str, str]) -> None:
+    """`--campaign` takes an id of ours, or the name that custom data give."""
+    await room.pool.execute(
+        "INSERT INTO deliveries (lane, next_attempt_at, ladder, source, campaign_id, custom_data) VALUES"
+        " ('bulk', now(), 'generic', 'test', 7, NULL),"
+        " ('bulk', now(), 'generic', 'test', NULL, '{\"campaign\": \"spring\"}')"
+    )
+    for asked, found in (("7", [7]), ("8", []), ("spring", [None])):
+        page = answer(postroom("deliveries", "list", "--campaign", asked, "--json", settings=settings))
+        assert [item["campaign_id"] for item in page["items"]] == found

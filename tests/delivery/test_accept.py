@@ -135,7 +135,7 @@ async def test_the_second_waits_for_the_first_to_commit(room: Room) -> None:
         await until(room.pool, "EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
         assert not waiting.done()
         await transaction.rollback()
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, 60)
     assert answer.acceptance is Acceptance.ACCEPTED
     assert answer.id != lost.id
 

@@ -253,3 +253,42 @@ async def test_a_bad_redrive_names_its_field(browser: Browser, body: object, fie
     response = await browser.post("/v1/dead-letters/redrive", json=body)
     assert response.status == 400
     assert [name.removesuffix("[...]") for name in response.fields] in ([field], [field.partition("[")[0]])
+
+
+async def test_deliveries_are_found_by_their_campaign(browser: Browser, room: Room) -> None:
+    """By the id of one of ours, which each item shows, or by the name that custom data give."""
+    first, named = await _accept(browser), await _accept(browser, custom_data={"campaign": "spring", "order": 7})
+    await room.pool.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = $1", first)
+    assert await _ids(browser, "campaign_id=7") == [first]
+    assert await _ids(browser, "campaign_id=8") == []
+    assert await _ids(browser, "campaign=spring") == [named]
+    assert await _ids(browser, "campaign=spring&custom_data=%7B%22order%22%3A7%7D") == [named]
+    assert await _ids(browser, "campaign=spring&custom_data=%7B%22order%22%3A8%7D") == []
+    listed = (await browser.get("/v1/deliveries")).json["items"]
+    assert [item["campaign_id"] for item in listed] == [None, 7]
+    assert (await browser.get(f"/v1/deliveries/{first}")).json["campaign_id"] == 7
+
+
+@pytest.mark.parametrize(
+    "query, field",
+    [
+        ("campaign_id=spring", "campaign_id"),
+        ("campaign_id=-1", "campaign_id"),
+        ("campaign_id=9223372036854775808", "campaign_id"),
+        ("campaign=a&custom_data=%7B%22campaign%22%3A%22b%22%7D", "campaign"),
+    ],
+)
+async def test_a_campaign_that_cannot_be_is_refused_by_name(browser: Browser, query: str, field: str) -> None:
+    """An id that is none, and a campaign that is named twice."""
+    refused = await browser.get(f"/v1/deliveries?{query}")
+    assert (refused.status, refused.fields) == (400, [field])
+
+
+async def test_a_resend_says_that_the_content_is_gone(browser: Browser, room: Room) -> None:
+    """409 names the setting that took it, and not the state, which would allow it."""
+    delivery_id = await _accept(browser)
+    await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
+    await room.pool.execute("DELETE FROM delivery_payloads")
+    refused = await browser.post(f"/v1/deliveries/{delivery_id}/resend")
+    assert (refused.status, refused.json["code"]) == (409, "body_gone")
+    assert "POSTROOM_PAYLOAD_RETENTION" in refused.json["detail"]

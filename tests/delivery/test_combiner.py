@@ -63,3 +63,17 @@ async def test_every_acceptance_is_counted(room: Room) -> None:
     await combiner.accept_all([_request("a", key="k"), _request("c", key="k")])
     await combiner.drain()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [2, 1, 1]
+
+
+async def test_a_batch_that_grew_is_a_conflict_under_its_key(room: Room) -> None:
+    """Together under one key they are all known or all new; without one key each stands for itself."""
+    combiner = AcceptCombiner(room.pool)
+    two = [_request("a", key="k/0"), _request("b", key="k/1")]
+    three = [*two, _request("c", key="k/2")]
+    first = await combiner.accept_together(two, share_key=True)
+    assert [answer.id for answer in await combiner.accept_together(two, share_key=True)] == [each.id for each in first]
+    with pytest.raises(IdempotencyConflict):
+        await combiner.accept_together(three, share_key=True)
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 2
+    answers = await combiner.accept_together(three)
+    assert [answer.acceptance for answer in answers] == [*[Acceptance.REPLAYED] * 2, Acceptance.ACCEPTED]

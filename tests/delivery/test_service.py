@@ -24,7 +24,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
-from postroom.errors import BadInput, DeadLetterNotFound, DeliveryNotFound, WrongState
+from postroom.errors import BadInput, BodyGone, DeadLetterNotFound, DeliveryNotFound, WrongState
 from postroom.events.store import list_audit
 
 ADA = "cli:ada"
@@ -197,9 +197,9 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
     await pool.execute("DELETE FROM delivery_payloads")
     assert await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True) == 0
     assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 0
-    with pytest.raises(WrongState):
+    with pytest.raises(BodyGone, match="cannot be retried: POSTROOM_PAYLOAD_RETENTION"):
         await service.retry(pool, delivery, actor=ADA)
-    with pytest.raises(WrongState):
+    with pytest.raises(BodyGone, match="cannot be resent: POSTROOM_PAYLOAD_RETENTION"):
         await service.resend(pool, delivery, actor=ADA)
     assert await state_of(pool, delivery) is State.DEAD_LETTER
 
@@ -282,3 +282,22 @@ async def test_a_line_names_its_recipients_in_order(pool: Pool) -> None:
     )
     [line], _ = await service.list_deliveries(pool, DeliveryFilter())
     assert line.recipients == ("z@example.org", "a@example.org", "c@example.org")
+
+
+async def test_the_mail_of_a_campaign_is_listed(pool: Pool) -> None:
+    """By the campaign's id, which each line shows."""
+    first, _other, resent_from = await accepted(pool, a_mail(), a_mail(), a_mail())
+    await pool.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = ANY($1)", [first, resent_from])
+    found, _ = await service.list_deliveries(pool, DeliveryFilter(campaign_id=7))
+    assert [(line.id, line.campaign_id) for line in found] == [(resent_from, 7), (first, 7)]
+    assert (await service.list_deliveries(pool, DeliveryFilter(campaign_id=8)))[0] == []
+
+
+async def test_a_resend_keeps_headers_but_not_the_message_id(pool: Pool) -> None:
+    """However the caller wrote its name; the original keeps his, and mail without headers has none afterwards."""
+    given = {"MESSAGE-id": "<7@example.com>", "X-Order": "7"}
+    kept, bare = await accepted(pool, a_mail(headers=given), a_mail())
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    clones = [await service.resend(pool, each, actor=ADA) for each in (kept, bare)]
+    found = [(await service.get_delivery(pool, each)).headers for each in (kept, *clones)]
+    assert found == [given, {"X-Order": "7"}, {}]

@@ -80,6 +80,8 @@ def test_junk_is_dismissed(run: Run, database_url: str) -> None:
     """What is not worth mending stops waiting; it is still shown to those who ask for everything."""
     asyncio.run(_in_pool(database_url, b"junk", b"more junk", raw(payload_mode="x")))
     assert run("dismiss", "1", "2").output == "2 dismissed\n"
+    assert run("dismiss", "1", "2").output == "0 dismissed\n"
+    assert "dismissed at" in run("list", "--all").output
     listed = json.loads(run("list", "--json").output)
     assert ([item["id"] for item in listed["items"]], listed["waiting"]) == ([3], 1)
     everything = json.loads(run("list", "--all", "--json").output)["items"]

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.intake.commands import PAYLOAD, raw
 
@@ -11,7 +11,7 @@ from postroom.intake.command import FIELDS, decode_command, pack_fields, read_fi
 from postroom.intake.model import Malformed
 
 # Other programs may keep the machine busy: how long an example takes says nothing about the rule.
-MODEST = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODEST = settings(max_examples=50)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 

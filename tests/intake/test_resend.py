@@ -6,25 +6,37 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 import resend
 from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, ResendError, ValidationError
+from tests.support.builders import Recording, a_worker, accepted
 from tests.support.http import Browser, Response, served
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Address, Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import (
+    Address,
+    Channel,
+    Delivery,
+    DeliveryRequest,
+    Lane,
+    RecipientKind,
+    RecipientOutcome,
+    State,
+)
 from postroom.http import build_app
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.intake.resend import api as drop_in
 from postroom.intake.resend.answers import email_of, last_event, refusal
+from postroom.mail.compose import Composer
 
 MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
 
@@ -436,7 +448,7 @@ async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
 async def test_one_time_codes_stay_hidden(shop: Shop) -> None:
     """What holds a code is not shown, here as everywhere."""
     delivery = await shop.sent(html="<p>123</p>")
-    shown = email_of(replace(delivery, lane=Lane.AUTH), now=datetime.now(UTC))
+    shown = email_of(replace(delivery, lane=Lane.AUTH), message_domain="example.org", now=datetime.now(UTC))
     assert (shown.subject, shown.text, shown.html) == (None, None, None)
 
 
@@ -446,3 +458,43 @@ def test_a_database_that_does_not_answer_is_said_in_its_words() -> None:
     assert answer is not None
     assert (answer.status, answer.value.name) == (503, "application_error")
     assert refusal(KeyError(), with_key=True) is None
+
+
+@pytest.mark.parametrize("ask", ["GET", "PATCH", "POST"])
+async def test_a_webhook_is_no_mail(shop: Shop, ask: str) -> None:
+    """It is in no listing, and is neither shown nor changed by its id."""
+    request = DeliveryRequest(to=(Address("https://example.org/hook"),), text="{}", channel=Channel.WEBHOOK)
+    [hook] = await accepted(shop.room.pool, request)
+    before = await deliveries.get_delivery(shop.room.pool, hook)
+    path = f"/emails/{hook}/cancel" if ask == "POST" else f"/emails/{hook}"
+    body = {"scheduled_at": "2030-01-31T09:00:00Z"} if ask == "PATCH" else {}
+    answer = await Browser(app_of(shop.room), shop.key).ask(ask, path, json=body)
+    assert (answer.status, answer.json["name"]) == (404, "not_found")
+    assert await deliveries.get_delivery(shop.room.pool, hook) == before
+
+
+async def test_a_mail_says_which_message_id_it_carries(shop: Shop) -> None:
+    """The caller's own or ours, the same that leaves; none once the headers are deleted."""
+    own = (await shop.send(headers={"message-id": "<7@example.org>"}))["id"]
+    ours = (await shop.send())["id"]
+    domain = shop.room.settings.message_domain.upper()
+    composer = Composer(default_sender=Address("post@example.org"), message_domain=domain)
+    way_out = Recording()
+    compose = partial(composer.compose, now=datetime.now(UTC))
+    await a_worker(shop.room.pool, way_out, compose=compose).run_once(Lane.TRANSACTIONAL)
+    carried = {str(envelope.delivery_id): envelope.message_id for envelope in way_out.envelopes}
+    assert carried[own] == "<7@example.org>"
+    for each in (own, ours):
+        assert (await shop.call(resend.Emails.get, each))["message_id"] == carried[each]
+    await shop.room.pool.execute("DELETE FROM delivery_payloads")
+    assert (await shop.call(resend.Emails.get, own))["message_id"] is None
+
+
+async def test_a_batch_that_grew_is_a_conflict(shop: Shop) -> None:
+    """A key stands for the batch that was taken with it; what was added is not taken beside it."""
+    options = {"idempotency_key": "batch-1"}
+    await shop.call(resend.Batch.send, [MAIL, MAIL], options)
+    with pytest.raises(ResendError) as refused:
+        await shop.call(resend.Batch.send, [MAIL, MAIL, MAIL], options)
+    assert refused.value.code == 409
+    assert await count(shop.room.pool) == 2

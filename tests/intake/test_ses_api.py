@@ -487,3 +487,24 @@ def test_a_database_that_does_not_answer_is_said_in_its_words() -> None:
     assert answer is not None
     assert (answer.status, answer.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
     assert refusal(KeyError()) is None
+
+
+async def test_headers_that_speak_to_ses_do_not_leave(shop: Shop) -> None:
+    """Tags become tags, those of the call before those of the message; what else SES would read is taken away."""
+    raw = message(
+        To="ada@example.org", **{"X-Order": "7", "X-SES-CONFIGURATION-SET": "main", "X-SES-SOURCE-ARN": "arn"}
+    )
+    raw["X-SES-MESSAGE-TAGS"] = "kind=raw, campaign=spring=sale"
+    tags = [{"Name": "kind", "Value": "call"}]
+    delivery = await shop.sent(Content={"Raw": {"Data": raw.as_bytes()}}, EmailTags=tags)
+    assert delivery.headers == {"X-Order": "7"}
+    assert delivery.tags == {"kind": "call", "campaign": "spring=sale"}
+
+
+@pytest.mark.parametrize("written", ["nonsense", "kind=a, KIND=b"])
+async def test_tags_that_cannot_be_read_are_refused_by_name(shop: Shop, written: str) -> None:
+    """Neither half of a label nor two of one name."""
+    raw = message(To="ada@example.org", **{"X-SES-MESSAGE-TAGS": written})
+    with pytest.raises(ClientError, match="X-SES-MESSAGE-TAGS"):
+        await shop.send(Content={"Raw": {"Data": raw.as_bytes()}})
+    assert await count(shop.room.pool) == 0

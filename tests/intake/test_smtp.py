@@ -3,14 +3,19 @@
 import asyncio
 import base64
 import smtplib
+from email import message_from_bytes
 from email.message import EmailMessage
 
 import pytest
 from tests.intake.commands import keys_of
 from tests.intake.conftest import Serve, Served
 from tests.intake.submitting import MAIL, deliveries, letter, submit, with_client
+from tests.support.builders import Recording, a_worker
+from tests.support.http import open_browser
 
 from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery.model import Lane
 
 
 async def test_a_submitted_mail_is_a_committed_delivery(serve: Serve, pool: Pool) -> None:
@@ -288,3 +293,38 @@ async def test_an_empty_message_ends_where_it_ends(serve: Serve, pool: Pool, dat
 
 
 # --- the server's own life -------------------------------------------------------------
+
+
+async def test_a_resent_submission_is_another_message(serve: Serve, room: Room) -> None:
+    """The first leaves under the Message-ID that it came with; the second has one of its own, so nobody hides it."""
+    async with serve() as served:
+        await with_client(
+            served, lambda client: submit(client, MAIL % b"Message-Id: <7@example.com>\r\nX-Order: 7\r\n")
+        )
+    way_out = Recording()
+    worker = a_worker(room.pool, way_out)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    browser = await open_browser(room, name="operator")
+    resent = await browser.post(f"/v1/deliveries/{way_out.delivery_ids[0]}/resend")
+    await worker.run_once(Lane.TRANSACTIONAL)
+    first, second = map(message_from_bytes, way_out.contents)
+    assert first["Message-ID"] == "<7@example.com>"
+    assert second["Message-ID"].startswith(f"<pr.{resent.json['id']}.")
+    assert len(second.get_all("Message-ID", [])) == 1
+    assert first["X-Order"] == second["X-Order"] == "7"
+
+
+async def test_a_key_does_not_refuse_the_rest_of_a_split_message(serve: Serve, pool: Pool) -> None:
+    """Whoever is sent in another transaction gets the mail too; each transaction is accepted once."""
+    data = MAIL.replace(b"To: ada@", b"To: bob@example.org, ada@") % b"Idempotency-Key: k\r\n"
+    halves = ("ada@example.org", "bob@example.org")
+    async with serve() as served:
+        answers = await with_client(served, lambda client: [submit(client, data, each) for each in halves * 2])
+    first, second = await deliveries(pool)
+    assert [[each.address for each in one.recipients] for one in (first, second)] == [[each] for each in halves]
+    assert [text.decode() for _code, text in answers] == [
+        f"2.0.0 Accepted as {first.id}",
+        f"2.0.0 Accepted as {second.id}",
+        f"2.0.0 Already accepted as {first.id}",
+        f"2.0.0 Already accepted as {second.id}",
+    ]

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from tests.intake.conftest import PATIENCE_S, Serve
 from tests.intake.submitting import MAIL, deliveries, submit, with_client
-from tests.support.command_line import running
+from tests.support.command_line import postroom, running
 from tests.support.ports import free_port
 
 from postroom.db.pool import Pool
@@ -136,3 +136,21 @@ async def test_a_served_room_takes_mail_under_tls(
             assert client.ehlo("client.example")[0] == 250
             assert client.has_extn("auth")
         assert await asyncio.to_thread(server.stop) == 0
+
+
+@pytest.mark.parametrize(
+    "variable, needed",
+    [("POSTROOM_SMTPS_ADDR", "POSTROOM_SMTP_TLS_CERT"), ("POSTROOM_BOUNCE_ADDR", "POSTROOM_BOUNCE_DOMAIN")],
+)
+def test_what_cannot_start_listens_nowhere(database_url: str, variable: str, needed: str) -> None:
+    """Another door that lacks a setting keeps submission closed too: nobody may be answered by a process that ends."""
+    settings = {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_LOG_FORMAT": "json",
+        variable: "127.0.0.1:0",
+    }
+    done = postroom("serve", settings=settings)
+    assert done.returncode == 1
+    assert f"postroom: {needed}: " in done.stderr
+    assert "listening" not in done.stderr

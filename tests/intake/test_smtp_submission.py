@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.delivery.model import Address, DeliveryRequest, Lane
@@ -346,7 +346,7 @@ def test_many_blind_copies_of_a_large_message_are_refused() -> None:
         read_all(message, *(f"u{number}@example.org" for number in range(60)))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(
     st.binary(max_size=300)
     | st.lists(
@@ -366,3 +366,33 @@ def test_whatever_is_submitted_is_answered(data: bytes) -> None:
     except BadInput:
         return
     assert requests
+
+
+def test_a_key_stands_alone_for_a_whole_message() -> None:
+    """Sent to exactly those whom To and Cc name, another message with this key is a conflict, whomever it is for."""
+    assert read(mail(Cc=BOB, Idempotency_Key="k"), BOB.upper(), ADA).idempotency_key == "k"
+    assert read(mail(To=BOB, Idempotency_Key="k"), BOB).idempotency_key == "k"
+
+
+@pytest.mark.parametrize("halves", [((ADA,), (BOB,)), ((ADA, EVE), (BOB,)), ((ADA, EVE), (BOB, "cyd@example.org"))])
+def test_the_parts_of_a_split_message_have_keys_of_their_own(halves: tuple[tuple[str, ...], ...]) -> None:
+    """Somebody of To is missing, or somebody else is there: the recipients are part of the key, in any order."""
+    message = mail(To=f"{ADA}, {BOB}", Idempotency_Key="k")
+    keys = [read(message, *half).idempotency_key for half in halves]
+    assert len({*keys, "k"}) == 3
+    assert keys == [read(message, *reversed(half)).idempotency_key for half in halves]
+
+
+def test_a_blind_copy_has_the_same_key_however_the_message_is_split() -> None:
+    """Alone or among others, and whoever those are."""
+    message = mail(To="", Idempotency_Key="k")
+    alone = read(message, BOB).idempotency_key
+    among = [request.idempotency_key for request in read_all(message, ADA, BOB)]
+    assert among == [read(message, ADA).idempotency_key, alone]
+    assert len({*among, "k"}) == 3
+
+
+def test_what_servers_on_the_way_wrote_does_not_make_another_message() -> None:
+    """A repetition that came by another way is the same, and nobody learns where the program runs."""
+    one = read(mail(X_Received="by a", X_Originating_IP="[192.0.2.1]"))
+    assert one == read(mail(X_Received="by b", X_Originating_IP="[192.0.2.2]")) == read(mail())

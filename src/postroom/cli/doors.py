@@ -70,17 +70,21 @@ async def keep_doors(
 ) -> None:
     """Answer until `stop` is set; then take nothing new and finish what has begun."""
     settings = room.settings
+    # All of the settings before any door is opened: a process that cannot start must not have answered anybody.
+    submissions = [
+        (doors.smtp, SubmissionOptions.of(settings)),
+        (doors.smtps, SubmissionOptions.of(settings, implicit=True)),
+    ]
+    receiving = None if doors.bounces is None else bounce_options(settings)
     dashboard = build_dashboard(room, secret=settings.secret_key, stop=stop) if settings.secret_key else None
     async with AsyncExitStack() as stack:
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl)
-        for listener, implicit in ((doors.smtp, False), (doors.smtps, True)):
-            options = SubmissionOptions.of(settings, implicit=implicit)
+        for listener, options in submissions:
             if listener is not None and options is not None:
                 submission = SubmissionServer(accepting, submitter(room), options, listener=listener)
                 await stack.enter_async_context(submission)
-        if doors.bounces is not None:
-            bounces = BounceListener(room.pool, bounce_options(settings), listener=doors.bounces)
-            await stack.enter_async_context(bounces)
+        if receiving is not None:
+            await stack.enter_async_context(BounceListener(room.pool, receiving, listener=doors.bounces))
         app: ASGIApp = build_app(room, catalog=catalog, fallback=dashboard)
         signer = link_signer(settings)
         if signer is not None:

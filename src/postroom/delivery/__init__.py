@@ -18,8 +18,8 @@ STEPS    accept (functions/accept_deliveries.sql) → claim → start → attemp
          answer wait, so that those of others need not (`silent_hosts`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
-FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`. A failed send is a
-         value. A lost claim changes nothing and is counted.
+FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`. A
+         failed send is a value. A lost claim changes nothing and is counted.
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.
 """

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -77,6 +78,8 @@ class DeliveryQuery(Shape, frozen=True, kw_only=True):
     recipient: Text | None = None
     template: Text | None = None
     source: Text | None = None
+    campaign_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    campaign: Annotated[Text, msgspec.Meta(description="What its custom data names as its `campaign`.")] | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
     custom_data: Annotated[Text, msgspec.Meta(description="A JSON object the delivery's must contain.")] | None = None
@@ -192,7 +195,8 @@ async def list_deliveries(call: Call) -> Answer:
         recipient=query.recipient,
         template_id=query.template,
         source=query.source,
-        custom_data=_custom_data(query.custom_data),
+        campaign_id=query.campaign_id,
+        custom_data=_custom_data(query),
         created_from=in_utc("created_from", query.created_from),
         created_before=in_utc("created_before", query.created_before),
     )
@@ -200,9 +204,17 @@ async def list_deliveries(call: Call) -> Answer:
     return Answer(DeliveryPage([summary_shape(delivery) for delivery in found], cursor))
 
 
-def _custom_data(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
+def _custom_data(query: DeliveryQuery) -> dict[str, Any] | None:
+    named = None if query.campaign is None else {"campaign": query.campaign}  # where X-Postroom-Campaign is kept
+    if query.custom_data is None:
+        return named
+    decoded = _decode_custom_data(query.custom_data)
+    if named is not None and "campaign" in decoded:
+        raise BadInput.of("campaign", "is in custom_data already")
+    return {**decoded, **(named or {})}
+
+
+def _decode_custom_data(text: str) -> dict[str, Any]:
     try:
         decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
         msgspec.json.encode(decoded)
@@ -261,34 +273,27 @@ def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
     async def accept_login_code(call: Call) -> Answer:
         return accepted_answer(await accepting.accept(_login_request(call)))
 
-    shared: dict[str, Any] = {"method": "POST", "scope": WRITE, "tag": "deliveries", "idempotent": True}
-    taken = {202: AcceptedShape, 200: AcceptedShape}
+    many = partial(Endpoint, method="POST", scope=WRITE, tag="deliveries", idempotent=True)
+    one = partial(many, answers={202: AcceptedShape, 200: AcceptedShape}, problems=(409,))
     return [
-        Endpoint(
+        one(
             path="/v1/deliveries",
             handler=accept_delivery,
             summary="Accept a delivery. 202: it is committed. 200: an earlier request with this key was.",
             body=DeliveryBody,
-            answers=taken,
-            problems=(409,),
-            **shared,
         ),
-        Endpoint(
+        many(
             path="/v1/deliveries/batch",
             handler=accept_batch,
             summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One that is wrong refuses them all.",
             body=Batch,
             answers={202: BatchAnswer},
-            **shared,
         ),
-        Endpoint(
+        one(
             path="/v1/login-codes",
             handler=accept_login_code,
             summary="Send a one-time code in the lane that waits for nobody; it dies when the code does.",
             body=LoginCodeBody,
-            answers=taken,
-            problems=(409,),
-            **shared,
         ),
     ]
 

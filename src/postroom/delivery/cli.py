@@ -40,7 +40,8 @@ Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a deli
 _LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
 _RECORD = (
     "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "locale",
-    "attempt_count", "created_at", "next_attempt_at", "expires_at", "finished_at", "resend_of", "tags", "subject",
+    "campaign_id", "attempt_count", "created_at", "next_attempt_at", "expires_at", "finished_at", "resend_of", "tags",
+    "subject",
 )  # fmt: skip
 _ATTEMPTED = (
     "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",
@@ -119,6 +120,9 @@ def list_(  # noqa: PLR0913 - one parameter per option
     source: Annotated[
         str | None, typer.Option(help="Who sent it: a key's name, `cli`, `sql`, `python` or your own.")
     ] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="A campaign's id, or the name that the custom data give as `campaign`.")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Accepted at or after this time.")] = None,
     before: Annotated[str | None, typer.Option(help="Accepted before this time.")] = None,
     limit: Limit = 50,
@@ -134,11 +138,19 @@ def list_(  # noqa: PLR0913 - one parameter per option
         recipient=recipient,
         template_id=template,
         source=source,
+        **_campaign(campaign),
         created_from=parse_moment(since) if since else None,
         created_before=parse_moment(before) if before else None,
     )
     found, more = in_room(lambda room: service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit))
     print_page([summary_shape(delivery) for delivery in found], more, columns=_LISTED, as_json=as_json)
+
+
+def _campaign(asked: str | None) -> dict[str, Any]:
+    if asked is None:
+        return {}
+    is_id = asked.isascii() and asked.isdecimal() and int(asked) <= LARGEST_ID
+    return {"campaign_id": int(asked)} if is_id else {"custom_data": {"campaign": asked}}
 
 
 @deliveries.command()

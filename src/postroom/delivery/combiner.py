@@ -48,11 +48,16 @@ class AcceptCombiner:
             count_accepted(request, accepted)
         return answers
 
-    async def accept_together(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
-        """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+    async def accept_together(self, requests: Sequence[DeliveryRequest], *, share_key: bool = False) -> list[Accepted]:
+        """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`.
+
+        If they `share_key`, each with its place, one that is new beside one that is known is a conflict: it is not the
+        batch that was taken with that key.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
             answers = await service.accept_batch(connection, requests, idempotency_ttl=self._ttl)
-            if any(answer.acceptance is Acceptance.CONFLICT for answer in answers):
+            found = {answer.acceptance for answer in answers}
+            if Acceptance.CONFLICT in found or (share_key and len(found) > 1):
                 raise IdempotencyConflict
         for request, answer in zip(requests, answers, strict=True):
             count_accepted(request, answer)

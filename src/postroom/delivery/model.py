@@ -249,6 +249,7 @@ class DeliveryFilter:
     recipient: str | None = None
     template_id: str | None = None
     source: str | None = None
+    campaign_id: int | None = None
     custom_data: Mapping[str, Any] | None = None
     created_from: datetime | None = None
     created_before: datetime | None = None
@@ -279,6 +280,7 @@ class DeliverySummary:
     finished_at: datetime | None
     source: str
     template_id: str | None
+    campaign_id: int | None
     reason: str | None
     subject: str | None
     recipients: tuple[str, ...]
@@ -302,6 +304,7 @@ class Delivery:
     source: str
     idempotency_key: str | None
     template_id: str | None
+    campaign_id: int | None
     locale: str | None
     reason: str | None
     detail: str | None
@@ -309,6 +312,7 @@ class Delivery:
     tags: Mapping[str, str]
     custom_data: Mapping[str, Any] | None
     rendered_at: datetime | None
+    has_body: bool  # False once retention or an erasure has taken its content
     sender: Address | None
     subject: str | None
     text: str | None

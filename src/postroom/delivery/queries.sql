@@ -283,9 +283,9 @@ WHERE d.id = i.delivery_id AND d.state = 'queued';
 -- name: find_delivery :maybe
 -- One delivery, whole.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
-    resend_of, ladder, source, idempotency_key, template_id, locale, reason, deliveries.detail, traceparent,
-    tags::text, custom_data::text, rendered_at, from_email, from_name, subject, text_body, html_body,
-    variables::text, headers::text, attachments::text
+    resend_of, ladder, source, idempotency_key, template_id, campaign_id, locale, reason, deliveries.detail, traceparent,
+    tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body, from_email, from_name, subject,
+    text_body, html_body, variables::text, headers::text, attachments::text
 FROM deliveries
 LEFT JOIN delivery_payloads ON delivery_id = id
 WHERE id = :delivery_id;
@@ -345,7 +345,7 @@ LIMIT :page_limit;
 -- name: list_deliveries :many
 -- Deliveries newest first, below a cursor, by any of the filters.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, finished_at, source,
-    template_id, reason, subject,
+    template_id, campaign_id, reason, subject,
     (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
 FROM deliveries AS d
@@ -355,6 +355,7 @@ WHERE (:state::text IS NULL OR state = :state::delivery_state)
         SELECT r.delivery_id FROM delivery_recipients AS r WHERE lower(r.email) = lower(:recipient) AND kind <> 'reply_to'))
     AND (:template_id::text IS NULL OR template_id = :template_id)
     AND (:source::text IS NULL OR source = :source)
+    AND (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
     AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
     AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
     AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
@@ -587,8 +588,8 @@ WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 
 RETURNING id;
 
 -- name: resend :maybe
--- A new delivery with the same content to the same recipients, or to another URL; the original is untouched and no key is
--- taken over.
+-- A new delivery with the same content to the same recipients, or to another URL; the original is untouched, and neither
+-- its key nor its Message-ID is taken over: a mailbox that knows that one would hide the second mail.
 WITH original AS (
     SELECT *
     FROM deliveries
@@ -616,7 +617,8 @@ payload AS (
     INSERT INTO delivery_payloads (
         delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
-    SELECT clone.id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    SELECT clone.id, from_email, from_name, subject, text_body, html_body, variables,
+        headers - ARRAY(SELECT name FROM jsonb_object_keys(headers) AS name WHERE lower(name) = 'message-id'), attachments
     FROM clone
     JOIN delivery_payloads AS p ON p.delivery_id = clone.resend_of
 )

@@ -53,11 +53,13 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
             "source",
             "idempotency_key",
             "template_id",
+            "campaign_id",
             "locale",
             "reason",
             "detail",
             "traceparent",
             "rendered_at",
+            "has_body",
             "subject",
         ]
     }

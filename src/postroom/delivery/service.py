@@ -1,6 +1,6 @@
 """What can be done with deliveries. Surfaces call this and nothing below it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from postroom.delivery import store
 from postroom.delivery.check import check_batch
 from postroom.delivery.columns import accept_columns, accept_values
 from postroom.delivery.model import (
+    ENDED,
     Acceptance,
     Accepted,
     Attempt,
@@ -23,8 +24,9 @@ from postroom.delivery.model import (
     DeliveryId,
     DeliveryRequest,
     DeliverySummary,
+    State,
 )
-from postroom.errors import DeadLetterNotFound, DeliveryNotFound, IdempotencyConflict, WrongState
+from postroom.errors import BodyGone, DeadLetterNotFound, DeliveryNotFound, IdempotencyConflict, WrongState
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 
@@ -176,7 +178,7 @@ async def resend(
     async with pool.acquire() as connection, connection.transaction():
         clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
         if clone is None:
-            await _must(connection, delivery_id, "resent", done=False)
+            await _must(connection, delivery_id, "resent", done=False, with_body=ENDED)
             raise DeliveryNotFound
         after = {"delivery_id": clone}
         await record_audit(
@@ -192,7 +194,7 @@ async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | Non
         if not done:
             chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
             done = bool(await store.redrive(connection, batch_limit=1, now=now, **chosen))
-        await _must(connection, delivery_id, "retried", done=done)
+        await _must(connection, delivery_id, "retried", done=done, with_body=(State.DEAD_LETTER,))
         await record_audit(connection, actor=actor, action="delivery.retry", subject=f"delivery:{delivery_id}")
 
 
@@ -204,11 +206,15 @@ async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
         await record_audit(connection, actor=actor, action="dead_letter.settle", subject=f"delivery:{delivery_id}")
 
 
-async def _must(connection: Connection, delivery_id: int, action: str, *, done: bool) -> None:
-    """Zero rows is an error: say whether the delivery is unknown or in a state that does not allow it."""
+async def _must(
+    connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[State] = ()
+) -> None:
+    """Zero rows is an error: the delivery is unknown, or its state does not allow it, or only `with_body`."""
     if done:
         return
     delivery = await store.find_delivery(connection, delivery_id=delivery_id)
     if delivery is None:
         raise DeliveryNotFound
+    if delivery.state in with_body and not delivery.has_body:
+        raise BodyGone(action)
     raise WrongState(action, delivery.state)

@@ -104,6 +104,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     channel: str
     source: str
     template: str | None
+    campaign_id: int | None
     subject: str | None
     recipients: list[str]
     attempt_count: int
@@ -251,6 +252,7 @@ def summary_shape(delivery: DeliverySummary) -> SummaryShape:
         channel=delivery.channel.value,
         source=delivery.source,
         template=delivery.template_id,
+        campaign_id=delivery.campaign_id,
         subject=None if delivery.lane is Lane.AUTH else delivery.subject,
         recipients=list(delivery.recipients),
         attempt_count=delivery.attempt_count,
@@ -270,6 +272,7 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
         channel=delivery.channel.value,
         source=delivery.source,
         template=delivery.template_id,
+        campaign_id=delivery.campaign_id,
         subject=None if is_hidden else delivery.subject,
         recipients=[_recipient(recipient) for recipient in sorted(delivery.recipients, key=_place)],
         attempt_count=delivery.attempt_count,

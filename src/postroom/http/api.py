@@ -73,9 +73,27 @@ def _shape(key: ApiKey) -> KeyShape:
     )
 
 
+def _created(key: str, row: ApiKey) -> CreatedKey:
+    return CreatedKey(
+        key=key, id=row.id, name=row.name, prefix=row.prefix, scopes=list(row.scopes), created_at=row.created_at
+    )
+
+
 async def list_keys(call: Call) -> Answer:
     keys, cursor = await service.list_keys(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
     return Answer(KeyPage([_shape(key) for key in keys], cursor))
+
+
+_LISTING = Endpoint(
+    method="GET",
+    path="/v1/keys",
+    handler=list_keys,
+    summary="List API keys, newest first, the revoked ones too.",
+    scope=MANAGE,
+    tag="keys",
+    query=KeyQuery,
+    answers={200: KeyPage},
+)
 
 
 def endpoints(auth: Authenticator) -> list[Endpoint]:
@@ -87,10 +105,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
             if not owner.allows(scope):
                 raise ScopeMissing(scope)
         key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
-        created = CreatedKey(
-            key=key, id=row.id, name=row.name, prefix=row.prefix, scopes=list(row.scopes), created_at=row.created_at
-        )
-        return Answer(created, 201, headers={"cache-control": "no-store"})
+        return Answer(_created(key, row), 201, headers={"cache-control": "no-store"})
 
     async def revoke_key(call: Call) -> Answer:
         key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor)
@@ -98,16 +113,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
         return Answer(_shape(key))
 
     return [
-        Endpoint(
-            method="GET",
-            path="/v1/keys",
-            handler=list_keys,
-            summary="List API keys, newest first, the revoked ones too.",
-            scope=MANAGE,
-            tag="keys",
-            query=KeyQuery,
-            answers={200: KeyPage},
-        ),
+        _LISTING,
         Endpoint(
             method="POST",
             path="/v1/keys",

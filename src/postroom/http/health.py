@@ -1,6 +1,7 @@
 """For machines that watch: alive, ready, measured. Public, and without a word about the inside."""
 
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -87,32 +88,24 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
         return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
 
+    watched = partial(Endpoint, method="GET", scope=None, tag="health")
     return [
-        Endpoint(
-            method="GET",
+        watched(
             path="/healthz",
             handler=healthz,
             summary="The process is alive.",
-            scope=None,
-            tag="health",
             answers={200: Alive},
         ),
-        Endpoint(
-            method="GET",
+        watched(
             path="/readyz",
             handler=readyz,
             summary="The database answers, its migrations are right, and the templates are parsed.",
-            scope=None,
-            tag="health",
             answers={200: Ready},
         ),
-        Endpoint(
-            method="GET",
+        watched(
             path="/metrics",
             handler=metrics,
             summary="Metrics in Prometheus' text format.",
-            scope=None,
-            tag="health",
             answers={200: None},
             media_type=CONTENT_TYPE_PLAIN_0_0_4,
         ),

@@ -1,14 +1,16 @@
 """intake: commands from outside.
 
-NAME     intake, what other programs hand over without calling the API: streams of commands, and SMTP submission
+NAME     intake, what other programs hand over without calling our API: streams of commands, SMTP submission, and the
+         APIs of others that they call already (`resend`, `ses`) or the mail backend they have (`django`)
 OWNS     what it writes to `malformed_commands` (the table and its retention are delivery's)
 STATES   a command is accepted (it is a delivery from then on), replayed (it already was), or malformed: recorded with
          its bytes and the reason, counted, told to the administrator once (`notice`), listed, resubmitted mended, or
          dismissed. A malformed command never blocks the ones behind it.
 CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `postroom work` or alone in
-         `postroom intake`; mail programs through `smtp`; operators through `api` and `cli`
-CALLS    delivery's service, to accept
-HOSTILE INPUTS  every byte of a command and of a submitted message; user names and passwords of SMTP
+         `postroom intake`; mail programs through `smtp`; client libraries of Resend and Amazon SES through `resend` and
+         `ses`; a Django site through `django`; operators through `api` and `cli`
+CALLS    delivery's service, to accept; events, for the audit of what operators did
+HOSTILE INPUTS  every byte of a command, of a submitted message and of a request; user names and passwords of SMTP
 LIMITS   one statement carries at most 8 MB of commands, or one command
 FAILURES   the database away: nothing is acknowledged, streams are read again, SMTP answers 451. The stream away:
          patience grows to some seconds. A consumer killed anywhere: its entries are handed to another, and what it had

@@ -1,7 +1,7 @@
 """Malformed commands over HTTP: look at what nobody could read, resubmit it mended, or dismiss it."""
 
 import base64
-from datetime import datetime
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -35,22 +35,8 @@ class ResubmitBody(Shape, frozen=True, kw_only=True):
     fields: Annotated[dict[str, str | None], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=dict)
 
 
-class MalformedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One malformed command. `delivery_id` is what it became when it was resubmitted."""
-
-    id: int
-    recorded_at: datetime
-    resubmitted_at: datetime | None
-    dismissed_at: datetime | None
-    delivery_id: int | None
-    source: str
-    reason: str
-    detail: str | None
-    entry: str | None
-    size: int
-
-
-class MalformedDetail(MalformedShape, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalformedDetail(MalformedSummary):
     """One malformed command with its bytes in base64."""
 
     raw: str
@@ -59,7 +45,7 @@ class MalformedDetail(MalformedShape, frozen=True, kw_only=True):
 class MalformedPage(msgspec.Struct, frozen=True):
     """Malformed commands, newest first; `waiting` is how many nobody resubmitted or dismissed, up to 10,000."""
 
-    items: list[MalformedShape]
+    items: list[MalformedSummary]
     next_cursor: str | None
     waiting: int
 
@@ -71,10 +57,6 @@ class Resubmitted(msgspec.Struct, frozen=True):
     delivery_id: int
     status: str
     replayed: bool
-
-
-def _facts(command: MalformedSummary) -> dict[str, Any]:
-    return {name: getattr(command, name) for name in MalformedShape.__struct_fields__}
 
 
 def _truth(written: str | None) -> bool | None:
@@ -96,13 +78,13 @@ async def list_malformed_commands(call: Call) -> Answer:
         limit=query.limit,
     )
     waiting_now = await service.count_malformed_commands(call.room.pool)
-    return Answer(MalformedPage([MalformedShape(**_facts(command)) for command in found], cursor, waiting_now))
+    return Answer(MalformedPage(found, cursor, waiting_now))
 
 
 async def get_malformed_command(call: Call) -> Answer:
     command = await service.get_malformed_command(call.room.pool, call.path["command_id"])
     raw = base64.b64encode(command.raw).decode()
-    return Answer(MalformedDetail(**_facts(command.summary), raw=raw))
+    return Answer(MalformedDetail(**asdict(command.summary), raw=raw))
 
 
 async def resubmit_malformed_command(call: Call) -> Answer:
@@ -124,8 +106,7 @@ async def resubmit_malformed_command(call: Call) -> Answer:
 async def dismiss_malformed_command(call: Call) -> Answer:
     command_id: int = call.path["command_id"]
     await service.dismiss(call.room.pool, [command_id], actor=call.actor)
-    command = await service.get_malformed_command(call.room.pool, command_id)
-    return Answer(MalformedShape(**_facts(command.summary)))
+    return Answer((await service.get_malformed_command(call.room.pool, command_id)).summary)
 
 
 ENDPOINTS = [
@@ -166,7 +147,7 @@ ENDPOINTS = [
         summary="Say that a malformed command needs nothing more: it is kept, and does not wait any longer.",
         scope=OPERATE,
         tag="malformed commands",
-        answers={200: MalformedShape},
+        answers={200: MalformedSummary},
         problems=(409,),
     ),
 ]

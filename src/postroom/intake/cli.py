@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 malformed = typer.Typer()
 
-_LISTED = ("id", "recorded_at", "source", "reason", "detail", "resubmitted_at", "delivery_id")
-_RECORD = (*_LISTED[:5], "entry", "size", "resubmitted_at", "dismissed_at", "delivery_id")
+_LISTED = ("id", "recorded_at", "source", "reason", "detail")
+_ENDED = ("resubmitted_at", "delivery_id", "dismissed_at")
 
 Id = Annotated[int, typer.Argument(help="The id of a malformed command.")]
 
@@ -57,7 +57,7 @@ def list_(
     if as_json:
         print_json({"items": found, "next_cursor": more, "waiting": waiting})
     else:
-        print_page(found, more, columns=_LISTED, as_json=False)
+        print_page(found, more, columns=(*_LISTED, *_ENDED) if everything else _LISTED, as_json=False)
         say(f"{waiting}{' or more' if waiting == service.COUNT_LIMIT else ''} waiting")
 
 
@@ -77,7 +77,7 @@ def show(
     elif as_json:
         print_json({**asdict(command.summary), "raw": command.raw})
     else:
-        print_record(command.summary, columns=_RECORD)
+        print_record(command.summary, columns=(*_LISTED, "entry", "size", *_ENDED))
         say("\n" + printable(command.raw.decode("utf-8", "backslashreplace")))
 
 
@@ -128,5 +128,5 @@ def dismiss(
     """Say that malformed commands need nothing more. They are kept, and wait no longer."""
     from postroom.intake import service
 
-    in_room(lambda room: service.dismiss(room.pool, command_ids, actor=actor()))
-    say(f"{len(set(command_ids))} dismissed")
+    dismissed = in_room(lambda room: service.dismiss(room.pool, command_ids, actor=actor()))
+    say(f"{len(dismissed)} dismissed")

@@ -39,7 +39,7 @@ Outcome = Accepted | Malformed
 
 @dataclass(frozen=True, slots=True)
 class MalformedSummary:
-    """One line of the listing."""
+    """One malformed command. `delivery_id` is what it became when it was resubmitted."""
 
     id: int
     recorded_at: datetime

@@ -121,8 +121,8 @@ async def list_malformed_commands(
     return found[:limit], encode_cursor(last.id) if last else None
 
 
-async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> None:
-    """Say that these need nothing more, all or none of them; one that was dismissed before stays as it is."""
+async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[int]:
+    """Say that these need nothing more, all or none of them. Answers those that were not dismissed before."""
     async with pool.acquire() as connection, connection.transaction():
         dismissed = set(await store.dismiss_malformed_commands(connection, command_ids=command_ids))
         for command_id in dict.fromkeys(command_ids):
@@ -135,6 +135,7 @@ async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> None
                 raise MalformedCommandNotFound
             if command.summary.resubmitted_at is not None:
                 raise AlreadyResubmitted(command.summary.delivery_id)
+    return dismissed
 
 
 async def resubmit(

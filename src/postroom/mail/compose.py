@@ -41,7 +41,7 @@ class Composer:
     ) -> None:
         encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
         self._default_sender = default_sender
-        self._message_domain = domain_of(parse_address(f"postroom@{message_domain}").email)
+        self._message_domain = message_domain_of(message_domain)
         self._return_path = return_path
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
         self._product: tuple[Field, ...] = ()
@@ -53,7 +53,7 @@ class Composer:
         sender = outgoing.sender or self._default_sender
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
-            message_id = self._message_id(outgoing)
+            message_id = message_id_of(outgoing.id, outgoing.created_at, domain=self._message_domain)
         message = Message(
             headers=(*self._own_headers(outgoing, sender, message_id), *custom),
             seed=message_id,
@@ -86,12 +86,6 @@ class Composer:
             headers.append(_AUTO_GENERATED)
         return headers
 
-    def _message_id(self, outgoing: Outgoing) -> str:
-        domain = self._message_domain
-        created = outgoing.created_at.astimezone(UTC).isoformat()
-        digest = hashlib.sha256(f"{outgoing.id} {created} {domain}".encode()).hexdigest()[:16]
-        return f"<pr.{outgoing.id}.{digest}@{domain}>"
-
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:
         """The keys of the sender's domain or of the nearest domain above it: DMARC aligns with both."""
         domain = domain_of(sender.email) if self._signers else ""
@@ -100,6 +94,18 @@ class Composer:
                 return self._signers[domain]
             domain = domain.partition(".")[2]
         return ()
+
+
+def message_domain_of(setting: str) -> str:
+    """POSTROOM_MESSAGE_DOMAIN as Message-IDs write it; ValueError if it is none."""
+    return domain_of(parse_address(f"postroom@{setting}").email)
+
+
+def message_id_of(delivery_id: int, created_at: datetime, *, domain: str) -> str:
+    """The Message-ID of a delivery whose caller gave none, the same at every attempt."""
+    created = created_at.astimezone(UTC).isoformat()
+    digest = hashlib.sha256(f"{delivery_id} {created} {domain}".encode()).hexdigest()[:16]
+    return f"<pr.{delivery_id}.{digest}@{domain}>"
 
 
 def format_date(moment: datetime) -> bytes:

@@ -18,6 +18,7 @@ from postroom.errors import (
     WrongState,
 )
 from postroom.intake.resend.model import ListedEmail
+from postroom.mail.compose import message_domain_of, message_id_of
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
 
@@ -143,14 +144,13 @@ def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
     )
 
 
-def email_of(delivery: Delivery, *, now: datetime) -> Email:
+def email_of(delivery: Delivery, *, message_domain: str, now: datetime) -> Email:
     """A delivery in Resend's words. What holds a one-time code stays hidden, as everywhere."""
     is_hidden = delivery.lane is Lane.AUTH
     event = last_event(delivery, now=now)
-    given = {name.lower(): value for name, value in delivery.headers.items()}
     return Email(
         id=str(delivery.id),
-        message_id=given.get("message-id"),
+        message_id=_message_id(delivery, message_domain),
         sender=_written(delivery.sender),
         to=_addresses(delivery, RecipientKind.TO),
         cc=_addresses(delivery, RecipientKind.CC),
@@ -201,6 +201,14 @@ def _bad(error: BadInput) -> tuple[int, str, str]:
         return 400, "invalid_idempotency_key", error.message
     is_missing = any("missing required field" in each.message for each in error.errors)
     return 422, "missing_required_field" if is_missing else "validation_error", error.message
+
+
+def _message_id(delivery: Delivery, domain: str) -> str | None:
+    """What the mail carries: the caller's own or ours. Without its headers nobody can know which."""
+    if not delivery.has_body:
+        return None
+    given = {name.lower(): value for name, value in delivery.headers.items()}
+    return given.get("message-id") or message_id_of(delivery.id, delivery.created_at, domain=message_domain_of(domain))
 
 
 def _written(address: Address | None) -> str | None:

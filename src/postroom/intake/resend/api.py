@@ -11,7 +11,7 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Delivery, DeliveryRequest
+from postroom.delivery.model import Channel, Delivery, DeliveryRequest
 from postroom.delivery.shapes import request_from
 from postroom.errors import BadInput, DeliveryNotFound, FieldError
 from postroom.intake.drop_in import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
@@ -86,7 +86,7 @@ async def send_batch(accepting: AcceptCombiner, authenticate: Authenticate, call
     is_permissive = call.headers.get("x-batch-validation", "").lower() == "permissive"
     if errors and not is_permissive:
         raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
-    accepted = await accepting.accept_together(requests)
+    accepted = await accepting.accept_together(requests, share_key=True)
     sent = [Sent(str(each.id)) for each in accepted]
     return Answer(SentBatch(sent, errors if is_permissive else None))
 
@@ -94,7 +94,8 @@ async def send_batch(accepting: AcceptCombiner, authenticate: Authenticate, call
 async def get_email(authenticate: Authenticate, call: Call) -> Answer:
     await authenticate(call.headers.get("authorization"), READ)
     delivery = await _find(call)
-    return Answer(email_of(delivery, now=datetime.now(UTC)))
+    domain = call.room.settings.message_domain
+    return Answer(email_of(delivery, message_domain=domain, now=datetime.now(UTC)))
 
 
 async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
@@ -116,18 +117,18 @@ async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
 
 async def update_email(authenticate: Authenticate, call: Call) -> Answer:
     caller = await authenticate(call.headers.get("authorization"), OPERATE)
-    delivery_id = _id(call)
+    delivery = await _find(call)
     update = decode(await read_body(call), ResendUpdate)
     moment = parse_schedule(update.scheduled_at)
-    await service.reschedule(call.room.pool, delivery_id, send_at=moment, actor=f"key:{caller.name}")
-    return Answer(Named(str(delivery_id)))
+    await service.reschedule(call.room.pool, delivery.id, send_at=moment, actor=f"key:{caller.name}")
+    return Answer(Named(str(delivery.id)))
 
 
 async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
     caller = await authenticate(call.headers.get("authorization"), OPERATE)
-    delivery_id = _id(call)
-    await service.cancel(call.room.pool, delivery_id, actor=f"key:{caller.name}")
-    return Answer(Named(str(delivery_id)))
+    delivery = await _find(call)
+    await service.cancel(call.room.pool, delivery.id, actor=f"key:{caller.name}")
+    return Answer(Named(str(delivery.id)))
 
 
 def _in_its_words(name: str, handler: Handler) -> Handler:
@@ -179,12 +180,12 @@ def _cursor(field: str, written: str | None) -> int | None:
     return None if written is None else int(written)
 
 
-def _id(call: Call) -> int:
+async def _find(call: Call) -> Delivery:
+    """The mail that the path names; a webhook has an id too, and is none."""
     written: str = call.path["email_id"]
     if not (written.isascii() and _ID.fullmatch(written)):
         raise DeliveryNotFound
-    return int(written)
-
-
-async def _find(call: Call) -> Delivery:
-    return await service.get_delivery(call.room.pool, _id(call))
+    delivery = await service.get_delivery(call.room.pool, int(written))
+    if delivery.channel is not Channel.EMAIL:
+        raise DeliveryNotFound
+    return delivery

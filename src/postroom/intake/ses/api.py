@@ -91,7 +91,7 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
     )
     if len(requests) == 1:
         return Answer(Taken(str((await accepting.accept(requests[0])).id)))
-    accepted = await accepting.accept_together(requests)
+    accepted = await accepting.accept_together(requests, share_key=True)
     return Answer(Taken(str(accepted[0].id)))
 
 

@@ -2,7 +2,7 @@
 
 import binascii
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from email.parser import BytesHeaderParser
 from email.policy import compat32
@@ -19,6 +19,19 @@ from postroom.intake.drop_in import once
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.runtime.endpoint import Shape
+
+_TAGS = "x-ses-message-tags"
+_SPOKEN_TO_SES = frozenset(
+    {
+        _TAGS,
+        "x-ses-configuration-set",
+        "x-ses-from-arn",
+        "x-ses-return-path-arn",
+        "x-ses-source-arn",
+        "x-ses-tenant",
+    }
+)
+"""Headers of a whole message that SES reads and takes away: what `SendEmail` has fields for."""
 
 
 class _Aws(Shape, frozen=True, kw_only=True, rename="pascal"):
@@ -189,7 +202,6 @@ def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparen
         raise BadInput.of("Content.Raw.Data", "is not base64") from None
     found = read_submission(message, _envelope(email, message), source=source)
     many = len(found) > 1
-    tags = _tags(email)
     answered = tuple(_address("ReplyToAddresses", each) for each in email.reply_to_addresses)
     return [
         replace(
@@ -197,10 +209,20 @@ def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparen
             idempotency_key=f"{key}/{index}" if key is not None and many else key,
             traceparent=traceparent,
             reply_to=answered or request.reply_to,
-            tags={**request.tags, **tags},
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _SPOKEN_TO_SES},
+            tags={**request.tags, **_header_tags(request.headers), **_tags(email)},
         )
         for index, request in enumerate(found)
     ]
+
+
+def _header_tags(headers: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a whole message carries in a header: `name=value, name=value`."""
+    written = next((value for name, value in headers.items() if name.lower() == _TAGS), "")
+    pairs = [pair.partition("=") for pair in written.split(",") if pair.strip()]
+    if not all(equals for _name, equals, _value in pairs):
+        raise BadInput.of("X-SES-MESSAGE-TAGS", "must be name=value, separated by commas")
+    return once("X-SES-MESSAGE-TAGS", ((name.strip(), value.strip()) for name, _equals, value in pairs))
 
 
 def _envelope(email: SendEmail, message: bytes) -> Envelope:

@@ -2,7 +2,8 @@
 
 | header               | says                                                                             |
 |----------------------|----------------------------------------------------------------------------------|
-| Idempotency-Key      | accept this once; without it the Message-ID and the recipients are the key       |
+| Idempotency-Key      | accept this once, for each transaction if there are several; without it the      |
+|                      | Message-ID and the recipients are the key                                        |
 | X-Postroom-Lane      | `auth`, `transactional` or `bulk`                                                |
 | X-Postroom-Template  | a template's id: it replaces subject and bodies, files stay                      |
 | X-Postroom-Variables | the template's variables, a JSON object; only with a template                    |

@@ -4,8 +4,9 @@ The envelope rules who receives. An address of the envelope that stands in To or
 there; any other is a blind copy. If nobody of the envelope is named, each gets a delivery of his own: put together,
 they would see each other.
 
-Without an `Idempotency-Key` the Message-ID makes a submission happen once, together with its recipients: relays split a
-message with many recipients into several transactions, and each of them is its own.
+Relays split a message with many recipients into several transactions, and each of them is its own. So an
+`Idempotency-Key` stands alone only where the envelope holds exactly those whom To and Cc name. Otherwise the recipients
+are part of the key, and always where, without one, the Message-ID makes a submission happen once.
 """
 
 import hashlib
@@ -25,6 +26,9 @@ from postroom.intake.smtp.message import Headers, Parts, read_parts
 from postroom.transports.capture.reader import decode_words
 
 NO_SUBJECT = "(no subject)"
+_TRACE = frozenset({"x-originating-ip", "x-received"})
+"""What servers on the way wrote and may write otherwise when they repeat a message."""
+
 # Most headers hold one address, written plainly; the standard library's grammar is thirty times slower.
 _PLAIN = re.compile(r"(?:(?P<name>[A-Za-z0-9 ]*) ?<)?(?P<email>[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+)(?(name)>)")
 MOST_COPIES_BYTES = 100 * 1024 * 1024
@@ -53,7 +57,7 @@ def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[Deli
         custom_data={"campaign": marks.campaign} if marks.campaign else None,
         lane=marks.lane,
         source=source,
-        idempotency_key=key_of(marks, _first(parts.headers, "message-id"), envelope.recipients),
+        idempotency_key=_key(parts.headers, marks, envelope.recipients),
     )
     requests = list(_everybody_alone(visible)) if not visible.to else [visible]
     if len(requests) * len(raw) > MOST_COPIES_BYTES:
@@ -107,6 +111,17 @@ def _everybody_alone(request: DeliveryRequest) -> Iterator[DeliveryRequest]:
         yield replace(request, to=(address,), bcc=(), idempotency_key=key)
 
 
+def _key(headers: Headers, marks: Marks, recipients: Sequence[str]) -> str | None:
+    key = key_of(marks, _first(headers, "message-id"), recipients)
+    if key is None or marks.idempotency_key is None:
+        return key
+    receiving = {normalize(_address(each).email) for each in recipients}
+    named = {*_named(headers, "to"), *_named(headers, "cc")}
+    if len(receiving) > 1 and not named & receiving:
+        return key  # blind copies alone: each of them gets a key made of this one
+    return key if named == receiving else _digest(key, *sorted(receiving))
+
+
 def key_of(marks: Marks, message_id: str | None, recipients: Sequence[str]) -> str | None:
     """The idempotency key of a message: its own, or one made of its Message-ID and those who receive it."""
     if marks.idempotency_key is not None:
@@ -146,7 +161,7 @@ def _kept(headers: Headers) -> Iterator[tuple[str, str]]:
     for name, raw in headers:
         lowered = name.lower()
         value = " ".join(raw.split()) if is_structured(lowered) else decode_words(raw).strip()
-        if lowered in seen or is_mark(name) or check_header(name, value) is not None:
+        if lowered in seen or lowered in _TRACE or is_mark(name) or check_header(name, value) is not None:
             continue
         seen.add(lowered)
         yield name, value
