@@ -36,7 +36,7 @@
     │   ├── SecretKeyMissing        without POSTROOM_SECRET_KEY no secret can be stored
     │   ├── SenderExists            the mailbox is a sender account already
     │   ├── TopicExists             a topic of this name is there already; nothing was changed
-    │   ├── TopicNeeded             webhook endpoints or rules still name the topic
+    │   ├── TopicNeeded             webhook endpoints, rules or a view still need the topic
     │   ├── VersionConflict         somebody else changed it since it was read
     │   └── WrongState              the delivery has moved on
     ├── GoneError                   it was good once
@@ -381,7 +381,7 @@ class TopicExists(ConflictError):
 
 
 class TopicNeeded(ConflictError):
-    """Webhook endpoints or rules still name the topic; nothing was changed."""
+    """Webhook endpoints, rules or a view still need the topic; nothing was changed."""
 
     code = "topic_needed"
 

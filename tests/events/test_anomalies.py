@@ -161,7 +161,7 @@ async def test_appends_without_conditions_run_side_by_side(opened: Opener, pool:
     """Twelve transactions append under the same tag and type; none waits for another."""
     connections = [await opened() for _ in range(12)]
     transactions = [connection.transaction() for connection in connections]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for connection, transaction in zip(connections, transactions, strict=True):
             await transaction.start()
             await EventSession(connection).append(Event.of("Deposited", wallet=1))
@@ -173,7 +173,7 @@ async def test_appends_without_conditions_run_side_by_side(opened: Opener, pool:
 async def test_conditions_on_different_tags_run_side_by_side(opened: Opener) -> None:
     """A decision about one wallet does not wait for a decision about another."""
     first, second = await opened(), await opened()
-    async with asyncio.timeout(5), first.transaction(), second.transaction():
+    async with asyncio.timeout(60), first.transaction(), second.transaction():
         for number, connection in enumerate((first, second)):
             condition = AppendCondition(Query.of("Withdrawn", tags=[f"wallet={number}"]))
             await EventSession(connection).append(Event.of("Withdrawn", wallet=number), condition)
@@ -257,7 +257,7 @@ async def test_two_rooms_of_one_database_do_not_wait_for_each_other(database_url
     await migrate(database_url, "annex")
     ours, theirs = await opened(), await connect(database_url, "annex")
     everything = AppendCondition(Query.all())
-    async with asyncio.timeout(5), ours.transaction():
+    async with asyncio.timeout(60), ours.transaction():
         await EventSession(ours).append(Event.of("X", wallet=1), everything)
         await EventSession(theirs).append(Event.of("X", wallet=1), everything)
     await theirs.close()

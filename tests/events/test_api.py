@@ -41,6 +41,7 @@ async def test_events_are_appended_and_read(browser: Browser, room: Room) -> Non
     assert first == {
         **OPENED,
         "position": 1,
+        "transaction_id": transaction_id,
         "occurred_at": "2030-01-31T08:00:00Z",
         "correlation_id": None,
         "causation_id": None,
@@ -137,6 +138,8 @@ async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> Non
         ({"events": []}, "events"),
         ({"events": [{"type": ""}]}, "events[0].type"),
         ({"events": [{"type": "A", "tags": ["nonsense"]}]}, "events[0].tags[0]"),
+        ({"events": [{"type": "A"}], "condition": {"query": [{}, {"tags": ["h:1"]}]}}, "condition.query[1].tags[0]"),
+        ({"events": [{"type": "A"}], "idempotency": [{"tags": ["=1"]}]}, "idempotency[0].tags[0]"),
         ({"events": [{"type": "A", "data": "\0"}]}, "events[0].data"),
         ({"events": [{"type": "A"}, {"type": "A", "data": nested(500)}]}, "events[1].data"),
         ({"events": [{"type": "A"}], "condition": {"query": []}}, "condition.query"),
@@ -207,3 +210,25 @@ async def test_commands_are_listed_newest_first(browser: Browser) -> None:
     found = (await browser.get(f"/v1/commands?transaction_id={appended['transaction_id']}")).json["items"]
     assert found == [newest]
     assert (await browser.get("/v1/commands?cursor=x")).status == 400
+
+
+@pytest.mark.parametrize(
+    "target,field",
+    [("tag=h%3A1", "tag"), ("type=A&tag=a%3D1&tag=%3D1", "tag"), ('query=[{"tags":["h"]}]', "query[0].tags[0]")],
+)
+async def test_a_tag_that_no_event_can_carry_is_400(browser: Browser, target: str, field: str) -> None:
+    """Nothing found would look as if nothing were there; and what is wrong is said in words."""
+    answer = await browser.get(f"/v1/events?{target}")
+    assert (answer.status, answer.fields) == (400, [field])
+    body = {"events": [{"type": "A", "tags": ["h:1"]}]}
+    for told in (answer, await browser.post("/v1/events", json=body)):
+        assert [error["message"] for error in told.json["errors"]] == ["must be key=value"]
+
+
+async def test_a_fact_leads_to_its_command(browser: Browser) -> None:
+    """By the transaction id that both carry."""
+    await browser.post("/v1/events", json={"events": [OPENED]}, headers={"Idempotency-Key": "open"})
+    await browser.post("/v1/events", json={"events": [OPENED]}, headers={"Idempotency-Key": "again"})
+    (first, _) = (await browser.get("/v1/events")).json["items"]
+    (found,) = (await browser.get(f"/v1/commands?transaction_id={first['transaction_id']}")).json["items"]
+    assert found["command_id"].endswith(":open")

@@ -125,3 +125,22 @@ def test_tail_prints_each_event_once(run: Run, database_url: str) -> None:
     result = run("tail", "--from-start", "--count", "3", "--json")
     assert [json.loads(line)["data"]["n"] for line in result.output.splitlines()] == [0, 1, 2]
     assert "Moved" in run("tail", "--from-start", "--count", "1").output
+
+
+def test_tail_begins_after_a_cursor(run: Run) -> None:
+    """As a reading does; and not at two places at once."""
+    for number in range(3):
+        run("append", "Moved", "--data", str(number))
+    page = run("read", "--limit", "1").output
+    after = page.rpartition("--after ")[2].strip()
+    result = run("tail", "--after", after, "--count", "2", "--json")
+    assert [json.loads(line)["data"] for line in result.output.splitlines()] == [1, 2]
+    assert run("tail", "--after", after, "--from-start").exit_code == 2
+
+
+def test_a_fact_leads_to_its_transaction(run: Run) -> None:
+    """`commands --transaction` finds what was asked for by what is read."""
+    run("append", "Opened")
+    (item,) = items(run("read", "--json"))
+    assert isinstance(item["transaction_id"], int)
+    assert items(run("commands", "--transaction", str(item["transaction_id"]), "--json")) == []

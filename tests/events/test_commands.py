@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from tests.support.http import open_browser
@@ -110,11 +110,12 @@ async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: Event
     try:
         result = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
         assert result.place is not None
-        await Views(pool).wait_for(view, result.place)
+        await Views(pool).wait_for(view, result.place, timeout=timedelta(minutes=1))
         assert await pool.fetchval("SELECT deposited FROM totals") == 3
         browser = await open_browser(room, app=app)
         answer = (await browser.post("/v1/events", json={"events": [{"type": "Deposited"}] * 2})).json
-        await Views(pool).wait_for(view, Place(answer["transaction_id"], answer["position"]))
+        place = Place(answer["transaction_id"], answer["position"])
+        await Views(pool).wait_for(view, place, timeout=timedelta(minutes=1))
         assert await pool.fetchval("SELECT deposited FROM totals") == 5
     finally:
         stop.set()

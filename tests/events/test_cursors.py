@@ -82,7 +82,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("query", [WALLET, Query.all(), Query.of("X")], ids=["tag", "all", "type"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=STEPS)
 async def test_every_event_comes_once(
     pool: Pool, store: EventStore, connections: list[asyncpg.Connection], query: Query, steps: list[tuple[str, int]]

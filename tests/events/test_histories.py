@@ -159,7 +159,7 @@ async def take(connection: asyncpg.Connection, step: Step, history: History) -> 
         history.lost(step, seen, result)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(plans=PLANS)
 async def test_every_history_could_have_been_one_writer_at_a_time(
     opened: Opener, pool: Pool, connections: list[asyncpg.Connection], plans: list[list[Step]]
@@ -176,7 +176,7 @@ async def test_every_history_could_have_been_one_writer_at_a_time(
     history.check()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(plans=PLANS)
 async def test_combined_appends_are_judged_one_by_one(pool: Pool, store: EventStore, plans: list[list[Step]]) -> None:
     """Appends that share a commit, of two writers at once, obey the same rule."""

@@ -10,8 +10,7 @@ import pytest
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, EventUnreadable
-from postroom.events import AppendCondition, CombiningWriter, Cursor, Event, EventStore, Place, Query, QueryItem
-from postroom.events.service import list_settled_events
+from postroom.events import AppendCondition, CombiningWriter, Cursor, Event, EventStore, Query, QueryItem
 
 WRONG = ("nul\0", "\ud800")
 ONE = "'{X}', '{\"{}\"}', ARRAY['{}'::jsonb], p_occurred_at => $1::text::timestamptz"
@@ -43,6 +42,38 @@ def test_a_query_that_nothing_could_match_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
         Query((QueryItem(("X",), ("a=1", wrong)), QueryItem((wrong,))))
     assert [error.field for error in caught.value.errors] == ["query[0].tags[1]", "query[1].types[0]"]
+
+
+@pytest.mark.parametrize("wrong", ["wallet:1", "wallet", "=1", "", "wallet=" + "é" * 600])
+async def test_no_condition_asks_for_a_tag_that_no_event_can_carry(store: EventStore, pool: Pool, wrong: str) -> None:
+    """It would forbid nothing, and neither would a check for duplicates; in Python and in SQL."""
+    with pytest.raises(BadInput, match=r"query\[0\]\.tags\[0\]"):
+        Query.of(tags=[wrong])
+    if "=" in wrong[1:]:
+        return  # SQL does not count bytes here
+    one = "'{A}', '{\"{w=1}\"}', ARRAY['{}']::jsonb[]"
+    item = [{"types": [], "tags": [wrong]}]
+    for call, value in (
+        (f"append_events_if({one}, null, $1)", [wrong]),
+        (f"append_events_if({one}, p_idempotency_tags => $1)", ["w=1", wrong]),
+        (f"append_events({one}, p_condition => $1::text::jsonb)", msgspec.json.encode({"query": item}).decode()),
+        (f"append_events({one}, p_idempotency => $1::text::jsonb)", msgspec.json.encode(item).decode()),
+        ("read_events($1::text::jsonb)", msgspec.json.encode(item).decode()),
+        ("read_events($1::text::jsonb)", msgspec.json.encode([*item, {}]).decode()),
+        ("read_events_backwards($1::text::jsonb)", msgspec.json.encode(item).decode()),
+    ):
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await pool.fetch(f"SELECT {call}", value)
+        assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", "query"), call
+    assert (await store.read(Query.all())).events == []
+
+
+async def test_sql_takes_any_tag_that_an_event_can_carry(pool: Pool, store: EventStore) -> None:
+    """With lines in its key, more than one equals sign, and no value: the second append is refused."""
+    for tag in ("a\nb=1", "a==", "a=", "ä ö=\n"):
+        call = "append_events_if('{A}', ARRAY[ARRAY[$1]::text], ARRAY['{}']::jsonb[], null, ARRAY[$1::text])"
+        assert [await pool.fetchval(f"SELECT {call} ->> 'success'", tag) for _ in range(2)] == ["true", "false"]
+        assert len((await store.read(Query.of(tags=[tag]))).events) == 1
 
 
 @pytest.mark.parametrize(
@@ -137,25 +168,44 @@ UNREADABLE = {
 async def test_an_event_that_cannot_be_read_is_named(store: EventStore, pool: Pool, row: str) -> None:
     """One that was stored before it was refused, or by hand: whoever meets it learns where it is."""
     await store.append([Event.of("X", po=1), Event.of("X", po=1)])
+    await poison(pool, row)
+    query = Query.of(tags=["po=1"])
+    assert len((await store.read(query, limit=1)).events) == 1
+    for read in (
+        store.read(query, limit=10),
+        store.read(query),
+        store.read(Query.all(), backwards=True),
+        store.follow(Query.of("X")),
+    ):
+        with pytest.raises(EventUnreadable) as caught:
+            await read
+        assert caught.value.position == 3
+
+
+@pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
+async def test_there_is_a_way_past_an_event_that_cannot_be_read(store: EventStore, pool: Pool, row: str) -> None:
+    """The error has the cursor that goes on beyond it, exact like any other; reading and following."""
+    await store.append(Event.of("X", po=1))
+    await poison(pool, row)
+    await store.append([Event.of("X", po=1), Event.of("X", po=1)])
+    query = Query.of(tags=["po=1"])
+    for read in (store.read, store.follow):
+        with pytest.raises(EventUnreadable, match="beyond it") as caught:
+            await read(query, limit=10)
+        assert caught.value.beyond is not None
+        events, cursor = await read(query, after=Cursor.parse(caught.value.beyond), limit=10)
+        assert [event.position for event in events] == [3, 4]
+        assert (await read(query, after=cursor, limit=10)).events == []
+
+
+async def poison(pool: Pool, row: str) -> None:
+    """Store what SQL can hold and nobody can read."""
     await pool.execute(
         "WITH poison AS (INSERT INTO events (transaction_id, horizon, type, tags, data)"
         f" VALUES (pg_current_xact_id(), pg_current_xact_id(), 'X', {row}) RETURNING transaction_id, position)"
         " INSERT INTO event_tags (tag, transaction_id, position, type)"
         " SELECT 'po=1', transaction_id, position, 'X' FROM poison"
     )
-    query = Query.of(tags=["po=1"])
-    assert len((await store.read(query, limit=1)).events) == 1
-    async with pool.acquire() as connection:
-        for read in (
-            store.read(query, limit=10),
-            store.read(query),
-            store.read(Query.all(), backwards=True),
-            store.follow(Query.of("X")),
-            list_settled_events(connection, after=Place(0, 0)),
-        ):
-            with pytest.raises(EventUnreadable) as caught:
-                await read
-            assert caught.value.position == 3
 
 
 BAD_ARGUMENTS = [

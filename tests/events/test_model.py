@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,10 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import BadInput
-from postroom.events import Cursor, Event, Place, Query, event, period_tag, period_tags, split_tag, tag, tags_of
+from postroom.events import (
+    Cursor,
+    Event,
+    Place,
+    Query,
+    QueryItem,
+    event,
+    period_tag,
+    period_tags,
+    split_tag,
+    tag,
+    tags_of,
+)
 from postroom.events.columns import append_columns, array_literal
-from postroom.events.model import NOTHING_SEEN, Append, check_events
-from postroom.events.typed import as_event, as_events
+from postroom.events.model import NOTHING_SEEN, Append, SequencedEvent, check_events
+from postroom.events.typed import as_event, as_events, from_event
 
 NUMBERS = st.integers(min_value=1, max_value=2**62)
 PLACES = st.builds(Place, NUMBERS, NUMBERS)
@@ -131,6 +144,9 @@ REFUSED_DATA = {
     "too large": 10**309,
     "too small": [-(2 * 10**308)],
     "more digits than Python prints": 10**5000,
+    "raw, too large": {"a": msgspec.Raw(b"1e99999")},
+    "raw, no JSON": [msgspec.Raw(b"{bad")],
+    "raw, more than one value": msgspec.Raw(b"1], [2"),
 }
 WELCOME_DATA = {
     "deep": {"a": nested(99)},
@@ -177,6 +193,34 @@ def test_a_query_is_an_or_of_items() -> None:
     assert Query.all().matches("anything", [])
     with pytest.raises(BadInput, match="item"):
         Query(())
+
+
+def test_a_query_takes_lists_and_not_a_text() -> None:
+    """A text would be asked for letter by letter, and nothing would ever match."""
+    with pytest.raises(BadInput, match="not a text"):
+        Query.of(tags="wallet=1")
+    text: Any = "wallet=1"  # the mistake under test: a type checker would find it
+    for item in (QueryItem(tags=text), QueryItem(types=text), QueryItem(("Opened",), text)):
+        with pytest.raises(BadInput, match="not a text"):
+            Query((item,))
+
+
+def test_raw_json_is_taken_as_it_is() -> None:
+    """With a null in it too, which elsewhere may stand for a NaN."""
+    [text] = append_columns(Append((Event("X", {"a": msgspec.Raw(b"[null, 1e3]")}),)))["data"]
+    assert text == '{"a":[null, 1e3]}'
+
+
+def test_keys_of_a_class_come_back_as_what_they_were() -> None:
+    """JSON has texts for keys; a class may have numbers."""
+
+    @event("Counted")
+    class Counted(msgspec.Struct, frozen=True):
+        by_number: dict[int, str]
+
+    [text] = append_columns(Append((as_event(Counted({7: "seven"})),)))["data"]
+    stored = SequencedEvent(1, 1, datetime(2026, 1, 1, tzinfo=UTC), "Counted", (), msgspec.json.decode(text))
+    assert from_event(Counted, stored) == Counted({7: "seven"})
 
 
 def test_tags_come_from_the_fields_of_a_declared_class() -> None:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.events.conftest import Opener
+from tests.events.conftest import Opener, set_lock_timeout
 from tests.support.events import until_waiting
 from tests.support.http import Browser, Response, open_browser
 
-from postroom.db.pool import Pool, connect
+from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
 from postroom.errors import EventsBusy
 from postroom.events import AppendCondition, CombiningWriter, Command, Event, EventSession, EventStore, Query
@@ -29,17 +29,14 @@ async def browser(room: Room) -> Browser:
 @pytest.fixture
 async def hasty(database_url: str) -> AsyncIterator[Pool]:
     """A pool of two whose connections wait for locks a fifth of a second at most, even when they are patient."""
-    connection = await connect(database_url, "postroom")
-    name = await connection.fetchval("SELECT current_database()")
-    await connection.execute(f'ALTER DATABASE "{name}" SET lock_timeout = 200')
-    await connection.close()
+    await set_lock_timeout(database_url, 200)
     async with open_room(Settings(database_url=database_url, pool_size=2)) as room:
         yield room.pool
 
 
 async def answered(browser: Browser) -> list[int]:
     """What else the process does, while somebody waits."""
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         answers = [
             await browser.post("/v1/events", json=ELSEWHERE),
             await browser.post("/v1/events", json=ELSEWHERE, headers={"Idempotency-Key": "free"}),

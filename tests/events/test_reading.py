@@ -5,12 +5,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.events.conftest import Opener
-from tests.support.events import REFUSED, WALLET, WON, outcome
+from tests.support.events import REFUSED, WALLET, WON, outcome, seen_up_to
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
-from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
-from postroom.events.service import list_settled_events
+from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Query
 
 HARD_TAGS = (
     "name=Smith, John",
@@ -40,7 +39,7 @@ async def test_what_is_read_is_what_was_appended(store: EventStore) -> None:
     assert await positions(store, Query.of(tags=["name=Smith"])) == []
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(values=st.lists(TEXT, min_size=1, max_size=8))
 async def test_any_text_is_a_tag_value(store: EventStore, values: list[str]) -> None:
     """Whatever people type, the event is found by it and carries it unchanged."""
@@ -146,16 +145,13 @@ async def test_a_stream_takes_batches_as_fast_as_they_are_wanted(store: EventSto
     assert seen == list(range(25))
 
 
-async def test_the_place_of_progress_as_two_columns(store: EventStore, pool: Pool) -> None:
+async def test_the_place_of_progress_as_two_columns(store: EventStore) -> None:
     """A follower that keeps a transaction id and a position reads on from there, and its place is a cursor too."""
     for _ in range(4):
         await store.append(Event.of("X", wallet=1))
-    async with pool.acquire() as connection:
-        first = await list_settled_events(connection, after=Place(0, 0), limit=2)
-        rest = await list_settled_events(connection, after=first[-1].place)
+    first, _ = await store.follow(WALLET, limit=2)
+    rest, _ = await store.follow(WALLET, after=seen_up_to(first[-1].place))
     assert [event.position for event in first + rest] == [1, 2, 3, 4]
-    followed, _ = await store.follow(WALLET, after=Cursor.settled(first[-1].place))
-    assert [event.position for event in followed] == [3, 4]
 
 
 @pytest.mark.parametrize("cursor", ["9:5:///", "1:1:/5:1:/1.1/"])

@@ -3,17 +3,29 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import asyncpg
+import pytest
 from tests.events.conftest import Opener
 from tests.support.events import WALLET
 
 from postroom.db.pool import Pool
 from postroom.events import Event, EventSession, EventStore
+from postroom.events import store as statements
 from postroom.events.session import PAGE
 
 COUNT = {"Withdrawn": lambda count, _event: count + 1}
 WITHDRAWN = Event.of("Withdrawn", wallet=1)
+
+
+@pytest.fixture
+def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stands in line for a turn does so for an hour, not for a second."""
+    take_turn = statements.QUERIES["take_turn"]
+    assert "'1s'" in take_turn.sql
+    patient = replace(take_turn, sql=take_turn.sql.replace("'1s'", "'1h'"))
+    monkeypatch.setitem(statements.QUERIES._own, "take_turn", patient)
 
 
 def overtaken_at_first(database_url: str, times: int = 1) -> Callable[[int], Event]:
@@ -37,6 +49,7 @@ def overtaken_at_first(database_url: str, times: int = 1) -> Callable[[int], Eve
     return decide
 
 
+@pytest.mark.usefixtures("long_lines")
 async def test_stores_apart_all_get_on(pool: Pool) -> None:
     """Sixteen stores that know nothing of each other decide by one query, ten times each: nobody gives up."""
     stores = [EventStore(pool) for _ in range(16)]
@@ -46,6 +59,7 @@ async def test_stores_apart_all_get_on(pool: Pool) -> None:
     assert (await stores[0].project(0, COUNT, WALLET))[0] == 160
 
 
+@pytest.mark.usefixtures("long_lines")
 async def test_whoever_was_overtaken_waits_for_the_turn(
     store: EventStore, opened: Opener, database_url: str, pool: Pool
 ) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.db.queries import Connection
 from postroom.errors import AppendConditionFailed, DuplicateAppend
-from postroom.events import AppendCondition, Event, EventSession, Query
+from postroom.events import AppendCondition, Cursor, Event, EventSession, Place, Query
 
 WON, REFUSED, RETRY = "won", "refused", "retry"
 LEVELS = ("read_committed", "repeatable_read", "serializable")
@@ -33,7 +33,7 @@ async def until_waiting(observer: Connection, waiting: asyncpg.Connection | None
         WHERE datname = current_database() AND NOT granted AND pid = coalesce($1, pid)
     """
     pid = None if waiting is None else waiting.get_server_pid()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await observer.fetchrow(sql, pid) is None:  # the question itself is the pause
             continue
 
@@ -78,3 +78,8 @@ async def append_if(
 
 
 WALLET = Query.of(tags=["wallet=1"])
+
+
+def seen_up_to(place: Place) -> Cursor:
+    """The cursor of a follower that has seen everything up to this place, as a progress row keeps it."""
+    return Cursor(f"{place.transaction_id}:{place.transaction_id}:", own=place)

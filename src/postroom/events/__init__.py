@@ -8,9 +8,9 @@ ORDER    (transaction_id, position). Followers read below the oldest open transa
          Decisions read all that is committed; their cursor is the snapshot they read with.
 CALLED BY  every service whose use-case is a fact or a person's decision; the outbox follows
 FAILURES   `AppendConditionFailed` and `DuplicateAppend`, both naming the event that matched; `BadInput`; `EventsBusy`:
-         somebody's open transaction holds the append up, try again; `EventUnreadable`, naming an event's position. At
-         REPEATABLE READ and above also SQLSTATE 40001, to be retried: something was asked, by a condition or an
-         idempotency query, and the snapshot was older than the locks; or a new epoch has begun since.
+         somebody's open transaction holds the append up, try again; `EventUnreadable`, naming an event's position and a
+         way past it. At REPEATABLE READ and above also SQLSTATE 40001, to be retried: something was asked, by a
+         condition or an idempotency query, and the snapshot was older than the locks; or a new epoch has begun since.
 EPOCH    the room knows the cluster its transaction ids were counted in; restored into another one it begins an epoch,
          which stands above them, so that whatever came with the dump comes before whatever follows
 AUDIT    `audit_log` is append-only, refused by trigger otherwise, and stands or falls with the caller's transaction

@@ -1,5 +1,7 @@
 """Events over HTTP: append, query, where the store ends, and the commands that led to them."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -35,8 +37,14 @@ MOST_EVENTS = 1000
 MOST_ITEMS = 100
 
 _TYPE = Annotated[str, msgspec.Meta(min_length=1, max_length=TYPE_LENGTH, pattern=r"^[^\x00]*$")]
+# The pattern is for readers: what is no tag is told in words, by Query and by check_events.
 _TAG = Annotated[
-    str, msgspec.Meta(max_length=TAG_BYTES, pattern=r"^[^=\x00][^=\x00]*=[^\x00]*$", description="`key=value`.")
+    str,
+    msgspec.Meta(
+        max_length=TAG_BYTES,
+        description="`key=value`.",
+        extra_json_schema={"pattern": r"^[^=\x00][^=\x00]*=[^\x00]*$"},
+    ),
 ]
 # A cursor grows with the transactions that are open. In a body it may hold two snapshots with five thousand each, more
 # than a server has connections; in a query string the protocol ends it at 64 KB, and any figure of ours would be lower.
@@ -137,9 +145,10 @@ class EventsQuery(Shape, frozen=True, kw_only=True):
 
 
 class EventShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored fact."""
+    """A stored fact. `GET /v1/commands?transaction_id=…` finds the command that it came of."""
 
     position: int
+    transaction_id: int
     type: str
     tags: list[str]
     data: Any
@@ -216,7 +225,7 @@ def _asked_append(body: NewEvents) -> Append:
             for event in body.events
         ),
         _condition(body.condition),
-        _query(body.idempotency) if body.idempotency is not None else None,
+        _query(body.idempotency, "idempotency") if body.idempotency is not None else None,
         body.occurred_at,
     )
 
@@ -267,13 +276,15 @@ async def list_events(store: EventStore, call: Call) -> Answer:
 
 def _asked(asked: EventsQuery) -> Query:
     if asked.query is None:
-        return Query((QueryItem(_several(asked.type), _several(asked.tag)),))
+        item = QueryItem(_several(asked.type), _several(asked.tag))
+        return _checked((item,), lambda field: "type" if ".types" in field else "tag")
     if asked.type is not None or asked.tag is not None:
         raise BadInput.of("query", "cannot be given together with type or tag")
     try:
-        return _query(msgspec.json.decode(asked.query, type=_QUERY))
+        items = msgspec.json.decode(asked.query, type=_QUERY)
     except msgspec.MsgspecError as error:
         raise BadInput.of("query", f"is not a query: {error}") from error
+    return _query(items, "query")
 
 
 def _several(given: str | list[str] | None) -> tuple[str, ...]:
@@ -282,14 +293,23 @@ def _several(given: str | list[str] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _query(items: list[ItemShape]) -> Query:
-    return Query(tuple(QueryItem(tuple(item.types), tuple(item.tags)) for item in items))
+def _query(items: list[ItemShape], field: str) -> Query:
+    asked = tuple(QueryItem(tuple(item.types), tuple(item.tags)) for item in items)
+    return _checked(asked, lambda name: name.replace("query", field, 1))
+
+
+def _checked(items: tuple[QueryItem, ...], name: Callable[[str], str]) -> Query:
+    """What is wrong is told by its name in the request."""
+    try:
+        return Query(items)
+    except BadInput as error:
+        raise BadInput([replace(one, field=name(one.field)) for one in error.errors]) from error
 
 
 def _condition(given: ConditionShape | None) -> AppendCondition | None:
     if given is None:
         return None
-    return AppendCondition(_query(given.query), _cursor("condition.after", given.after))
+    return AppendCondition(_query(given.query, "condition.query"), _cursor("condition.after", given.after))
 
 
 def _cursor(field: str, text: str | None) -> Cursor | None:
@@ -302,6 +322,7 @@ def _cursor(field: str, text: str | None) -> Cursor | None:
 def _shape(event: SequencedEvent) -> EventShape:
     return EventShape(
         position=event.position,
+        transaction_id=event.transaction_id,
         type=event.type,
         tags=list(event.tags),
         data=event.data,

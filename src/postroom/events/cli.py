@@ -21,7 +21,7 @@ from postroom.runtime.terminal import Cursor as PageCursor
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.events import AppendCondition, Appended, Cursor, Event, Query, Reading, SequencedEvent
+    from postroom.events import AppendCondition, Appended, Event, Query, Reading, SequencedEvent
 
 events = typer.Typer()
 
@@ -116,11 +116,14 @@ def tail(
     tag: Tags = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
     from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the first event there is.")] = False,
+    after: Annotated[str | None, typer.Option(help="Begin after an earlier reading, with its cursor.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print events as they are committed, one line each, until Ctrl-C. None is skipped."""
     query = _query(type_, tag)
-    in_room(lambda room: _tail(room, query, count=count, from_start=from_start, as_json=as_json))
+    if from_start and after is not None:
+        raise typer.BadParameter("--from-start and --after exclude each other")
+    in_room(lambda room: _tail(room, query, count=count, start="" if from_start else after, as_json=as_json))
 
 
 async def _append(
@@ -151,13 +154,14 @@ async def _read_backwards(
     return Reading(page, seen), encode_cursor(*page[-1].place) if len(found) > limit else None
 
 
-async def _tail(room: "Room", query: "Query", *, count: int | None, from_start: bool, as_json: bool) -> None:
+async def _tail(room: "Room", query: "Query", *, count: int | None, start: str | None, as_json: bool) -> None:
+    """`start` is a cursor, empty for the first event there is, None for the next that comes."""
     import asyncio
 
-    from postroom.events import EventStore
+    from postroom.events import Cursor, EventStore
 
     store = EventStore(room.pool)
-    cursor: Cursor | None = None if from_start else (await store.head()).cursor
+    cursor = (await store.head()).cursor if start is None else Cursor.parse(start) if start else None
     seen = 0
     while count is None or seen < count:
         found, cursor = await store.follow(query, after=cursor, limit=_TAIL_BATCH)
@@ -211,6 +215,7 @@ def _as_json(event: "SequencedEvent") -> dict[str, Any]:
     """The same names as in the API."""
     return {
         "position": event.position,
+        "transaction_id": event.transaction_id,
         "type": event.type,
         "tags": event.tags,
         "data": event.data,

@@ -10,6 +10,7 @@ want the same, somebody always gets on. Decisions of one decider take turns anyw
 
 import asyncio
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import asyncpg
@@ -29,7 +30,7 @@ class Decider(Generic[State]):
 
     def __init__(self, store: "EventStore", query: Query, initial: State, handlers: Handlers[State]) -> None:
         self._store, self._query, self._handlers = store, query, handlers
-        self._state = initial
+        self._initial, self._state = initial, deepcopy(initial)
         self._seen: Cursor | None = None
         self._turn = asyncio.Lock()
 
@@ -66,5 +67,10 @@ class Decider(Generic[State]):
         return await via.append(decided, AppendCondition(self._query, self._seen), idempotency=idempotency)
 
     async def _learn(self, via: "EventStore | EventSession") -> State:
-        self._state, self._seen = await via.project(self._state, self._handlers, self._query, after=self._seen)
+        try:
+            self._state, self._seen = await via.project(self._state, self._handlers, self._query, after=self._seen)
+        except BaseException:
+            # Handlers may change the state in place: what is half learnt would be learnt twice.
+            self._state, self._seen = deepcopy(self._initial), None
+            raise
         return self._state

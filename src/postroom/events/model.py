@@ -19,6 +19,7 @@ from postroom.errors import BadInput, FieldError
 TYPE_LENGTH = 64
 TAG_BYTES = 1024
 UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
+NOT_A_LIST = "must be a list of texts, not a text"
 LARGEST = 2**63 - 1
 DEEPEST = 100
 """Levels of lists and objects within each other; what is deeper is not read back everywhere."""
@@ -87,11 +88,6 @@ class Cursor:
         ):
             raise BadInput.of("after", "is not a cursor of events")
         return cls(base, page, _place(*numbers[:2]), _place(*numbers[2:]))
-
-    @classmethod
-    def settled(cls, place: Place) -> Self:
-        """The cursor of a follower that has seen everything up to this place."""
-        return cls(f"{place.transaction_id}:{place.transaction_id}:", own=place)
 
     def advanced(
         self, *, until: str, own: int | None, seen: Sequence["Place | SequencedEvent"], is_cut: bool
@@ -166,7 +162,10 @@ class QueryItem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An OR of items. `Query.all()` matches everything; a query without items is refused."""
+    """An OR of items. `Query.all()` matches everything; a query without items is refused.
+
+    So is a type or a tag that no event can have: a condition that asks for it would forbid nothing.
+    """
 
     items: tuple[QueryItem, ...]
 
@@ -174,11 +173,10 @@ class Query:
         if not self.items:
             raise BadInput.of("query", "must have an item; Query.all() matches everything")
         errors = [
-            FieldError(f"query[{index}].{name}[{place}]", UNSTORABLE)
+            FieldError(f"query[{index}].{name}", problem)
             for index, item in enumerate(self.items)
-            for name, texts in (("types", item.types), ("tags", item.tags))
-            for place, text in enumerate(texts)
-            if not is_storable(text)
+            if not _is_plain_item(item)
+            for name, problem in _item_problems(item)
         ]
         if errors:
             raise BadInput(errors)
@@ -190,6 +188,8 @@ class Query:
     @classmethod
     def of(cls, *types: str, tags: Iterable[str] | Mapping[str, object] = ()) -> Self:
         """A query of one item: `Query.of("WalletOpened", tags={"wallet": 1})`."""
+        if isinstance(tags, str):
+            raise BadInput.of("tags", NOT_A_LIST)
         given = tags_of(tags) if isinstance(tags, Mapping) else tuple(tags)
         return cls((QueryItem(types, given),))
 
@@ -320,6 +320,7 @@ def check_events(events: Sequence[Event]) -> None:
         raise BadInput(errors)
 
 
+_WRONG_TYPE = f"must have 1 to {TYPE_LENGTH} characters"
 _PLAIN_TYPE = re.compile(r"\w{1,64}", re.ASCII)
 _PLAIN_TAG = re.compile(r"[ -<>-~]{1,128}=[ -~]{0,512}")
 
@@ -334,16 +335,44 @@ def _is_plain(event: Event) -> bool:
 
 
 def _problems(event: Event) -> Iterable[tuple[str, str]]:
-    if not 1 <= len(event.type) <= TYPE_LENGTH or not is_storable(event.type):
-        yield "type", "must have 1 to 64 characters"
-    for index, text in enumerate(event.tags):
+    if not _is_type(event.type):
+        yield "type", _WRONG_TYPE
+    yield from _tag_problems(event.tags)
+    for name in ("correlation_id", "causation_id"):
+        if not is_storable(getattr(event, name) or ""):
+            yield name, UNSTORABLE
+
+
+def _is_plain_item(item: QueryItem) -> bool:
+    """The same glance at what is asked for. A text in place of a list would be asked for letter by letter."""
+    return (
+        not isinstance(item.types, str)
+        and not isinstance(item.tags, str)
+        and all(map(_PLAIN_TAG.fullmatch, item.tags))
+        and all(map(_PLAIN_TYPE.fullmatch, item.types))
+    )
+
+
+def _item_problems(item: QueryItem) -> Iterable[tuple[str, str]]:
+    if isinstance(item.types, str) or isinstance(item.tags, str):
+        yield "types" if isinstance(item.types, str) else "tags", NOT_A_LIST
+        return
+    for index, text in enumerate(item.types):
+        if not _is_type(text):
+            yield f"types[{index}]", _WRONG_TYPE
+    yield from _tag_problems(item.tags)
+
+
+def _is_type(text: str) -> bool:
+    return 1 <= len(text) <= TYPE_LENGTH and is_storable(text)
+
+
+def _tag_problems(tags: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for index, text in enumerate(tags):
         if text.find("=") < 1 or not is_storable(text):
             yield f"tags[{index}]", "must be key=value"
         elif len(text.encode()) > TAG_BYTES:
             yield f"tags[{index}]", f"must have at most {TAG_BYTES} bytes"
-    for name in ("correlation_id", "causation_id"):
-        if not is_storable(getattr(event, name) or ""):
-            yield name, UNSTORABLE
 
 
 def check_time(occurred_at: datetime | None) -> None:

@@ -42,7 +42,7 @@ RETURNING id;
 
 -- name: find_command :maybe
 -- What became of a command, where its facts end, and whether it asked for the same.
-SELECT type, result::text, transaction_id::text::bigint AS transaction_id, occurred_at,
+SELECT result::text, transaction_id::text::bigint AS transaction_id,
     (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position,
     type = :type AND data = :data::text::jsonb AS is_same
 FROM @room.commands
@@ -78,15 +78,6 @@ FROM commands
 WHERE (:transaction_id::bigint IS NULL OR transaction_id = :transaction_id::bigint::text::xid8)
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
-LIMIT :page_limit;
-
--- name: list_settled_events :many
--- All events beyond a place that no open transaction can precede any more: what a follower reads next.
-SELECT position, transaction_id, occurred_at, type, tags, data::text, correlation_id, causation_id
-FROM events
-WHERE (transaction_id, position) > (:after_transaction_id::bigint::text::xid8, :after_position::bigint)
-    AND transaction_id < (SELECT event_horizon())
-ORDER BY events.transaction_id, position
 LIMIT :page_limit;
 
 -- name: read_events :many

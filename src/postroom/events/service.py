@@ -185,10 +185,3 @@ async def adopt_restored_events(pool: Pool, *, force: bool = False) -> bool:
     """After a restore: begin a new epoch if the events' cluster has counted further than this one. True if so."""
     async with pool.acquire() as connection:
         return await store.adopt_restored_events(connection, force=force)
-
-
-async def list_settled_events(connection: Connection, *, after: Place, limit: int = BATCH) -> list[SequencedEvent]:
-    """For followers that keep the place of their progress as two columns."""
-    return await store.list_settled_events(
-        connection, after_transaction_id=after.transaction_id, after_position=after.position, page_limit=limit
-    )

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import asyncpg
-
 from postroom.db.faults import translated
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
@@ -63,11 +61,8 @@ class EventSession:
     async def append_whole(self, append: Append, *, is_patient: bool | None = None) -> Appended:
         """As `append`. How long it waits for others is the caller's affair, unless `is_patient` says."""
         columns = append_columns(append)
-        try:
-            with translated():
-                answer = await store.append_events(self._connection, room=self._room, is_patient=is_patient, **columns)
-        except asyncpg.UntranslatableCharacterError as error:
-            raise BadInput.of("events", "data must not contain the character U+0000") from error
+        with translated():
+            answer = await store.append_events(self._connection, room=self._room, is_patient=is_patient, **columns)
         return appended(answer)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:

@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.db.queries import Connection, Statement, load
 from postroom.errors import EventUnreadable
-from postroom.events.model import Cursor, Head, Query, SequencedEvent
+from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
 
 QUERIES = load("postroom.events")
 
@@ -37,12 +37,10 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """What is kept of a command."""
+    """What came of a command that is known."""
 
-    type: str
     result: Any
     transaction_id: int
-    occurred_at: datetime
     position: int | None
     is_same: bool
 
@@ -138,15 +136,6 @@ async def list_commands(
     ]
 
 
-async def list_settled_events(
-    connection: Connection, *, after_transaction_id: int, after_position: int, page_limit: int
-) -> list[SequencedEvent]:
-    rows = await QUERIES["list_settled_events"].many(
-        connection, after_transaction_id=after_transaction_id, after_position=after_position, page_limit=page_limit
-    )
-    return [_event(row) for row in rows]
-
-
 async def read_events(
     connection: Connection,
     *,
@@ -160,7 +149,10 @@ async def read_events(
     rows = await _statement("read_events", room).many(
         connection, query=query, after=after, page_limit=page_limit, is_settled=is_settled
     )
-    return _reading(rows)
+    try:
+        return _reading(rows)
+    except EventUnreadable as error:
+        raise EventUnreadable(error.position, error.reason, beyond=_beyond(rows, error.position, after)) from error
 
 
 async def read_events_backwards(connection: Connection, *, room: str | None = None, **values: Any) -> ReadRows:
@@ -215,9 +207,10 @@ def _statement(name: str, room: str | None) -> Statement:
     return QUERIES[name] if room is None else QUERIES.in_room(name, room)
 
 
-def _event(row: asyncpg.Record) -> SequencedEvent:
+def event_of(columns: Sequence[Any]) -> SequencedEvent:
+    """The event in these eight columns, in the order that every statement has them in. Raises `EventUnreadable`."""
     # by place and not by name: a page has hundreds of rows
-    position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = row[:8]
+    position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = columns
     try:
         content = _decode(data)
     except _UNREADABLE as error:
@@ -230,8 +223,15 @@ def _event(row: asyncpg.Record) -> SequencedEvent:
 
 
 def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
-    events = [_event(row) for row in rows if row[0] is not None]
+    events = [event_of(row[:8]) for row in rows if row[0] is not None]
     return ReadRows(events, rows[0]["until"], rows[0]["own"])
+
+
+def _beyond(rows: Sequence[asyncpg.Record], position: int, after: str | None) -> str:
+    """The cursor of whoever has seen everything up to the event at this position, and that one too."""
+    place = next(Place(row[1], row[0]) for row in rows if row[0] == position)
+    seen = NOTHING_SEEN if after is None else Cursor.parse(after)
+    return str(seen.advanced(until=rows[0]["until"], own=rows[0]["own"], seen=[place], is_cut=True))
 
 
 def _json(value: str | None) -> Any:

@@ -32,10 +32,6 @@ class Turns:
     def __init__(self) -> None:
         self._lines: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._lines
-
     @asynccontextmanager
     async def take(self, key: str) -> AsyncIterator[None]:
         lock, waiting = self._lines.get(key) or (asyncio.Lock(), 0)

@@ -73,7 +73,7 @@ def typed_handlers(handlers: Mapping[Any, Callable[..., Any]]) -> dict[str, Call
 
 def from_event(cls: type[Any], stored: SequencedEvent) -> Any:
     """The stored event as an instance of its class."""
-    return msgspec.convert(stored.data, cls)
+    return msgspec.convert(stored.data, cls, str_keys=True)  # as JSON has them
 
 
 def _named(key: str | type, handler: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:

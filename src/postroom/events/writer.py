@@ -56,11 +56,6 @@ class CombiningWriter:
         answer = await combiner.submit(append_json(append))
         return appended(await answer if isinstance(answer, asyncio.Task) else answer)
 
-    async def drain(self) -> None:
-        """Wait until everything that joined is committed."""
-        for combiner in self._combiners:
-            await combiner.drain()
-
     async def _flush(self, appends: Sequence[msgspec.Raw]) -> "Sequence[Answer | asyncio.Task[Answer]]":
         try:
             return await retried(lambda: self._commit(appends, is_patient=False))

@@ -1,5 +1,6 @@
 -- Append events if no event of these types (NULL or empty: any) with all of these tags (NULL or empty: any) has a position
--- beyond the cursor (NULL: exists at all), and none matches the idempotency query, which looks at all events.
+-- beyond the cursor (NULL: exists at all), and none matches the idempotency query, which looks at all events. Without
+-- types, tags and cursor nothing is asked, and the append is unconditional.
 --
 -- The cursor is the largest position among the events that were read. That is exact as long as events of one tag become
 -- visible in the order of their positions: this function and append_events_batch see to it, at the price that appends

@@ -1,14 +1,17 @@
 -- The items of a query, [{"types": […], "tags": […]}, …]: an event matches the query if it matches one of them, and an
 -- item if its type is among the types (none: any) and it carries all of the tags (none: any). [{}] matches everything.
+-- A tag that no event can carry, as wallet:1, is refused: a condition that asks for it would forbid nothing.
 CREATE OR REPLACE FUNCTION event_query_items(p_query jsonb) RETURNS TABLE (types text[], tags text[])
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
     IF jsonb_typeof(p_query) IS DISTINCT FROM 'array' OR p_query = '[]' OR jsonb_path_exists(
         p_query, 'strict $[*] ? (@.type() != "object" || exists(@.keyvalue() ? (@.key != "types" && @.key != "tags"
-            || @.value.type() != "array" || exists(@.value[*] ? (@.type() != "string")))))', silent => true)
+            || @.value.type() != "array" || exists(@.value[*] ? (@.type() != "string"))
+            || @.key == "tags" && exists(@.value[*] ? (!(@ like_regex "^[^=]+=" flag "s"))))))', silent => true)
     THEN
-        RAISE EXCEPTION 'must be a list of items, each with types and tags' USING ERRCODE = 'PR001', COLUMN = 'query';
+        RAISE EXCEPTION 'must be a list of items, each with types, and tags of the form key=value'
+            USING ERRCODE = 'PR001', COLUMN = 'query';
     END IF;
     RETURN QUERY
     SELECT coalesce(item.types, '{}'), coalesce(item.tags, '{}')

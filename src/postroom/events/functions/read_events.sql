@@ -49,7 +49,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF v_tag IS NOT NULL THEN
+    IF position('=' IN v_tag) > 1 THEN -- any other is refused below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id

@@ -8,7 +8,6 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
-    v_own      CONSTANT xid8 := coalesce(pg_current_xact_id_if_assigned(), '0');
     v_id       xid8 := pg_snapshot_xmax(v_snapshot);
     v_is_stale boolean;
 BEGIN
@@ -20,7 +19,7 @@ BEGIN
     FROM pg_snapshot_xip(v_snapshot) AS open(id);
     BEGIN
         WHILE NOT v_is_stale LOOP
-            v_is_stale := pg_xact_status(v_id) = 'committed' AND v_id <> v_own;
+            v_is_stale := pg_xact_status(v_id) = 'committed';
             v_id := (v_id::text::bigint + 1)::text::xid8;
         END LOOP;
     EXCEPTION
