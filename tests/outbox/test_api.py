@@ -163,6 +163,8 @@ async def test_a_webhook_is_changed_disabled_and_forgotten(browser: Browser, mak
     assert changed.json["url"] == "https://example.org/h"
     assert [changed.json[key] for key in ("topics", "status", "disabled_reason")] == [["other"], "disabled", "operator"]
     assert (await browser.ask("PATCH", path, json={"enabled": True})).json["status"] == "enabled"
+    twice = await browser.ask("PATCH", path, json={"topics": ["other", "money", "other"]})
+    assert twice.json["topics"] == ["other", "money"]
     assert (await browser.ask("DELETE", path)).status == 200
     assert (await browser.get(path)).json["code"] == "endpoint_not_found"
 

@@ -41,7 +41,15 @@ def look(*, horizon: int = 10, newest: int = 10, has_unsettled: bool = False) ->
 
 @pytest.mark.parametrize(
     "field,value",
-    [("name", "No Spaces"), ("types", ("",)), ("required_keys", ("a=b",)), ("any_keys", ("",)), ("exact_tags", ("a",))],
+    [
+        ("name", "No Spaces"),
+        ("name", "topics"),
+        ("name", "rules"),
+        ("types", ("",)),
+        ("required_keys", ("a=b",)),
+        ("any_keys", ("",)),
+        ("exact_tags", ("a",)),
+    ],
 )
 def test_a_topic_that_no_event_can_match_is_refused(field: str, value: object) -> None:
     """The field is named."""

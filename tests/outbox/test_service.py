@@ -22,7 +22,7 @@ async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
 
 
 async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
-    """Paused, nothing is published; resumed, it goes on where it was, and earlier errors are forgotten."""
+    """Paused, nothing is published; resumed, it goes on where it was."""
     pair, recorder = await make_topic(), Recorder()
     relay = await make_relay(pair, recorder)
     await service.pause(pool, pair, actor="cli:ada")
@@ -193,3 +193,43 @@ async def test_the_listing_counts_what_waits(store: EventStore, pool: Pool, make
     (line,) = await service.list_progress(pool)
     assert (line.lag_events, line.lag_is_more, line.status) == (3, False, Status.ACTIVE)
     assert 90 <= line.lag_seconds < 120
+
+
+async def trouble(pool: Pool) -> tuple[int, str | None, int | None]:
+    (line,) = await service.list_progress(pool)
+    return line.error_count, line.last_error, line.failed_position
+
+
+async def test_whoever_waits_keeps_why_it_does(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """A pause and a reset while paused forget no error; resumed, and reset at work, it begins afresh."""
+    (position,) = await append(store, 1)
+    pair, recorder = await make_topic(), Recorder(poison=position)
+    relay = await make_relay(pair, recorder)
+    assert await relay.run_once() is Step.FAILED
+    told = (1, "the other side says no", position)
+    await service.pause(pool, pair, actor="tests")
+    await service.reset(pool, pair, position=0, actor="tests")
+    assert await trouble(pool) == told
+    await service.resume(pool, pair, actor="tests")
+    assert await trouble(pool) == (0, None, None)
+    assert await relay.run_once() is Step.FAILED
+    await service.reset(pool, pair, position=0, actor="tests")
+    assert await trouble(pool) == (0, None, None)
+    assert await relay.run_once() is Step.FAILED
+    await service.pause(pool, pair, actor="tests")
+    await service.skip(pool, pair, position=position, actor="tests")
+    assert await trouble(pool) == (0, None, None)
+
+
+async def test_a_line_says_which_transaction_it_has_come_to(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """With the position it is the place of the last event, as an append answers it."""
+    relay = await make_relay(await make_topic(), Recorder())
+    appended = await store.append(Event.of("X"))
+    await settled(pool)
+    await relay.run_once()
+    (line,) = await service.list_progress(pool)
+    assert (line.last_transaction_id, line.last_position) == appended.place

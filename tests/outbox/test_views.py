@@ -9,9 +9,9 @@ from tests.support.outbox import append, until
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, ProgressNotFound, ViewFailed
+from postroom.errors import BadInput, ProgressNotFound, TopicNeeded, ViewFailed
 from postroom.events import Event, EventStore, SequencedEvent
-from postroom.outbox import View, Views, service
+from postroom.outbox import Pair, Status, Topic, View, Views, service, topics
 
 
 async def add(connection: Connection, events: Sequence[SequencedEvent]) -> None:
@@ -132,3 +132,62 @@ async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> No
     await views.install(view)
     await views.install(View("balances", add, empty, types=("Withdrawn",)))
     assert await pool.fetchval("SELECT types FROM outbox_topics") == ["Withdrawn"]
+
+
+async def test_a_view_that_has_failed_is_rebuilt(
+    pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
+) -> None:
+    """It is kept again, without anybody's resume, and its errors are forgotten; one that is paused stays so."""
+    await append(store, 3, wallet=1)
+    views = Views(pool)
+    await pool.execute("UPDATE outbox_topic_progress SET status = 'FAILED', error_count = 3, last_error = 'it broke'")
+    await views.rebuild(view, actor="tests")
+    (line,) = await service.list_progress(pool)
+    assert (line.status, line.error_count, line.last_error) == (Status.ACTIVE, 0, None)
+    async with run_outbox(view):
+        await views.catch_up(view)
+        assert await balance(pool) == 3
+    await service.pause(pool, view.pair, actor="tests")
+    await views.rebuild(view, actor="tests")
+    assert [line.status for line in await service.list_progress(pool)] == [Status.PAUSED]
+
+
+async def test_a_view_s_topic_and_publisher_stay_unless_forced(pool: Pool, view: View) -> None:
+    """Who follows it knows how far the view is; and what it is about is said in its code."""
+    with pytest.raises(TopicNeeded, match="view balances"):
+        await topics.remove_publisher(pool, view.pair, actor="tests")
+    with pytest.raises(TopicNeeded, match="view balances"):
+        await topics.delete_topic(pool, view.pair.topic, actor="tests")
+    with pytest.raises(BadInput, match="view"):
+        await topics.save_topic(pool, Topic(name=view.pair.topic, types=("Other",)), actor="tests")
+    await topics.add_publisher(pool, Pair(view.pair.topic, "log"), actor="tests")
+    await topics.remove_publisher(pool, Pair(view.pair.topic, "log"), actor="tests")
+    await topics.remove_publisher(pool, view.pair, force=True, actor="tests")
+    await topics.delete_topic(pool, view.pair.topic, actor="tests")
+
+
+async def test_a_view_that_is_installed_again_counts_nothing_twice(
+    pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
+) -> None:
+    """It is emptied with the progress that its pair had, however the pair was lost."""
+    await append(store, 4, wallet=1)
+    views = Views(pool)
+    for _ in range(2):
+        async with run_outbox(view):
+            await views.catch_up(view)
+        assert await balance(pool) == 0 + 1 + 2 + 3
+        await topics.delete_topic(pool, view.pair.topic, force=True, actor="tests")
+        await views.install(view)
+    assert await balance(pool) is None
+
+
+def test_a_view_may_be_about_events_with_any_of_some_keys() -> None:
+    """As a topic may."""
+    assert View("some", add, empty, any_keys=("wallet", "purse")).topic.any_keys == ("wallet", "purse")
+
+
+@pytest.mark.parametrize("field", ["types", "exact_tags", "required_keys", "any_keys"])
+def test_a_view_takes_lists_and_not_a_text(field: str) -> None:
+    """A text would be taken letter by letter, and the view would stay empty for ever."""
+    with pytest.raises(BadInput, match=f"{field}: must be a list"):
+        View("some", add, empty, **{field: "a=1"})  # the mistake under test

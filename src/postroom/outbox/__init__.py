@@ -19,12 +19,12 @@ ORDER    (transaction_id, position), below the oldest open transaction. Nothing 
          up everybody; the listing names it.
 ONCE     Local publishers commit their effect with the progress: exactly once. The others repeat, after a crash only,
          messages of the last batch, with the id they had: `<source>:<epoch>:<position>`.
-STATES   ACTIVE → PAUSED by a person; → FAILED after errors in a row; back by `resume`. A failing batch is tried again
-         one event at a time, so that what is good gets out and `skip` knows what is not. An event that cannot be read
-         is an error at its position; a relay that dies is one too, and is left alone for as long. Neither `skip` nor
-         `reset` goes past an open transaction, and a view is not reset but rebuilt.
+STATES   ACTIVE → PAUSED by a person; → FAILED after errors in a row; back by `resume`, which forgets them.
+         A failing batch is tried again one event at a time, so that what is good gets out and `skip` knows what is not.
+         An event that cannot be read is an error at its position; a relay that dies is one too, and is left alone for
+         as long. Neither `skip` nor `reset` goes past an open transaction, and a view is not reset but rebuilt.
 TOPICS   What a topic is about is changed for all its publishers at once; to add one changes nothing else. A topic, or a
-         publisher, that webhook endpoints or rules depend on goes only by force.
+         publisher, that webhook endpoints, rules or a view depend on goes only by force.
 LEADERS  A session lock on a held connection. Instances share the pairs evenly among those that have the publisher. A
          killed process or a cut connection frees its locks at once; a leader that is silent while its lock is held
          has its session ended by the others.

@@ -34,12 +34,16 @@ class StallShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a publisher is with a topic, and how far behind. `lag_is_more`: there are more than were counted."""
+    """How far a publisher is with a topic, and how far behind. `lag_is_more`: there are more than were counted.
+
+    `lag_seconds`: the age of the oldest that waits, by its `occurred_at`.
+    """
 
     topic: str
     publisher: str
     status: str
     last_position: int
+    last_transaction_id: int
     lag_events: int
     lag_is_more: bool
     lag_seconds: float
@@ -109,7 +113,7 @@ class PublisherBody(Shape, frozen=True, kw_only=True):
 
 
 class ForceQuery(Shape, frozen=True, kw_only=True):
-    """`force`: although webhook endpoints or rules name the topic, and hear no more of it."""
+    """`force`: although webhook endpoints or rules name the topic and hear no more of it, or it is a view's."""
 
     force: Literal["true", "false"] = "false"
 

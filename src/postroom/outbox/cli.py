@@ -35,7 +35,7 @@ Types = Annotated[list[str] | None, typer.Option("--type", help="One of these ty
 Keys = Annotated[list[str] | None, typer.Option(help="A tag with each of these keys; repeatable.")]
 AnyKeys = Annotated[list[str] | None, typer.Option(help="A tag with one of these keys; repeatable.")]
 Tags = Annotated[list[str] | None, typer.Option(help="Exactly this tag, key=value; repeatable.")]
-Force = Annotated[bool, typer.Option("--force", help="Although endpoints or rules name the topic, and hear no more.")]
+Force = Annotated[bool, typer.Option("--force", help="Although endpoints, rules or a view need it.")]
 
 
 class Start(StrEnum):

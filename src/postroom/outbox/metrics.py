@@ -10,7 +10,7 @@ take the `max` of a gauge and the `sum` of a counter.
 | postroom_outbox_leader            | 1 for a pair that this process leads, 0 for any other                            |
 | postroom_outbox_status            | 1 for the status a pair has (ACTIVE, PAUSED, FAILED), 0 for those it has not     |
 | postroom_outbox_lag_events        | events that wait for a pair, counted up to a bound                               |
-| postroom_outbox_lag_seconds       | the age of the oldest of them                                                    |
+| postroom_outbox_lag_seconds       | the age of the oldest of them by its `occurred_at`, which applications may set   |
 | postroom_outbox_stalled_seconds   | how long the transaction `pid` has held back committed events, or 0              |
 """
 

@@ -13,6 +13,9 @@ from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
 
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"
 PUBLISHER = r"^[a-z0-9][a-z0-9_.:-]{0,99}$"
+RESERVED = ("topics", "rules")
+"""Not names of topics: in /v1/outbox/… they are something else."""
+
 VIEW = "view:"
 """How the publishers begin that keep views."""
 
@@ -82,6 +85,8 @@ def check_topic(topic: Topic) -> None:
     errors = []
     if not re.fullmatch(NAME, topic.name):
         errors.append(FieldError("name", "must be lower-case letters, digits, dots, dashes; at most 100"))
+    if topic.name in RESERVED:
+        errors.append(FieldError("name", f"must not be {' or '.join(RESERVED)}"))
     errors += [
         FieldError(f"{name}[{index}]", problem)
         for name, problem, is_wrong in (
@@ -161,6 +166,7 @@ class ProgressLine:
     publisher: str
     status: Status
     last_position: int
+    last_transaction_id: int
     lag_events: int
     lag_is_more: bool  # there are more than were counted
     lag_seconds: float

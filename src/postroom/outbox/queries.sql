@@ -10,9 +10,9 @@ WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
     AND last_transaction_id = :from_transaction_id::bigint::text::xid8 AND last_position = :from_position
 RETURNING topic;
 
--- name: announce :one
+-- name: announce :exec
 -- Hold, for as long as this session lives, the sign that it can publish by these.
-SELECT count(*) FILTER (WHERE pg_try_advisory_lock_shared(outbox_lock_key('publisher', name))) AS announced
+SELECT count(pg_try_advisory_lock_shared(outbox_lock_key('publisher', name)))
 FROM unnest(:publishers::text[]) AS able(name);
 
 -- name: beat :many
@@ -22,9 +22,9 @@ SET leader_heartbeat = now()
 WHERE leader_instance = :instance
 RETURNING topic, publisher;
 
--- name: break_stale_leads :many
+-- name: break_stale_leads :exec
 -- End the sessions of leaders that hold the lock and have been silent for too long, in both senses.
-SELECT holder.pid, pg_terminate_backend(holder.pid) AS is_ended
+SELECT pg_terminate_backend(holder.pid)
 FROM (
     SELECT DISTINCT l.pid
     FROM outbox_topic_progress AS p
@@ -52,7 +52,7 @@ FROM gone;
 
 -- name: ensure_progress :maybe
 -- Let a publisher follow a topic, from the beginning or from now; nothing if it does already. From now is after the last
--- settled event, and where there is none, at the horizon: a month may come back from the archive.
+-- settled event, and where there is none, at the horizon.
 INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id, last_position)
 SELECT :topic, :publisher,
     CASE WHEN :from_now::boolean THEN coalesce(last.transaction_id, event_horizon()) ELSE '0' END,
@@ -163,8 +163,10 @@ ORDER BY l.pid;
 SELECT topic, publisher FROM outbox_topic_progress ORDER BY topic, publisher;
 
 -- name: list_progress :many
--- How far everybody is, and how far behind: events are counted up to a bound, seconds are the age of the oldest.
-SELECT p.topic, p.publisher, p.status, p.last_position, p.last_published_at, p.error_count, p.last_error, p.failed_position,
+-- How far everybody is, and how far behind: events are counted up to a bound, seconds are the age of the oldest by what
+-- the application says, because no event knows when it was appended.
+SELECT p.topic, p.publisher, p.status, p.last_position, p.last_transaction_id::text::bigint AS last_transaction_id,
+    p.last_published_at, p.error_count, p.last_error, p.failed_position,
     p.leader_instance, p.leader_since, p.leader_heartbeat, p.updated_at, lag.events AS lag_events, lag.scanned AS lag_scanned,
     coalesce(greatest(extract(epoch FROM now() - lag.oldest_at), 0), 0)::float8 AS lag_seconds
 FROM outbox_topic_progress AS p
@@ -196,13 +198,18 @@ SELECT 'webhook' AS publisher, id FROM webhook_endpoints
 WHERE :topic::text = ANY (topics) AND coalesce(:publisher::text, 'webhook') = 'webhook'
 UNION ALL
 SELECT 'intake', id FROM outbox_mail_rules WHERE topic = :topic AND coalesce(:publisher, 'intake') = 'intake'
+UNION ALL
+SELECT publisher, NULL FROM outbox_topic_progress
+WHERE topic = :topic AND publisher LIKE 'view:%' AND coalesce(:publisher, publisher) = publisher
 ORDER BY publisher DESC, id;
 
 -- name: move :exec
--- Put a publisher somewhere else by hand.
+-- Put a publisher somewhere else by hand; with :forgets, what went wrong before does not count any more.
 UPDATE outbox_topic_progress
-SET last_transaction_id = :transaction_id::bigint::text::xid8, last_position = :position, error_count = 0,
-    last_error = NULL, failed_position = NULL, updated_at = now()
+SET last_transaction_id = :transaction_id::bigint::text::xid8, last_position = :position, updated_at = now(),
+    error_count = CASE WHEN :forgets::boolean THEN 0 ELSE error_count END,
+    last_error = CASE WHEN NOT :forgets THEN last_error END,
+    failed_position = CASE WHEN NOT :forgets THEN failed_position END
 WHERE topic = :topic AND publisher = :publisher;
 
 -- name: notify_outbox :exec
@@ -222,14 +229,14 @@ SET error_count = error_count + 1, last_error = :error, failed_position = :posit
 WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
 RETURNING status, error_count;
 
--- name: release_lead :one
+-- name: release_lead :exec
 -- Stop leading, on the session that holds the lock.
 WITH released AS (
     UPDATE outbox_topic_progress
     SET leader_instance = NULL, leader_since = NULL, leader_heartbeat = NULL
     WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
 )
-SELECT pg_advisory_unlock(outbox_lock_key('leader', :topic, :publisher)) AS is_released;
+SELECT pg_advisory_unlock(outbox_lock_key('leader', :topic, :publisher));
 
 -- name: remove_progress :maybe
 -- A publisher follows a topic no longer; answers the row that its sleeping leaders used.
@@ -239,19 +246,21 @@ DELETE FROM outbox_topic_progress WHERE topic = :topic AND publisher = :publishe
 -- Remember the sleeper's row for the next leader.
 UPDATE outbox_topic_progress SET follower_id = :follower_id WHERE topic = :topic AND publisher = :publisher;
 
--- name: save_topic :one
+-- name: save_topic :exec
 -- Make a topic, or change what it is about.
 INSERT INTO outbox_topics (name, types, required_keys, any_keys, exact_tags)
 VALUES (:name, :types, :required_keys, :any_keys, :exact_tags)
 ON CONFLICT (name) DO UPDATE
 SET types = excluded.types, required_keys = excluded.required_keys, any_keys = excluded.any_keys,
-    exact_tags = excluded.exact_tags
-RETURNING name, created_at, types, required_keys, any_keys, exact_tags;
+    exact_tags = excluded.exact_tags;
 
 -- name: set_status :exec
--- Pause or resume; a fresh start forgets earlier errors.
+-- Pause or resume. A fresh start forgets earlier errors; whoever waits keeps why it does.
 UPDATE outbox_topic_progress
-SET status = :status, error_count = 0, last_error = NULL, updated_at = now()
+SET status = :status, updated_at = now(),
+    error_count = CASE WHEN :status = 'ACTIVE' THEN 0 ELSE error_count END,
+    last_error = CASE WHEN :status <> 'ACTIVE' THEN last_error END,
+    failed_position = CASE WHEN :status <> 'ACTIVE' THEN failed_position END
 WHERE topic = :topic AND publisher = :publisher;
 
 -- name: take_lead :maybe

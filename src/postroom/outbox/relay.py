@@ -77,17 +77,18 @@ class Relay:
         self._rest = Rest(poll=self._options.poll, longest=self._options.idle)
         self._errors = 0
         self._follower_id: int | None = None
-        self._bell, self._stopping, self._is_deaf = asyncio.Event(), False, False
+        self._bell, self._stopping, self._is_deaf, self._is_called = asyncio.Event(), False, False, False
 
     def ring(self, *, by_hand: bool = False) -> None:
         """Something may have happened: look now. In a pause after a failure, only what a person did counts."""
+        self._is_called |= by_hand
         if by_hand or not self._is_deaf:
             self._bell.set()
 
     def stop(self) -> None:
         """End after the batch in hand."""
         self._stopping = True
-        self._bell.set()
+        self.ring(by_hand=True)
 
     async def run(self, follower_id: int | None = None) -> None:
         """Publish until stopped or replaced."""
@@ -112,12 +113,14 @@ class Relay:
 
     async def _look_and_rest(self) -> tuple[Step, timedelta]:
         self._bell.clear()  # what rings from here on may not be in this look
-        self._is_deaf = False
+        self._is_deaf = self._is_called = False
         look = await self._look()
         step = Step.LOST if look is None else await self._act(look)
         if step is Step.IDLE and look is not None:
             return step, await self._lie_down(look)
         self._is_deaf = step in (Step.FAILED, Step.HELD)
+        if self._is_deaf and not self._is_called:
+            self._bell.clear()  # nor does what rang during the look
         await self._wake_up()
         self._rest.worked()
         if step is Step.FAILED:
@@ -185,7 +188,7 @@ class Relay:
 
     async def _publish(self, batch: Batch) -> None:
         try:
-            async with asyncio.timeout(self._options.publish_timeout.total_seconds()):
+            async with asyncio.timeout(self._options.publish_timeout.total_seconds()) as limit:
                 await self._publisher.publish(batch)
                 if batch.connection is not None:
                     # A publisher that swallowed an error of the database has left a transaction that cannot commit.
@@ -193,8 +196,9 @@ class Relay:
         except PublishFailed as error:
             self._check_count(error, len(batch.messages))
             raise
-        except TimeoutError as error:
-            raise PublishFailed(f"no answer within {self._options.publish_timeout.total_seconds():g} s") from error
+        except TimeoutError as error:  # ours, or one of the publisher's own
+            ours = f"no answer within {self._options.publish_timeout.total_seconds():g} s"
+            raise PublishFailed(ours if limit.expired() else f"TimeoutError: {error}".rstrip(": ")) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -25,7 +25,7 @@ async def list_progress(pool: Pool, *, topic: str | None = None) -> list[Progres
 
 
 async def pause(pool: Pool, pair: Pair, *, actor: str) -> None:
-    """Publish nothing more after the batch in hand."""
+    """Publish nothing more after the batch in hand; what went wrong before stays told."""
     await _set_status(pool, pair, Status.PAUSED, actor=actor, action="outbox.pause")
 
 
@@ -38,7 +38,8 @@ async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
     """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again.
 
     Raises `BadInput` beyond the last event, and at one that is not settled: an event before it may still be committed.
-    So it does for a view, which would hold twice what it was given again: `Views.rebuild` empties it first.
+    So it does for a view, which would hold twice what it was given again: `Views.rebuild` empties it first. One that is
+    paused or has failed stays so, and keeps why.
     """
     if pair.publisher.startswith(VIEW):
         raise BadInput.of(
@@ -47,7 +48,7 @@ async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
     async with _held(pool, pair) as (connection, progress):
         place = await _place(connection, position)
         moved = Moved(progress.last_position, place.position, rewinds=place < progress.place)
-        await _move(connection, pair, place)
+        await _move(connection, pair, place, forgets=progress.status is Status.ACTIVE)
         after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
         await record_audit(connection, actor=actor, action="outbox.reset", subject=f"outbox:{pair}", after=after)
     return moved
@@ -61,7 +62,7 @@ async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
             stall = await store.find_stall(connection)
             raise NotNext(position, found[0].position if found else None, stall=str(stall) if stall else None)
         place, skipped = found
-        await _move(connection, pair, place)
+        await _move(connection, pair, place, forgets=True)
         if progress.status is Status.FAILED:
             await store.set_status(connection, **pair._asdict(), status=Status.ACTIVE)
         before = {"error": progress.last_error, "error_count": progress.error_count}
@@ -94,8 +95,8 @@ async def _set_status(pool: Pool, pair: Pair, status: Status, *, actor: str, act
         )
 
 
-async def _move(connection: Connection, pair: Pair, place: Place) -> None:
-    await store.move(connection, **pair._asdict(), **place._asdict())
+async def _move(connection: Connection, pair: Pair, place: Place, *, forgets: bool) -> None:
+    await store.move(connection, **pair._asdict(), **place._asdict(), forgets=forgets)
 
 
 async def _place(connection: Connection, position: int) -> Place:

@@ -5,16 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
-import msgspec
 
 from postroom.db.queries import Connection, load
 from postroom.errors import EventUnreadable
 from postroom.events import Place, SequencedEvent
+from postroom.events.store import event_of
 from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Reached, Skipped, Stall, Status, Topic
 
 QUERIES = load("postroom.outbox")
-
-_decode = msgspec.json.Decoder().decode
 
 
 async def advance(connection: Connection, *, topic: str, publisher: str, **values: Any) -> bool:
@@ -22,17 +20,16 @@ async def advance(connection: Connection, *, topic: str, publisher: str, **value
     return await QUERIES["advance"].maybe(connection, topic=topic, publisher=publisher, **values) is not None
 
 
-async def announce(connection: Connection, *, publishers: Sequence[str]) -> int:
-    return int((await QUERIES["announce"].one(connection, publishers=publishers))["announced"])
+async def announce(connection: Connection, *, publishers: Sequence[str]) -> None:
+    await QUERIES["announce"].exec(connection, publishers=publishers)
 
 
 async def beat(connection: Connection, *, instance: str) -> set[Pair]:
     return {Pair(**row) for row in await QUERIES["beat"].many(connection, instance=instance)}
 
 
-async def break_stale_leads(connection: Connection, *, silence: timedelta) -> list[int]:
-    rows = await QUERIES["break_stale_leads"].many(connection, silence=silence)
-    return [row["pid"] for row in rows if row["is_ended"]]
+async def break_stale_leads(connection: Connection, *, silence: timedelta) -> None:
+    await QUERIES["break_stale_leads"].exec(connection, silence=silence)
 
 
 async def check_transaction(connection: Connection) -> None:
@@ -144,15 +141,22 @@ async def list_topics(connection: Connection) -> list[Topic]:
     return [_topic(row) for row in await QUERIES["list_topics"].many(connection)]
 
 
-async def list_uses(connection: Connection, *, topic: str, publisher: str | None) -> list[tuple[str, int]]:
-    """The publisher and the id of each endpoint and rule."""
+async def list_uses(connection: Connection, *, topic: str, publisher: str | None) -> list[tuple[str, int | None]]:
+    """The publisher and the id of each endpoint and rule, and the publisher of each view."""
     rows = await QUERIES["list_uses"].many(connection, topic=topic, publisher=publisher)
     return [(row["publisher"], row["id"]) for row in rows]
 
 
-async def move(connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int) -> int:
+async def move(
+    connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int, forgets: bool
+) -> int:
     return await QUERIES["move"].exec(
-        connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
+        connection,
+        topic=topic,
+        publisher=publisher,
+        transaction_id=transaction_id,
+        position=position,
+        forgets=forgets,
     )
 
 
@@ -172,9 +176,8 @@ async def record_failure(
     return None if row is None else (Status(row["status"]), row["error_count"])
 
 
-async def release_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> bool:
-    row = await QUERIES["release_lead"].one(connection, topic=topic, publisher=publisher, instance=instance)
-    return bool(row["is_released"])
+async def release_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> None:
+    await QUERIES["release_lead"].exec(connection, topic=topic, publisher=publisher, instance=instance)
 
 
 async def remove_progress(connection: Connection, *, topic: str, publisher: str) -> list[int] | None:
@@ -195,8 +198,8 @@ async def save_topic(
     required_keys: Sequence[str],
     any_keys: Sequence[str],
     exact_tags: Sequence[str],
-) -> Topic:
-    row = await QUERIES["save_topic"].one(
+) -> None:
+    await QUERIES["save_topic"].exec(
         connection,
         name=name,
         types=types,
@@ -204,7 +207,6 @@ async def save_topic(
         any_keys=any_keys,
         exact_tags=exact_tags,
     )
-    return _topic(row)
 
 
 async def set_status(connection: Connection, *, topic: str, publisher: str, status: Status) -> int:
@@ -226,23 +228,10 @@ def _read(rows: Iterable[asyncpg.Record]) -> tuple[list[SequencedEvent], EventUn
     events: list[SequencedEvent] = []
     for row in rows:
         try:
-            events.append(_event(row))
-        except (ValueError, RecursionError) as error:  # msgspec's own are ValueErrors
-            return events, EventUnreadable(row["position"], str(error))
+            events.append(event_of(row[-8:]))
+        except EventUnreadable as error:
+            return events, error
     return events, None
-
-
-def _event(row: asyncpg.Record) -> SequencedEvent:
-    return SequencedEvent(
-        row["position"],
-        row["transaction_id"],
-        row["occurred_at"],
-        row["type"],
-        tuple(row["tags"]),
-        _decode(row["data"]),
-        row["correlation_id"],
-        row["causation_id"],
-    )
 
 
 def _line(row: asyncpg.Record, bound: int) -> ProgressLine:

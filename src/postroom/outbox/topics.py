@@ -9,7 +9,7 @@ from postroom.errors import BadInput, ProgressNotFound, TopicExists, TopicNeeded
 from postroom.events import store as event_store
 from postroom.events.audit import record_audit
 from postroom.outbox import store
-from postroom.outbox.model import Pair, Topic, check_publisher, check_topic
+from postroom.outbox.model import VIEW, Pair, Topic, check_publisher, check_topic
 
 _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
 """Who depends on which publisher."""
@@ -55,10 +55,14 @@ async def save_topic(
     """Make a topic or change what it is about, for all its publishers, and let these follow it too.
 
     Publishers that follow it already stay where they are. Raises `BadInput`; so it does for a topic that had
-    conditions and would have none, unless `everything` says that this is meant.
+    conditions and would have none, unless `everything` says that this is meant, and for a view's.
     """
     _check(topic, publishers)
     async with pool.acquire() as connection, connection.transaction():
+        if any(
+            use.startswith(VIEW) for use, _id in await store.list_uses(connection, topic=topic.name, publisher=None)
+        ):
+            raise BadInput.of("name", "belongs to a view: what it is about is said in the view's code")
         before = await store.find_topic(connection, name=topic.name)
         if before is not None and any(_told(before).values()) and not any(_told(topic).values()) and not everything:
             raise BadInput.of("everything", "must be true to make the topic about every event: it has conditions now")
@@ -71,7 +75,7 @@ async def save_topic(
 async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str) -> None:
     """Forget a topic, its rules, and how far its publishers were.
 
-    Raises `TopicNotFound`; and `TopicNeeded` while endpoints or rules name it, unless `force` says to go on.
+    Raises `TopicNotFound`; and `TopicNeeded` while endpoints, rules or a view need it, unless `force` says to go on.
     """
     async with pool.acquire() as connection, connection.transaction():
         if not force:
@@ -103,7 +107,8 @@ async def add_publisher(pool: Pool, pair: Pair, *, from_now: bool = True, actor:
 async def remove_publisher(pool: Pool, pair: Pair, *, force: bool = False, actor: str) -> None:
     """Let a publisher follow a topic no longer.
 
-    Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, unless `force` says to go on.
+    Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, or if it keeps a view, unless
+    `force` says to go on. A view that is installed again is emptied, and begins with the first event there is.
     """
     async with pool.acquire() as connection, connection.transaction():
         if not force:
@@ -126,12 +131,12 @@ async def ensure_pair(connection: Connection, pair: Pair, *, from_now: bool) -> 
     return is_new
 
 
-async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from_now: bool) -> None:
-    """Make or change a topic that belongs to code, such as a view's, with its one publisher."""
+async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from_now: bool) -> bool:
+    """Make or change a topic that belongs to code, such as a view's; False if its one publisher follows it already."""
     found = await store.find_topic(connection, name=topic.name)
     if found is None or _told(found) != _told(topic):
         await _save(connection, topic)
-    await ensure_pair(connection, pair, from_now=from_now)
+    return await ensure_pair(connection, pair, from_now=from_now)
 
 
 def _check(topic: Topic, publishers: Iterable[str]) -> None:
@@ -152,7 +157,13 @@ async def _follow(connection: Connection, topic: str, publishers: Iterable[str],
 async def _refuse_needed(connection: Connection, topic: str, publisher: str | None) -> None:
     uses = await store.list_uses(connection, topic=topic, publisher=publisher)
     if uses:
-        raise TopicNeeded(topic, [f"{_NEEDERS[publisher]} {number}" for publisher, number in uses])
+        raise TopicNeeded(topic, [_needer(*use) for use in uses])
+
+
+def _needer(publisher: str, number: int | None) -> str:
+    if publisher.startswith(VIEW):
+        return f"view {publisher.removeprefix(VIEW)}"
+    return f"{_NEEDERS[publisher]} {number}"
 
 
 async def _forget(connection: Connection, followers: Iterable[int]) -> None:
@@ -161,8 +172,8 @@ async def _forget(connection: Connection, followers: Iterable[int]) -> None:
         await event_store.forget_follower(connection, id=follower_id)
 
 
-async def _save(connection: Connection, topic: Topic) -> Topic:
-    return await store.save_topic(connection, name=topic.name, **_told(topic))
+async def _save(connection: Connection, topic: Topic) -> None:
+    await store.save_topic(connection, name=topic.name, **_told(topic))
 
 
 async def _audit_topic(

@@ -22,9 +22,9 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import ProgressNotFound, ViewFailed
+from postroom.errors import BadInput, FieldError, ProgressNotFound, ViewFailed
 from postroom.events.audit import record_audit
-from postroom.events.model import Place, SequencedEvent
+from postroom.events.model import NOT_A_LIST, Place, SequencedEvent
 from postroom.outbox import service, store
 from postroom.outbox.model import VIEW, Pair, Status, Topic, check_topic
 from postroom.outbox.publisher import Batch
@@ -39,12 +39,12 @@ _SHORTEST, _LONGEST = 0.005, 0.1
 class View:
     """One read model: how it takes events in, and how it is emptied. It is also the publisher that feeds it.
 
-    Raises `BadInput`: a name is of lower-case letters, digits, dots and dashes.
+    Raises `BadInput`: a name is of lower-case letters, digits, dots and dashes, and conditions are lists of texts.
     """
 
     is_local = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter per condition of a topic
         self,
         name: str,
         apply: Apply,
@@ -53,7 +53,12 @@ class View:
         types: Sequence[str] = (),
         exact_tags: Sequence[str] = (),
         required_keys: Sequence[str] = (),
+        any_keys: Sequence[str] = (),
     ) -> None:
+        given = {"types": types, "exact_tags": exact_tags, "required_keys": required_keys, "any_keys": any_keys}
+        wrong = [FieldError(field, NOT_A_LIST) for field, texts in given.items() if isinstance(texts, str)]
+        if wrong:
+            raise BadInput(wrong)
         self._apply, self.clear = apply, clear
         self.pair = Pair(f"view.{name}", f"{VIEW}{name}")
         self.name = self.pair.publisher
@@ -62,6 +67,7 @@ class View:
             types=tuple(types),
             exact_tags=tuple(exact_tags),
             required_keys=tuple(required_keys),
+            any_keys=tuple(any_keys),
         )
         check_topic(self.topic)
 
@@ -79,17 +85,21 @@ class Views:
         self._pool = pool
 
     async def install(self, view: View) -> None:
-        """Let the view be kept from now on, beginning with the first event there is. Twice is once."""
+        """Let the view be kept from now on, emptied, and beginning with the first event there is. Twice is once."""
         async with self._pool.acquire() as connection, connection.transaction():
-            await ensure_topic(connection, view.topic, view.pair, from_now=False)
+            if await ensure_topic(connection, view.topic, view.pair, from_now=False):
+                await view.clear(connection)  # it may hold what it had before somebody removed its pair by force
 
     async def rebuild(self, view: View, *, actor: str) -> None:
-        """Empty the view and let it begin again; whoever leads it notices by itself."""
+        """Empty the view and let it begin again, one that has failed too; whoever leads it notices by itself."""
         async with self._pool.acquire() as connection, connection.transaction():
-            if await store.find_progress(connection, **view.pair._asdict()) is None:
+            progress = await store.find_progress(connection, **view.pair._asdict())
+            if progress is None:
                 raise ProgressNotFound
             await view.clear(connection)
-            await store.move(connection, **view.pair._asdict(), transaction_id=0, position=0)
+            await store.move(connection, **view.pair._asdict(), transaction_id=0, position=0, forgets=True)
+            if progress.status is Status.FAILED:
+                await store.set_status(connection, **view.pair._asdict(), status=Status.ACTIVE)
             await record_audit(connection, actor=actor, action="outbox.view.rebuild", subject=f"outbox:{view.pair}")
             await store.notify_outbox(connection)
 

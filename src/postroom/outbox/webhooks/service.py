@@ -68,10 +68,11 @@ async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
 ) -> Endpoint:
     """Change what is given. Deliveries that wait keep the URL and the format they were made with."""
     _check(url, topics, format)
+    asked = None if topics is None else list(dict.fromkeys(topics))
     async with pool.acquire() as connection, connection.transaction():
-        await _follow(connection, topics or ())
+        await _follow(connection, asked or ())
         endpoint = await store.change_endpoint(
-            connection, id=endpoint_id, url=url, topics=topics, description=description, format=format
+            connection, id=endpoint_id, url=url, topics=asked, description=description, format=format
         )
         if endpoint is None:
             raise EndpointNotFound

@@ -1,0 +1,126 @@
+"""What a leader does when something is wrong: with its publisher, with an event, or with others."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.outbox.conftest import MakeRelay, MakeTopic
+from tests.support.embedded import FAST
+from tests.support.outbox import HURRY, Recorder, append, lead
+
+from postroom.db.embedded import EmbeddedServer
+from postroom.db.migrate import migrate
+from postroom.db.pool import Pool, open_pool
+from postroom.events import Event, EventSession, EventStore
+from postroom.outbox import Batch, Relay, Topic, service
+from postroom.outbox import store as outbox_store
+from postroom.outbox.relay import Step
+from postroom.outbox.topics import save_topic
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+async def test_a_publisher_s_own_timeout_is_told_as_its_own(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, *, is_local: bool
+) -> None:
+    """Nobody should look for a minute that has not passed."""
+    await append(store, 1)
+
+    class Impatient(Recorder):
+        async def publish(self, batch: Batch) -> None:
+            raise TimeoutError("the broker took too long")
+
+    publisher = Impatient()
+    publisher.is_local = is_local
+    relay = await make_relay(await make_topic(), publisher, publish_timeout=timedelta(hours=1))
+    assert await relay.run_once() is Step.FAILED
+    (line,) = await service.list_progress(pool)
+    assert line.last_error == "TimeoutError: the broker took too long"
+
+
+class Rung(Recorder):
+    """Fails, and while it does a notification comes."""
+
+    relay: Relay
+
+    async def publish(self, batch: Batch) -> None:
+        self.relay.ring()
+        await super().publish(batch)
+
+
+@pytest.mark.parametrize("kind,by_hand,tries", [(Recorder, False, 1), (Rung, False, 1), (Recorder, True, 2)])
+async def test_no_append_cuts_the_pause_after_a_failure(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, kind: type[Recorder], *, by_hand: bool, tries: int
+) -> None:
+    """Whether it comes during the failure or after it: only what a person did makes it look at once."""
+    await append(store, 1)
+    pair, failed = await make_topic(), asyncio.Event()
+    await lead(pool, pair, "tests")
+    options = replace(HURRY, first_pause=timedelta(hours=1), longest_pause=timedelta(hours=1))
+    publisher = kind()
+    publisher.is_down = True
+    relay = Relay(
+        pool, pair, publisher, instance="tests", options=options,
+        signal=lambda name: failed.set() if name == "failed" else None,
+    )  # fmt: skip
+    if isinstance(publisher, Rung):
+        publisher.relay = relay
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(60):
+        await failed.wait()
+        relay.ring(by_hand=by_hand)
+        for _ in range(20):  # turns of the loop, in which it would begin to look
+            await asyncio.sleep(0)
+        relay.stop()
+        await running
+    assert len(publisher.batches) == tries
+
+
+async def test_an_event_that_cannot_be_read_is_published_by_nobody(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """What was stored by hand with tags in tags is an error at its position here too, and can be skipped."""
+    first, poison = await append(store, 2)
+    await pool.execute("UPDATE events SET tags = '{{a=1},{b=2}}' WHERE position = $1", poison)
+    pair, recorder = await make_topic(), Recorder()
+    relay = await make_relay(pair, recorder)
+    assert [await relay.run_once() for _ in range(2)] == [Step.MOVED, Step.FAILED]
+    (line,) = await service.list_progress(pool)
+    assert line.failed_position == poison
+    assert "cannot be read: its tags are a list of lists" in (line.last_error or "")
+    assert (await service.skip(pool, pair, position=poison, actor="tests")).position == poison
+    assert await relay.run_once() is Step.IDLE
+    assert recorder.positions == [first]
+
+
+async def test_a_leader_that_asks_is_not_silent(pool: Pool, make_topic: MakeTopic, opened: asyncpg.Connection) -> None:
+    """Its heartbeat is old, because the table was locked perhaps, but its session lives: nobody ends it."""
+    pair = await make_topic()
+    assert await outbox_store.try_lock(opened, **pair._asdict())
+    await lead(pool, pair, "tests")
+    await pool.execute("UPDATE outbox_topic_progress SET leader_heartbeat = now() - interval '1 day'")
+    async with pool.acquire() as other:
+        await outbox_store.break_stale_leads(other, silence=timedelta(hours=12))
+        assert await opened.fetchval("SELECT 1") == 1
+        assert not await outbox_store.try_lock(other, **pair._asdict())
+
+
+async def test_a_prepared_transaction_that_stalls_is_named(tmp_path: Path) -> None:
+    """No session holds it, so its name is all that leads to it."""
+    extra = (("max_prepared_transactions", "1"), ("autovacuum", "off"))
+    async with EmbeddedServer(tmp_path / "data", replace(FAST, extra=extra)) as server:
+        await migrate(server.url, "postroom")
+        async with await open_pool(server.url, "postroom", size=2) as pool:
+            await save_topic(pool, Topic(name="all"), publishers=["log"], from_now=False, actor="tests")
+            async with pool.acquire() as connection:
+                await connection.execute("BEGIN")
+                await EventSession(connection).append(Event.of("Slow"))
+                await connection.execute("PREPARE TRANSACTION 'forgotten'")
+            await EventStore(pool).append(Event.of("Quick"))
+            (line,) = await service.list_progress(pool)
+            assert line.stall is not None
+            assert (line.stall.prepared, line.stall.pid) == ("forgotten", None)
+            assert str(line.stall).startswith("forgotten for ")
+            await pool.execute("ROLLBACK PREPARED 'forgotten'")
