@@ -25,6 +25,21 @@ def test_an_event_is_one_line_of_json() -> None:
     assert str(line["timestamp"]).endswith("Z")
 
 
+def test_a_line_is_written_at_once() -> None:
+    """Several processes write to one stream, often an unbuffered one: in two pieces, lines would tear each other."""
+    pieces: list[str] = []
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return super().write(text)
+
+    configure_logging("info", "json", stream=Out())
+    structlog.get_logger().info("attempt_deferred")
+    [whole] = pieces
+    assert whole.endswith("}\n")
+
+
 @pytest.mark.parametrize("key", ["email", "recipient", "to_address", "subject", "html_body"])
 def test_people_s_data_is_hidden_unless_debugging(key: str) -> None:
     """Addresses and content appear at debug level only."""

@@ -140,14 +140,14 @@ async def test_stopping_while_a_restart_waits_is_prompt(announced: Announced) ->
 
 def test_children_end_with_a_supervisor_that_is_killed() -> None:
     """SIGKILL leaves nobody behind: the pipe on standard input ends, and so do the children."""
-    process = subprocess.Popen(_child(SUPERVISING, LOYAL), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(_child(SUPERVISING, LOYAL), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
     assert process.stdout is not None
     with process.stdout as output:
-        seen = 0
-        for line in output:
-            seen += line.strip() == "ready"
-            if seen == 2:
-                break
+        seen = b""
+        while seen.count(b"ready") < 2:  # three processes write here, and may tear each other's lines
+            more = output.read(65536)
+            assert more
+            seen += more
         process.kill()
         process.wait()
         # The children hold the other end of this pipe: it is read to its end only when both are gone.

@@ -31,7 +31,7 @@ def configure_logging(level: str, style: str, *, stream: TextIO | None = None) -
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.WriteLoggerFactory(out),  # a line is one write: several processes share the stream
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.WARNING, stream=out, force=True, format="%(levelname)s %(name)s %(message)s")
