@@ -787,16 +787,44 @@ CREATE FUNCTION cancel_greetings() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    IF TG_TABLE_NAME = 'users' THEN
+        v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE user_id = OLD.id AND delivery_id IS NOT NULL);
+    ELSE
+        -- Held, nobody hands over one more meanwhile; gone, the occasion goes with its person, and all is done.
+        PERFORM FROM users WHERE id = OLD.user_id FOR NO KEY UPDATE;
+        IF NOT FOUND THEN
+            RETURN OLD;
+        END IF;
+        v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE occasion_id = OLD.id AND delivery_id IS NOT NULL);
+    END IF;
+
+    DELETE FROM dead_letters WHERE delivery_id = ANY(v_ids);
+    UPDATE deliveries SET expires_at = now() WHERE id = ANY(v_ids) AND state = 'sending';
+    UPDATE deliveries
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = TG_ARGV[0]
+    WHERE id = ANY(v_ids) AND state IN ('queued', 'rendered');
+    IF TG_TABLE_NAME = 'user_occasions' THEN
+        UPDATE scheduled_events
+        SET occasion_id = NULL
+        WHERE occasion_id = OLD.id AND (delivery_id IS NOT NULL OR status IN ('COMPLETED', 'FAILED'));
+    END IF;
+    RETURN OLD;
+END
+$$;
+
+CREATE FUNCTION cancel_token_mail() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
 BEGIN
     UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'person_deleted'
-    WHERE id IN (
-        SELECT delivery_id
-        FROM scheduled_events
-        WHERE user_id = OLD.id AND status = 'PROCESSING' AND delivery_id IS NOT NULL
-    )
-        AND state IN ('queued', 'rendered');
-    RETURN OLD;
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'token_ended'
+    WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id AND state IN ('queued', 'rendered');
+    RETURN NULL;
 END
 $$;
 
@@ -1027,8 +1055,17 @@ BEGIN
 END
 $_$;
 
-CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS TABLE(verdict text, account bigint)
+CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text) RETURNS TABLE(verdict text, account bigint)
     LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN QUERY SELECT c.verdict, c.account FROM consume_code_at(p_email, p_action, p_code) AS c;
+END
+$$;
+
+CREATE FUNCTION consume_code_at(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS TABLE(verdict text, account bigint)
+    LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 #variable_conflict use_column
@@ -1040,6 +1077,8 @@ DECLARE
     v_token       tokens;
     v_is_over     boolean;
 BEGIN
+    -- The account before its tokens: whoever changes its address or deletes it locks them in this order too.
+    PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR NO KEY UPDATE;
     SELECT t.* INTO v_token
     FROM tokens AS t
     JOIN accounts AS a ON a.id = t.account
@@ -1397,20 +1436,37 @@ CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
     SET lock_timeout TO '5s'
     AS $_$
 DECLARE
-    v_table  text := (SELECT table_name FROM archived_partitions WHERE restored_name = p_name LIMIT 1);
+    v_table  text;
     v_pieces integer;
+    v_rows   bigint;
+    v_found  bigint;
 BEGIN
-    UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
-    GET DIAGNOSTICS v_pieces = ROW_COUNT;
+    SELECT min(table_name), count(*), sum(rows) INTO v_table, v_pieces, v_rows
+    FROM archived_partitions
+    WHERE restored_name = p_name;
     IF v_pieces = 0 THEN
         SELECT substring(p_name FROM '^(.+)_restored_\d{4}_\d{2}$') INTO v_table
         FROM pg_class
         WHERE oid = to_regclass(quote_ident(p_name)) AND NOT relispartition;
     END IF;
-    IF v_table IS NOT NULL THEN
-        PERFORM check_archive_name(v_table, p_name, 'restored_');
-        EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
+    IF v_table IS NULL THEN
+        RETURN 0;
     END IF;
+    PERFORM check_archive_name(v_table, p_name, 'restored_');
+    IF v_pieces > 0 AND to_regclass(quote_ident(p_name)) IS NOT NULL THEN
+        IF (SELECT relispartition FROM pg_class WHERE oid = to_regclass(quote_ident(p_name))) THEN
+            EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', v_table);
+        END IF;
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_name);
+        EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_found;
+        IF v_found <> v_rows THEN
+            RAISE EXCEPTION '% has % rows, and its files in the archive have %. Save the rows that were added, take them out '
+                'of it, and release the month again; or, if nothing in it is worth keeping, drop the table first.',
+                p_name, v_found, v_rows USING ERRCODE = 'PR112';
+        END IF;
+    END IF;
+    UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
+    EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
     RETURN v_pieces;
 END
 $_$;
@@ -1865,9 +1921,11 @@ CREATE FUNCTION event_query_items(p_query jsonb) RETURNS TABLE(types text[], tag
 BEGIN
     IF jsonb_typeof(p_query) IS DISTINCT FROM 'array' OR p_query = '[]' OR jsonb_path_exists(
         p_query, 'strict $[*] ? (@.type() != "object" || exists(@.keyvalue() ? (@.key != "types" && @.key != "tags"
-            || @.value.type() != "array" || exists(@.value[*] ? (@.type() != "string")))))', silent => true)
+            || @.value.type() != "array" || exists(@.value[*] ? (@.type() != "string"))
+            || @.key == "tags" && exists(@.value[*] ? (!(@ like_regex "^[^=]+=" flag "s"))))))', silent => true)
     THEN
-        RAISE EXCEPTION 'must be a list of items, each with types and tags' USING ERRCODE = 'PR001', COLUMN = 'query';
+        RAISE EXCEPTION 'must be a list of items, each with types, and tags of the form key=value'
+            USING ERRCODE = 'PR001', COLUMN = 'query';
     END IF;
     RETURN QUERY
     SELECT coalesce(item.types, '{}'), coalesce(item.tags, '{}')
@@ -2274,6 +2332,32 @@ BEGIN
         LEFT JOIN matched ON always.is_one
         LEFT JOIN events AS e ON e.position = matched.position
     ORDER BY matched.transaction_id, matched.position;
+END
+$$;
+
+CREATE FUNCTION forget_tokens(p_after bigint, p_limit integer, p_retention interval, p_now timestamp with time zone DEFAULT now(), OUT looked_at integer, OUT last_id bigint, OUT forgotten bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET plan_cache_mode TO 'force_custom_plan'
+    AS $$
+DECLARE
+    v_cursor jobs;
+BEGIN
+    SELECT count(*), max(id) INTO looked_at, last_id
+    FROM (SELECT id FROM tokens WHERE id > p_after ORDER BY id LIMIT p_limit) AS step;
+    SELECT * INTO STRICT v_cursor FROM jobs WHERE job_type = 'mailroom';
+    DELETE FROM tokens
+    WHERE id IN (
+        SELECT id
+        FROM tokens
+        WHERE id > p_after AND id <= last_id
+            AND expires_at < extract(epoch FROM p_now - p_retention)
+            AND (transaction_id, id) <= (v_cursor.last_transaction_id, v_cursor.last_seq)
+        FOR UPDATE SKIP LOCKED
+    );
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
 END
 $$;
 
@@ -2934,7 +3018,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF v_tag IS NOT NULL THEN
+    IF position('=' IN v_tag) > 1 THEN -- any other is refused below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id
@@ -3271,7 +3355,6 @@ CREATE FUNCTION refuse_stale_snapshot() RETURNS void
     AS $$
 DECLARE
     v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
-    v_own      CONSTANT xid8 := coalesce(pg_current_xact_id_if_assigned(), '0');
     v_id       xid8 := pg_snapshot_xmax(v_snapshot);
     v_is_stale boolean;
 BEGIN
@@ -3283,7 +3366,7 @@ BEGIN
     FROM pg_snapshot_xip(v_snapshot) AS open(id);
     BEGIN
         WHILE NOT v_is_stale LOOP
-            v_is_stale := pg_xact_status(v_id) = 'committed' AND v_id <> v_own;
+            v_is_stale := pg_xact_status(v_id) = 'committed';
             v_id := (v_id::text::bigint + 1)::text::xid8;
         END LOOP;
     EXCEPTION
@@ -3322,8 +3405,17 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION request_token(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
+CREATE FUNCTION request_token(p_email text, p_action token_action) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN request_token_at(p_email, p_action);
+END
+$$;
+
+CREATE FUNCTION request_token_at(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
+    LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
@@ -5340,6 +5432,8 @@ CREATE INDEX dead_letters_created_idx ON dead_letters USING btree (created_at, d
 
 CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, next_attempt_at) WHERE ((campaign_id IS NOT NULL) AND (next_attempt_at IS NOT NULL));
 
+CREATE INDEX deliveries_campaign_mail_idx ON deliveries USING btree (campaign_id, id) WHERE (campaign_id IS NOT NULL);
+
 CREATE INDEX deliveries_claim_idx ON deliveries USING btree (claim_id, claim_ordinal) WHERE (state = 'sending'::delivery_state);
 
 CREATE INDEX deliveries_due_idx ON deliveries USING btree (lane, channel, next_attempt_at, id) WHERE ((next_attempt_at IS NOT NULL) AND ((state = 'rendered'::delivery_state) OR (template_id IS NULL)));
@@ -5424,8 +5518,6 @@ CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
 
-CREATE INDEX tokens_expires_idx ON tokens USING brin (expires_at) WITH (pages_per_range='32');
-
 CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback USING btree (report_id);
 
 CREATE UNIQUE INDEX unsubscriptions_standing_idx ON unsubscriptions USING btree (email) WHERE (resubscribed_at IS NULL);
@@ -5462,7 +5554,13 @@ CREATE TRIGGER audit_log_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON audi
 
 CREATE TRIGGER campaigns_guard BEFORE UPDATE OF status, subject, html_body, text_body, from_email, from_name, reply_to_email, reply_to_name, is_tracked, start_at, local_time, time_zone ON campaigns FOR EACH ROW EXECUTE FUNCTION campaigns_guard();
 
-CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION cancel_greetings();
+CREATE TRIGGER cancel_deleted_token_mail AFTER DELETE ON tokens FOR EACH ROW WHEN (((old.consumed_at IS NULL) AND ((old.expires_at)::numeric > EXTRACT(epoch FROM now())))) EXECUTE FUNCTION cancel_token_mail();
+
+CREATE TRIGGER cancel_greetings BEFORE DELETE ON user_occasions FOR EACH ROW EXECUTE FUNCTION cancel_greetings('occasion_deleted');
+
+CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION cancel_greetings('person_deleted');
+
+CREATE TRIGGER cancel_token_mail AFTER UPDATE OF expires_at ON tokens FOR EACH ROW WHEN (((new.consumed_at IS NULL) AND ((new.expires_at)::numeric <= EXTRACT(epoch FROM now())) AND ((old.expires_at)::numeric > EXTRACT(epoch FROM now())))) EXECUTE FUNCTION cancel_token_mail();
 
 CREATE TRIGGER count_attempts AFTER INSERT ON attempts REFERENCING NEW TABLE AS new_attempts FOR EACH STATEMENT EXECUTE FUNCTION count_attempts();
 
