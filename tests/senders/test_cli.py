@@ -9,6 +9,7 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from postroom.errors import BadInput, ConfigurationError, SenderNotFound
+from postroom.senders.api import SenderShape
 from postroom.senders.cli import senders
 
 Run = Callable[..., Result]
@@ -44,7 +45,7 @@ def test_an_operator_s_day(run: Run) -> None:
     account = added(run, "--lane", "bulk", "--warmup")
     assert (account["status"], account["lanes"], account["warmup_current_limit"]) == ("warming_up", ["bulk"], 50)
     (line,) = json.loads(run("list", "--json").output)["items"]
-    assert line["email"] == "news@example.org"
+    assert (line["email"], set(line)) == ("news@example.org", set(SenderShape.__struct_fields__))  # as over HTTP
     assert "news@example.org" in run("list").output
     one = str(account["id"])
     shown = run("show", one).output

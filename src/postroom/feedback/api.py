@@ -181,7 +181,7 @@ def shape(suppression: Suppression) -> SuppressionShape:
     )
 
 
-def _report(row: ReportRow) -> ReportShape:
+def report_shape(row: ReportRow) -> ReportShape:
     return ReportShape(
         id=row.id,
         kind=row.kind.value,
@@ -306,7 +306,7 @@ async def list_reports(call: Call) -> Answer:
         is_verified=None if query.verified is None else query.verified == "true",
     )
     found, cursor = await service.list_reports(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(ReportPage([_report(each) for each in found], cursor))
+    return Answer(ReportPage([report_shape(each) for each in found], cursor))
 
 
 ENDPOINTS = [

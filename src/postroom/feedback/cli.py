@@ -43,7 +43,7 @@ _RECORD = (
     "sender_account_id", "first_seen_at", "last_seen_at", "created_at",
 )  # fmt: skip
 _CHANGES = ("at", "change", "reason", "scope", "until", "origin", "actor", "note")
-_REPORTS = ("id", "reported_at", "kind", "classification", "email", "delivery_id", "enhanced", "origin", "is_verified")
+_REPORTS = ("id", "reported_at", "kind", "classification", "email", "delivery_id", "enhanced", "origin", "verified")
 _AT_ONCE = 50
 
 
@@ -201,10 +201,11 @@ def reports(  # noqa: PLR0913 - one parameter per filter
 ) -> None:
     """List bounces, complaints and unsubscribes as they were reported, newest first."""
     from postroom.feedback import service
+    from postroom.feedback.api import report_shape
 
     chosen = service.ReportFilter(email=email, delivery_id=delivery, kind=kind, is_verified=verified)
     found, more = in_room(lambda room: service.list_reports(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_REPORTS, as_json=as_json)
+    print_page([report_shape(each) for each in found], more, columns=_REPORTS, as_json=as_json)
 
 
 @feedback.command()

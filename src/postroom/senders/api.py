@@ -125,6 +125,7 @@ class SenderShape(msgspec.Struct, frozen=True, kw_only=True):
     daily_sent: int
     daily_bounces: int
     daily_errors: int
+    consecutive_errors: int
     warmup_stage: int
     warmup_current_limit: int | None
     warmup_days: int
