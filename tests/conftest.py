@@ -29,8 +29,10 @@ SCHEMA = "postroom"
 MEMORY = Path("/dev/shm")
 MEMORY_NEEDED = 4 * 2**30
 
-# A machine that stalls while an example is made or tried finds no fault with it.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A machine that stalls while an example is made or tried finds no fault with it, and a build tries the same ones each
+# time. To look for new ones: ./dev test --quick --hypothesis-profile=explore tests/events
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", settings.get_profile("tests"), derandomize=False)
 settings.load_profile("tests")
 
 
