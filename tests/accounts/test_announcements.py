@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, collector, run_once, settle, sign_up
+from tests.support.patience import PATIENCE_S
 
 from postroom.accounts.model import DueToken
 from postroom.accounts.worker import CHANNEL, Collector, CollectorOptions, run_collector
@@ -14,8 +15,6 @@ from postroom.db.pool import Pool, Session, connect
 from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.settings import Settings
-
-SOON_S = 60.0
 
 
 class Outsider:
@@ -32,12 +31,12 @@ class Outsider:
         """How many notifications have come since the last time; it asks for one of its own and stops there."""
         await self._session.execute(f"NOTIFY {CHANNEL}, 'so far'")
         count = 0
-        while await asyncio.wait_for(self._heard.get(), SOON_S) != "so far":
+        while await asyncio.wait_for(self._heard.get(), PATIENCE_S) != "so far":
             count += 1
         return count
 
     async def hears(self) -> None:
-        await asyncio.wait_for(self._heard.get(), SOON_S)
+        await asyncio.wait_for(self._heard.get(), PATIENCE_S)
 
 
 @pytest.fixture
@@ -118,7 +117,7 @@ async def test_nobody_who_listens_beside_a_running_collector_misses_a_token(
 ) -> None:
     """Whoever reads the table at each notification, and at no other time, has read every token in the end."""
     seen: set[int] = set()
-    async with collecting(room, database_url), asyncio.timeout(SOON_S * 2):
+    async with collecting(room, database_url), asyncio.timeout(PATIENCE_S * 2):
         for number in range(60):
             await sign_up(room.pool, f"person-{number}")
         while len(seen) < 60:

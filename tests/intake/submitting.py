@@ -6,7 +6,8 @@ from collections.abc import Callable
 from email.message import EmailMessage
 from typing import TypeVar
 
-from tests.intake.conftest import PATIENCE_S, Served
+from tests.intake.conftest import Served
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service

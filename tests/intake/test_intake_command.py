@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from tests.intake.commands import accepting, flat, keys_of, raw
-from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import nats_server, valkey
 from tests.support.command_line import postroom, running
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 

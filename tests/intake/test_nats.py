@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, keys_of, malformed_rows, raw
-from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import StreamServer, nats_cluster, nats_server
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.intake.worker import CommandConsumer, ConsumerOptions

@@ -4,8 +4,8 @@ import asyncio
 from datetime import timedelta
 
 from tests.intake.commands import accepting, entries, raw
-from tests.intake.conftest import PATIENCE_S
 from tests.support.command_line import running
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service

@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, flat, keys_of, malformed_rows
-from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import StreamServer, start_valkey, valkey
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.intake.worker import CommandConsumer, ConsumerOptions

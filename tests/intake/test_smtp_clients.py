@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.intake.conftest import PATIENCE_S, Serve, Served
+from tests.intake.conftest import Serve, Served
 from tests.intake.submitting import deliveries
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Delivery, RecipientKind

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 from tests.intake.commands import entries, keys_of, raw
-from tests.intake.conftest import PATIENCE_S
 from tests.intake.streams import nats_server
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.support.outbox import HURRY, PATIENCE_S, lead
+from tests.intake.streams import be_patient_with_nats
+from tests.support.outbox import HURRY, lead
 
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
@@ -24,8 +25,7 @@ RunOutbox = Callable[..., contextlib.AbstractAsyncContextManager[Outbox]]
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is slow to take a connection is not one that is away."""
-    monkeypatch.setattr("postroom.runtime.nats.FIRST_CONNECT_S", PATIENCE_S)
-    monkeypatch.setattr("postroom.runtime.nats.ONE_SERVER_S", PATIENCE_S)
+    be_patient_with_nats(monkeypatch)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 from tests.intake.streams import StreamServer, nats_server, start_nats, start_valkey, valkey
 from tests.outbox.conftest import MakeRelay
 from tests.support.cloudevents import read_cloud_event
-from tests.support.outbox import PATIENCE_S, append, settled
+from tests.support.outbox import append, settled
+from tests.support.patience import PATIENCE_S
 from tests.support.silence import wait_out
 
 from postroom.db.pool import Pool

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 60
+from tests.support.patience import PATIENCE_S
+
 COMMAND = ("-m", "postroom.cli")
 # The same, where a database or a store must not be called silent because this machine stands still for a while.
 PATIENT = (

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from tests.support.patience import PATIENCE_S
+
 from postroom.db.pool import Pool
 from postroom.errors import PublishFailed
 from postroom.events import Event, EventStore
 from postroom.outbox import Batch, Message, Pair, RelayOptions
 
 HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timedelta(milliseconds=20), max_errors=3)
-PATIENCE_S = 60
 
 
 class Recorder:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
+from tests.support.patience import PATIENCE_S
 from tests.support.silence import fall_silent
 
 from postroom.transports import Content, Envelope, Reply
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=PATIENCE_S)
 """Of a transport whose receiver is on the same machine, which may stall."""
 
 
