@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import structlog
 from msgspec.structs import replace
 
 from postroom.campaigns import store
@@ -27,6 +28,8 @@ from postroom.mail.render import RenderError
 from postroom.tracking.links import weave
 from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,9 @@ class CampaignLetters:
             parsed = ready(letter, tracked=letter.is_tracked)
         except BadInput as error:  # stored by plain SQL, or parsed by an older version
             return f"its campaign's letter cannot be used: {error.message}"
+        except Exception as error:  # noqa: BLE001 - one campaign must not stop the mail of the others in this claim
+            _log.exception("letter_unreadable", campaign_id=campaign_id)
+            return f"its campaign's letter cannot be used: parsing it raised {type(error).__name__}"
         domain = domain_of(letter.sender.email) if letter.sender else self._options.default_domain
         headers = {
             "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",

@@ -350,3 +350,4 @@ class Unrendered:
     template_id: str
     locale: str | None
     variables: Mapping[str, Any]
+    problem: str | None = None  # why its variables cannot be read

@@ -1,7 +1,7 @@
 """From rows to values, here and nowhere else."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import asyncpg
 import msgspec
@@ -27,8 +27,11 @@ from postroom.delivery.model import (
 )
 from postroom.senders.model import Slot
 
+T = TypeVar("T")
+
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+_decode_variables = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 
 
@@ -69,14 +72,14 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
         lane=Lane(row["lane"]),
         channel=Channel(row["channel"]),
         resend_of=row["resend_of"],
-        tags=_json(row["tags"]),
-        custom_data=_json(row["custom_data"]) or None,
+        tags=_shown(_json, row["tags"], {}),
+        custom_data=_shown(_json, row["custom_data"], {}) or None,
         sender=_sender(row),
         text=row["text_body"],
         html=row["html_body"],
-        variables=_json(row["variables"]),
-        headers=_json(row["headers"]),
-        attachments=_attachments(row["attachments"]),
+        variables=_shown(_json, row["variables"], {}),
+        headers=_shown(_json, row["headers"], {}),
+        attachments=_shown(_attachments, row["attachments"], ()),
         recipients=tuple(recipients),
         **same,
     )
@@ -90,9 +93,9 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
     problem = None
     try:
         headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
-        variables = _json(row["variables"])
-    except msgspec.MsgspecError as error:  # written by hand: one such row must not stop its neighbours
-        problem = f"headers, attachments or variables cannot be read: {error}"
+        variables = _decode_variables(row["variables"]) if row["variables"] else {}
+    except Exception as error:  # noqa: BLE001 - RecursionError too: one row must not stop the others of its claim
+        problem = f"headers, attachments or variables cannot be read: {_reason(error)}"
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
@@ -155,9 +158,18 @@ def read_summary(row: asyncpg.Record) -> DeliverySummary:
 
 
 def read_unrendered(row: asyncpg.Record) -> Unrendered:
-    return Unrendered(
-        DeliveryId(row["id"]), Lane(row["lane"]), row["template_id"], row["locale"], _json(row["variables"])
-    )
+    variables: Mapping[str, Any] = {}
+    problem = None
+    try:
+        variables = _decode_variables(row["variables"]) if row["variables"] else {}
+    except Exception as error:  # noqa: BLE001 - as in `read_outgoing`
+        problem = f"the variables cannot be read: {_reason(error)}"
+    return Unrendered(DeliveryId(row["id"]), Lane(row["lane"]), row["template_id"], row["locale"], variables, problem)
+
+
+def _reason(error: Exception) -> str:
+    """The decoder's own words; of another error only its type, because its text may quote the mail."""
+    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
 
 
 def _slot(row: asyncpg.Record) -> Slot | None:
@@ -176,6 +188,14 @@ def _slot(row: asyncpg.Record) -> Slot | None:
 
 def _sender(row: asyncpg.Record) -> Address | None:
     return Address(row["from_email"], row["from_name"]) if row["from_email"] else None
+
+
+def _shown(read: Callable[[str | None], T], value: str | None, empty: T) -> T:
+    """A column for people: one that cannot be read is shown empty, and its delivery can still be found and ended."""
+    try:
+        return read(value)
+    except Exception:  # noqa: BLE001 - as in `read_outgoing`
+        return empty
 
 
 def _json(value: str | None) -> Any:

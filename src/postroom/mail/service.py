@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
+
 from postroom.db.pool import Pool
 from postroom.delivery import store as deliveries
 from postroom.delivery.model import Lane, Unrendered
 from postroom.mail.catalog import Catalog
 from postroom.mail.render import Rendered, RenderError
 from postroom.runtime.metrics import RENDERS
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +67,16 @@ async def render_waiting(
 
 
 def _render(catalog: Catalog, delivery: Unrendered) -> Rendered | RenderError:
-    return catalog.render(delivery.template_id, locale=delivery.locale, variables=delivery.variables)
+    """The content, or why there is none. Any error is this delivery's: the others of the batch are rendered."""
+    if delivery.problem is not None:
+        return RenderError(delivery.template_id, "variables", delivery.problem)
+    try:
+        content = catalog.render(delivery.template_id, locale=delivery.locale, variables=delivery.variables)
+    except Exception as error:  # noqa: BLE001 - raised inside a transaction that holds up to 200 deliveries
+        _log.exception("rendering_crashed", delivery_id=delivery.id, template=delivery.template_id)
+        return RenderError(delivery.template_id, "template", f"rendering raised {type(error).__name__}")
+    if isinstance(content, Rendered) and "\0" in content.subject + (content.text or "") + (content.html or ""):
+        return RenderError(
+            delivery.template_id, "template", "the rendered content contains a NUL, which cannot be stored"
+        )
+    return content
