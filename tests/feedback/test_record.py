@@ -52,14 +52,6 @@ async def test_the_ladder_of_soft_bounces(pool: Pool) -> None:
     assert await rows(pool, "SELECT bounce_count FROM suppressions") == [(4,)]
 
 
-async def test_a_held_address_gets_mail_again_after_its_time(pool: Pool) -> None:
-    """Before the end nothing is accepted for it, afterwards it is."""
-    await take(pool, a_soft_bounce())
-    for after, state in ((timedelta(hours=23, minutes=59), "suppressed"), (DAY, "queued")):
-        (delivery_id,) = await accepted(pool, a_mail(), now=NOON + after)
-        assert await state_of(pool, delivery_id) == state
-
-
 async def test_reports_during_a_hold_are_no_further_step(pool: Pool) -> None:
     """Ten mails that were under way bounce together: that is one bad day, not ten."""
     for minute in range(10):

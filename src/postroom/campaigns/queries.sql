@@ -124,7 +124,7 @@ WITH line AS MATERIALIZED (
         SELECT true AS yes
         FROM suppressions AS s
         WHERE s.address IN (lower(l.email), erased_address(l.email)) -- kept for good, also where the address was not
-            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
+            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()) AND s.reason <> 'soft_bounce')
         LIMIT 1
     ) AS listed ON true
 ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -167,6 +167,7 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
     code: int | None = None
     enhanced: str | None = None
     detail: str | None = None
+    held_for: timedelta | None = None  # how long bulk mail to this address waits after a soft bounce
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +198,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told
+
+    @property
+    def held_for(self) -> timedelta | None:
+        """How long this mail has to wait for recipients on hold; None if it may leave."""
+        return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
 
     @property
     def domain(self) -> str | None:

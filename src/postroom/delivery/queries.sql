@@ -317,17 +317,23 @@ WHERE delivery_id = :delivery_id
 ORDER BY attempt_no, finished_at;
 
 -- name: list_claim_recipients :many
--- The recipients of everything a claim holds, checked against suppression once more.
+-- The recipients of everything a claim holds, checked against suppression once more. `is_suppressed`: the address gets
+-- nothing. `held_for`: how long bulk mail to it waits after a soft bounce.
 SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
-    outcome = 'pending' AND EXISTS (
-        SELECT FROM suppressions AS s
-        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
-            AND (s.scope = 'all' OR d.lane = 'bulk')
-            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
-            AND kind <> 'reply_to'
-    ) AS is_suppressed
+    outcome = 'pending' AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
+    CASE WHEN outcome = 'pending' AND stopped.until < 'infinity' THEN stopped.until - coalesce(:now::timestamptz, now()) END
+        AS held_for
 FROM deliveries AS d
 JOIN delivery_recipients AS r ON r.delivery_id = d.id
+CROSS JOIN LATERAL (
+    SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity')) AS until
+    FROM suppressions AS s
+    WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
+        AND (s.scope = 'all' OR d.lane = 'bulk')
+        AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
+        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR d.lane = 'bulk')
+        AND r.kind <> 'reply_to'
+) AS stopped
 WHERE d.claim_id = :claim_id AND d.state = 'sending'
 ORDER BY r.delivery_id, r.kind, r.position;
 

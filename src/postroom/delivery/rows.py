@@ -140,9 +140,11 @@ def read_recipient(row: asyncpg.Record) -> Recipient:
 
 
 def read_claim_recipient(row: asyncpg.Record) -> Recipient:
-    """As an attempt needs it; one who is suppressed by now says so."""
+    """As an attempt needs it; one who is suppressed or on hold by now says so."""
     outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else RecipientOutcome(row["outcome"])
-    return Recipient(RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome)
+    return Recipient(
+        RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome, held_for=row["held_for"]
+    )
 
 
 def read_summary(row: asyncpg.Record) -> DeliverySummary:

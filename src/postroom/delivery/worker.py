@@ -25,7 +25,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
-from postroom.delivery.complete import Result
+from postroom.delivery.complete import NO_TIME, Result
 from postroom.delivery.completer import Completer
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
 from postroom.delivery.rows import read_outgoing
@@ -217,7 +217,7 @@ class Worker:
             if self._stopping.is_set():
                 break
             through += len(chunk)
-            ready = await self._let_silent_wait(chunk)
+            ready = await self._let_some_wait(chunk)
             not_started = [*ready, *claimed[through:]]
             if ready and not await self._start(ready, through):
                 break
@@ -227,12 +227,15 @@ class Worker:
         if not_started:
             await self._give_back(not_started)
 
-    async def _let_silent_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Give back webhooks to hosts that do not answer, for later; who is left may start."""
+    async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
+        """Give back, for later, webhooks to silent hosts and bulk mail to addresses on hold; the rest may start."""
         ready, waiting = self._silent.sift(chunk)
         for wait, delivery_ids in waiting.items():
             await self._completer.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
-        return ready
+        for outgoing in ready:
+            if outgoing.held_for is not None and not outgoing.is_expired:
+                await self._give_back([outgoing], wait=outgoing.held_for)
+        return [outgoing for outgoing in ready if outgoing.held_for is None or outgoing.is_expired]
 
     async def _make_room(self, lane: Lane) -> None:
         """Wait until few enough mails are in flight, or the worker is to stop. Webhooks were limited by the claim."""
@@ -341,11 +344,11 @@ class Worker:
         if self._senders is not None:
             self._senders.turns.renew(claim_ids, asked_at + self._options.lease.total_seconds())
 
-    async def _give_back(self, outgoing: list[Outgoing]) -> None:
+    async def _give_back(self, outgoing: list[Outgoing], *, wait: timedelta = NO_TIME) -> None:
         for each in outgoing:
             if each.slot is not None and self._senders is not None:
                 self._senders.turns.skip(each.slot)
-        await self._completer.give_back(outgoing[0].claim_id, [each.id for each in outgoing])
+        await self._completer.give_back(outgoing[0].claim_id, [each.id for each in outgoing], wait=wait)
 
     async def _is_empty(self, lane: Lane) -> bool:
         """True if nothing is due for which there is, or will soon be, a way."""

@@ -78,7 +78,7 @@ BEGIN
                         SELECT true
                         FROM suppressions AS s
                         WHERE s.address IN (lower(r.email), erased_address(r.email))
-                            AND (s.until IS NULL OR s.until > p_now)
+                            AND (s.until IS NULL OR s.until > p_now AND s.reason <> 'soft_bounce')
                         LIMIT 1
                     ), false) AS is_listed
                     OFFSET 0 -- asked once, not once for each column
@@ -89,12 +89,22 @@ BEGIN
             RETURNING r.id, r.delivery_id, r.email, r.name, r.custom_data
         ),
         slice AS MATERIALIZED (
-            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at
+            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at,
+                (
+                    SELECT s.until -- a hold after a soft bounce: the mail waits until it ends
+                    FROM suppressions AS s
+                    WHERE s.address = lower(email) AND s.reason = 'soft_bounce' AND s.until > p_now
+                    LIMIT 1
+                ) AS held_until
             FROM marked
         ),
         queued AS (
-            INSERT INTO deliveries (id, lane, next_attempt_at, created_at, retry_since, ladder, source, campaign_id)
-            SELECT delivery_id, 'bulk', due_at, p_now, p_now, 'generic', 'campaign:' || p_campaign_id, p_campaign_id
+            INSERT INTO deliveries (
+                id, lane, next_attempt_at, created_at, retry_since, reason, ladder, source, campaign_id
+            )
+            SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
+                CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,
+                'generic', 'campaign:' || p_campaign_id, p_campaign_id
             FROM slice
             WHERE delivery_id IS NOT NULL
         ),

@@ -1,0 +1,104 @@
+"""Holds after soft bounces: bulk mail waits until the hold ends, auth and transactional mail is attempted."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from tests.support.builders import NOON, Hands, Recording, a_mail, a_worker, accepted, outcomes_of, state_of, suppress
+from tests.support.campaigns import a_running_campaign
+from tests.support.feedback import a_bounce, a_soft_bounce, rows
+
+from postroom.campaigns.worker import Feeder
+from postroom.db.pool import Pool
+from postroom.delivery.model import Lane, State
+from postroom.feedback.record import record
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+async def hold(pool: Pool, address: str = "ada@example.org", *, now: datetime = NOON) -> None:
+    """A soft bounce: the address is on hold for a day."""
+    async with pool.acquire() as connection:
+        await record(connection, [a_soft_bounce(address)], now=now)
+
+
+async def test_bulk_mail_waits_until_the_hold_ends(pool: Pool) -> None:
+    """It is accepted, says why it waits, and leaves when the hold is over."""
+    await hold(pool)
+    clock, transport = Hands(NOON + HOUR), Recording()
+    [delivery] = await accepted(pool, a_mail("Ada@example.org", lane=Lane.BULK), now=clock())
+    assert await rows(pool, "SELECT state, reason, next_attempt_at, retry_since FROM deliveries") == [
+        ("queued", "recipient_held", NOON + DAY, NOON + DAY)
+    ]
+    assert await a_worker(pool, transport, clock=clock).run_once(Lane.BULK) == 0
+    clock.forward(hours=23)
+    await a_worker(pool, transport, clock=clock).run_once(Lane.BULK)
+    assert transport.delivery_ids == [delivery]
+
+
+@pytest.mark.parametrize("lane", [Lane.AUTH, Lane.TRANSACTIONAL])
+async def test_codes_and_receipts_are_attempted_during_a_hold(pool: Pool, lane: Lane) -> None:
+    """A hold stops bulk mail only, at acceptance and at the claim."""
+    await hold(pool)
+    transport = Recording()
+    [delivery] = await accepted(pool, a_mail(lane=lane), now=NOON)
+    await a_worker(pool, transport, clock=Hands()).run_once(lane)
+    assert transport.delivery_ids == [delivery]
+
+
+async def test_mail_scheduled_after_the_hold_keeps_its_time(pool: Pool) -> None:
+    """The later of both times counts."""
+    await hold(pool)
+    await accepted(pool, a_mail(lane=Lane.BULK, send_at=NOON + 2 * DAY), now=NOON)
+    assert await rows(pool, "SELECT next_attempt_at FROM deliveries") == [(NOON + 2 * DAY,)]
+
+
+async def test_a_hold_since_acceptance_is_seen_at_the_claim(pool: Pool) -> None:
+    """The mail goes back until the hold ends; it costs no attempt, and the neighbour leaves at once."""
+    held, free = await accepted(pool, a_mail(lane=Lane.BULK), a_mail("bob@example.org", lane=Lane.BULK), now=NOON)
+    await hold(pool)
+    transport = Recording()
+    await a_worker(pool, transport, clock=Hands(NOON + HOUR)).run_once(Lane.BULK)
+    assert transport.delivery_ids == [free]
+    found = await pool.fetchrow("SELECT state, attempt_count, next_attempt_at FROM deliveries WHERE id = $1", held)
+    assert tuple(found or ()) == ("queued", 0, NOON + DAY)
+    assert await rows(pool, "SELECT count(*) FROM claims") == [(0,)]
+
+
+async def test_a_hold_that_became_a_suppression_ends_the_mail(pool: Pool) -> None:
+    """The mailbox turns out to be gone while mail waits for the end of the hold."""
+    await hold(pool)
+    [delivery] = await accepted(pool, a_mail(lane=Lane.BULK), now=NOON)
+    async with pool.acquire() as connection:
+        await record(connection, [a_bounce()], now=NOON + HOUR)
+    await a_worker(pool, Recording(), clock=Hands(NOON + DAY)).run_once(Lane.BULK)
+    assert await state_of(pool, delivery) is State.SUPPRESSED
+
+
+async def test_one_suppressed_and_one_held_recipient(pool: Pool) -> None:
+    """The suppressed address gets nothing, the mail to the other one waits."""
+    await hold(pool)
+    await suppress(pool, "bob@example.org")
+    [delivery] = await accepted(pool, a_mail("ada@example.org", "bob@example.org", lane=Lane.BULK), now=NOON)
+    assert await outcomes_of(pool, delivery) == {"ada@example.org": "pending", "bob@example.org": "suppressed"}
+    assert await rows(pool, "SELECT next_attempt_at FROM deliveries") == [(NOON + DAY,)]
+
+
+async def test_mail_that_expires_during_a_hold_is_not_held_again(pool: Pool) -> None:
+    """It ends as expired when it is claimed, not a day later."""
+    [delivery] = await accepted(pool, a_mail(lane=Lane.BULK, expires_at=NOON + HOUR), now=NOON)
+    await hold(pool)
+    await a_worker(pool, Recording(), clock=Hands(NOON + HOUR)).run_once(Lane.BULK)
+    assert await state_of(pool, delivery) is State.CANCELLED
+
+
+async def test_people_on_hold_get_campaign_mail_later(pool: Pool) -> None:
+    """A hold at the upload or at the feeding drops nobody from a campaign."""
+    await hold(pool, "ann@example.org")
+    await a_running_campaign(pool, ["Ann@example.org", "bob@example.org"], now=NOON)
+    await Feeder(pool, clock=Hands()).run_once()
+    found = await rows(
+        pool,
+        "SELECT email, next_attempt_at, reason FROM deliveries JOIN delivery_recipients ON delivery_id = id ORDER BY 2 DESC",
+    )
+    assert found == [("Ann@example.org", NOON + DAY, "recipient_held"), ("bob@example.org", NOON, None)]
