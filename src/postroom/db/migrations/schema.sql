@@ -159,14 +159,18 @@ BEGIN
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
             ),
             recipient AS MATERIALIZED (
+                -- stopped_until: NULL, mail may leave; infinity, the address is suppressed; else the end of a hold after a
+                -- soft bounce, which only bulk mail waits for.
                 SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
-                    EXISTS (
-                        SELECT FROM suppressions AS s
+                    (
+                        SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity'))
+                        FROM suppressions AS s
                         WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN v_has_erased THEN erased_address(r.email) END])
                             AND (s.scope = 'all' OR request.lane_name = 'bulk')
                             AND (s.until IS NULL OR s.until > p_now)
+                            AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR request.lane_name = 'bulk')
                             AND r.kind <> 'reply_to'
-                    ) AS is_suppressed
+                    ) AS stopped_until
                 FROM unnest(
                     p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
                 ) AS r(ordinal, kind, position, email, name)
@@ -174,13 +178,15 @@ BEGIN
             ),
             addressed AS (
                 SELECT ordinal,
-                    bool_and(is_suppressed) FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
+                    bool_and(stopped_until IS NOT DISTINCT FROM 'infinity') FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
+                    max(stopped_until) FILTER (WHERE stopped_until < 'infinity') AS held_until,
                     array_agg(ROW(kind, position, email, name)::text ORDER BY kind, position) AS signature
                 FROM recipient
                 GROUP BY ordinal
             ),
             prepared AS MATERIALIZED (
                 SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
+                    greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
                     -- Bodies go in by length and as they are: quoting them inside the row costs more than hashing.
                     CASE WHEN idempotency_key IS NOT NULL THEN sha256(convert_to(ROW(
                         channel, lane, template_id, locale, variables, from_email, from_name, subject, headers,
@@ -199,10 +205,10 @@ BEGIN
                 SELECT id,
                     CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
                     lane_name, channel::delivery_channel,
-                    CASE WHEN NOT is_suppressed THEN greatest(coalesce(send_at, p_now), p_now) END,
-                    p_now, greatest(coalesce(send_at, p_now), p_now), expires_at,
+                    CASE WHEN NOT is_suppressed THEN due_at END,
+                    p_now, due_at, expires_at,
                     CASE WHEN is_suppressed THEN p_now END,
-                    CASE WHEN is_suppressed THEN 'recipient_suppressed' END,
+                    CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
                     ladder, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data
@@ -215,7 +221,7 @@ BEGIN
             addresses AS (
                 INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
                 SELECT id, kind, position, email, name,
-                    CASE WHEN is_suppressed THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+                    CASE WHEN stopped_until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
                 FROM recipient
                 WHERE id IN (SELECT id FROM inserted)
             ),
@@ -2118,7 +2124,7 @@ BEGIN
                         SELECT true
                         FROM suppressions AS s
                         WHERE s.address IN (lower(r.email), erased_address(r.email))
-                            AND (s.until IS NULL OR s.until > p_now)
+                            AND (s.until IS NULL OR s.until > p_now AND s.reason <> 'soft_bounce')
                         LIMIT 1
                     ), false) AS is_listed
                     OFFSET 0 -- asked once, not once for each column
@@ -2129,12 +2135,22 @@ BEGIN
             RETURNING r.id, r.delivery_id, r.email, r.name, r.custom_data
         ),
         slice AS MATERIALIZED (
-            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at
+            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at,
+                (
+                    SELECT s.until -- a hold after a soft bounce: the mail waits until it ends
+                    FROM suppressions AS s
+                    WHERE s.address = lower(email) AND s.reason = 'soft_bounce' AND s.until > p_now
+                    LIMIT 1
+                ) AS held_until
             FROM marked
         ),
         queued AS (
-            INSERT INTO deliveries (id, lane, next_attempt_at, created_at, retry_since, ladder, source, campaign_id)
-            SELECT delivery_id, 'bulk', due_at, p_now, p_now, 'generic', 'campaign:' || p_campaign_id, p_campaign_id
+            INSERT INTO deliveries (
+                id, lane, next_attempt_at, created_at, retry_since, reason, ladder, source, campaign_id
+            )
+            SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
+                CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,
+                'generic', 'campaign:' || p_campaign_id, p_campaign_id
             FROM slice
             WHERE delivery_id IS NOT NULL
         ),
