@@ -99,6 +99,7 @@ async def test_people_on_hold_get_campaign_mail_later(pool: Pool) -> None:
     await Feeder(pool, clock=Hands()).run_once()
     found = await rows(
         pool,
-        "SELECT email, next_attempt_at, reason FROM deliveries JOIN delivery_recipients ON delivery_id = id ORDER BY 2 DESC",
+        "SELECT email, next_attempt_at, reason FROM deliveries AS d "
+        "JOIN delivery_recipients ON delivery_id = d.id ORDER BY d.id",
     )
     assert found == [("Ann@example.org", NOON + DAY, "recipient_held"), ("bob@example.org", NOON, None)]
