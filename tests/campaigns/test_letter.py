@@ -210,3 +210,11 @@ def test_styles_are_applied_and_links_still_tracked() -> None:
     assert 'style="color: #123456' in (written.html or "")
     assert "/track/click/" in (written.html or "")
     assert "\x01" not in (written.html or "")
+
+
+@pytest.mark.parametrize("part", ["html", "text"])
+def test_a_part_over_a_million_characters_is_refused(part: str) -> None:
+    """The error names the part; nothing is parsed."""
+    with pytest.raises(BadInput, match="longer than 1,000,000 characters") as refused:
+        ready(a_letter(**{part: "x" * 1_000_001}))
+    assert refused.value.errors[0].field == part

@@ -47,11 +47,11 @@ def test_each_thing_worth_a_second_look_is_named_once(change: dict[str, str | No
     assert codes(replace(GOOD, **change)) == [code]  # type: ignore[arg-type]
 
 
-def test_fields_that_people_lack_are_told_with_how_many() -> None:
+def test_lint_counts_the_recipients_that_lack_a_field() -> None:
     """None has it: their mail will fail. Some have none: it says how many."""
     [remark] = lint(GOOD, fields={"city": 3}, people=3)
     assert (remark.code, remark.part) == ("field_missing", "subject")
-    assert "nobody has" in remark.message
+    assert "no recipient has" in remark.message
     [remark] = lint(GOOD, fields={"first_name": 2}, people=3)
     assert "1 recipient of 3" in remark.message
 

@@ -17,9 +17,9 @@ from typing import Any
 from postroom.campaigns.model import Letter
 from postroom.errors import BadInput
 from postroom.mail.catalog import Catalog, Draft
-from postroom.mail.markup import TAG
 from postroom.mail.plaintext import plain_text
 from postroom.mail.render import Rendered, RenderError
+from postroom.runtime.template_tags import replace_tags
 from postroom.tracking.links import SENTINEL, plan
 
 _MARK = re.compile(r"prt(\d+)x")
@@ -27,6 +27,9 @@ _TAG_OPENINGS = ("{{", "{%", "{#")
 _GAP = re.compile(r"\n{3,}")
 _NOTHING_SHARED = Catalog({})
 _UNUSED = "-"
+
+LONGEST_PART = 1_000_000
+"""Characters of one part. Mail programs cut off at a tenth of that; a longer one only costs whoever checks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,9 @@ def _closed(text: str) -> str:
 
 def ready(letter: Letter, *, tracked: bool = False) -> ReadyLetter:
     """Parse a letter; with `tracked`, its links are marked for weaving. `BadInput` says what is wrong, and where."""
+    for part, body in (("html", letter.html), ("text", letter.text)):
+        if body is not None and len(body) > LONGEST_PART:
+            raise BadInput.of(part, f"is longer than {LONGEST_PART:,} characters; shorten it")
     derived = text_template(letter.html) if letter.text is None and letter.html is not None else None
     derives_text = letter.text is None and derived is None
     text = letter.text if letter.text is not None else derived
@@ -69,15 +75,15 @@ def text_template(html: str) -> str | None:
     """The text part of an HTML template, itself a template; None if the tags would not stay where they belong."""
     tags: list[str] = []
 
-    def mark(found: re.Match[str]) -> str:
-        if found[0].startswith("{#"):
+    def mark(tag: str) -> str:
+        if tag.startswith("{#"):
             return ""
-        tags.append(found[0])
+        tags.append(tag)
         return f"prt{len(tags) - 1}x"
 
     if _MARK.search(html):
         return None
-    text = plain_text(TAG.sub(mark, html))
+    text = plain_text(replace_tags(html, mark))
     if any(opening in text for opening in _TAG_OPENINGS):  # written as entities, and meant as text
         return None
     kept = [int(number) for number in _MARK.findall(text)]

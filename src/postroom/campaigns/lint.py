@@ -12,18 +12,21 @@ from urllib.parse import urlsplit
 from minijinja import Environment, TemplateError
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.campaigns.letter import ready, text_template
+from postroom.campaigns.letter import ReadyLetter, ready, text_template
 from postroom.campaigns.lines import OURS
 from postroom.campaigns.model import Letter
 from postroom.errors import BadInput
-from postroom.mail.markup import TAG
 from postroom.mail.render import RenderError
+from postroom.runtime.template_tags import find_tags, replace_tags
 
 LONG_SUBJECT = 78
 CLIPPED_AT = 102 * 1024
+MOST_FIELDS = 200
+"""How many merge fields are checked against the recipients; each costs two renderings."""
+
 _SHOUTED_LETTERS = 8
 
-_UNSUBSCRIBE = re.compile(r"\{\{[^}]*\b(?:unsubscribe_url|preferences_url)\b")
+_UNSUBSCRIBE = re.compile(r"\b(?:unsubscribe_url|preferences_url)\b")
 _DOMAIN = re.compile(r"(?:https?://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?:[/:?#].*)?", re.IGNORECASE)
 _OWN = frozenset({*OURS, "email"})
 
@@ -49,7 +52,7 @@ def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int
 
 
 def _subject(subject: str) -> Iterator[Warning_]:
-    words = TAG.sub("", subject).strip()
+    words = replace_tags(subject, lambda _tag: "").strip()
     if not words:
         yield Warning_("subject_empty", "subject", "is nothing but merge fields; who lacks them gets an empty subject")
     if len(words) > LONG_SUBJECT:
@@ -63,7 +66,7 @@ def _subject(subject: str) -> Iterator[Warning_]:
 
 def _way_out(letter: Letter) -> Iterator[Warning_]:
     for part, body in (("html", letter.html), ("text", letter.text)):
-        if body is not None and _UNSUBSCRIBE.search(body) is None:
+        if body is not None and not any(_UNSUBSCRIBE.search(tag) for tag in find_tags(body) if tag.startswith("{{")):
             message = "has no link to unsubscribe; write {{ unsubscribe_url }} where readers look for it"
             yield Warning_("no_unsubscribe_link", part, message)
 
@@ -78,7 +81,7 @@ def _parts(letter: Letter) -> Iterator[Warning_]:
 
 
 def _html(html: str) -> Iterator[Warning_]:
-    page = LexborHTMLParser(TAG.sub(lambda found: "x" if found[0].startswith("{{") else "", html))
+    page = LexborHTMLParser(replace_tags(html, lambda tag: "x" if tag.startswith("{{") else ""))
     without_alt = sum("alt" not in image.attributes for image in page.css("img"))
     if without_alt:
         message = f"has {_count(without_alt, 'image')} without alt; who sees no pictures sees nothing"
@@ -113,14 +116,18 @@ def _same_domain(shown: str, leads: str) -> bool:
 
 
 def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int) -> Iterator[Warning_]:
-    """Fields that the letter names and somebody lacks, unless the letter has a default for them."""
+    """Fields that the letter names and some recipients lack, unless the letter has a default for them."""
     if fields is None:
         return
-    named = sorted(merge_fields(letter))
+    named = sorted(merge_fields(letter))[:MOST_FIELDS]
+    try:
+        parsed = ready(letter)
+    except BadInput:  # reported when the letter is stored
+        return
     for name in named:
         lacking = people - fields.get(name, 0)
-        if lacking > 0 and _needs(letter, name, named):
-            who = "nobody has" if lacking == people else f"{_count(lacking, 'recipient')} of {people} lack"
+        if lacking > 0 and _needs(parsed, name, named):
+            who = "no recipient has" if lacking == people else f"{_count(lacking, 'recipient')} of {people} lack"
             unknown = " and their mail will fail" if name not in fields else ""
             message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
             yield Warning_("field_missing", _part_of(letter, name), message)
@@ -138,12 +145,8 @@ def merge_fields(letter: Letter) -> set[str]:
     return found - _OWN
 
 
-def _needs(letter: Letter, name: str, named: list[str]) -> bool:
+def _needs(parsed: ReadyLetter, name: str, named: list[str]) -> bool:
     """True if the letter cannot be rendered without this field though it can be with it."""
-    try:
-        parsed = ready(letter)
-    except BadInput:
-        return False
     everything = dict.fromkeys([*named, *_OWN], "x")
     without = {key: value for key, value in everything.items() if key != name}
     return isinstance(parsed.render(without), RenderError) and not isinstance(parsed.render(everything), RenderError)

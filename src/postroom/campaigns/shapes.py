@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from postroom.campaigns.letter import LONGEST_PART
 from postroom.campaigns.model import (
     Campaign,
     Engagement,
@@ -27,8 +28,13 @@ Unset = msgspec.UnsetType
 _Name = Annotated[str, msgspec.Meta(max_length=200)]
 _Written = Annotated[str, msgspec.Meta(max_length=1000, description="Such as Ada Lovelace <ada@example.org>.")]
 _Subject = Annotated[str, msgspec.Meta(max_length=998, description="A template: Hello {{ first_name }}.")]
-_Html = Annotated[str, msgspec.Meta(description="A template; {{ unsubscribe_url }} is the way out.")]
-_Body = Annotated[str, msgspec.Meta(description="A template; without it, it is derived from html.")]
+_Html = Annotated[
+    str,
+    msgspec.Meta(max_length=LONGEST_PART, description="A template; {{ unsubscribe_url }} is the link to unsubscribe."),
+]
+_Body = Annotated[
+    str, msgspec.Meta(max_length=LONGEST_PART, description="A template; without it, it is derived from html.")
+]
 _Time = Annotated[str, msgspec.Meta(max_length=15, description="Of each recipient's own day, such as 09:00.")]
 _Json = Annotated[str, msgspec.Meta(max_length=4000, description="A JSON object that their fields contain.")]
 _Zone = Annotated[str, msgspec.Meta(max_length=100, description="An IANA time zone, of recipients without one.")]

@@ -24,7 +24,6 @@ from minijinja import TemplateError
 
 from postroom.errors import TemplateInvalid
 from postroom.mail.markup import (
-    TAG,
     MjmlInvalid,
     StylesInvalid,
     compile_mjml,
@@ -33,6 +32,7 @@ from postroom.mail.markup import (
     inline_at_load,
 )
 from postroom.mail.render import Message, Rendered, Renderer, RenderError
+from postroom.runtime.template_tags import tag_spans
 
 BUILTIN_TEMPLATES = Path(__file__).parent / "builtin_templates"
 FALLBACK_LOCALE = "en"
@@ -282,17 +282,22 @@ def _add(renderer: Renderer, name: str, source: Source, *, html: bool, compiled:
 
 def _check_names(renderer: Renderer, source: Source, shared: Mapping[str, Source]) -> None:
     """The engine meets unknown filters and files only while rendering; a slip should stop the start."""
-    for found in TAG.finditer(source.text):
-        if found[0].startswith("{#"):
-            continue
-        line = 1 + source.text.count("\n", 0, found.start())
-        for name in _FILTER.findall(_STRING.sub("''", found[0])):
-            if not renderer.knows_filter(name):
-                raise TemplateInvalid(f"{source.label}, line {line}: unknown filter {name!r}")
-        reference = _REFERENCE.match(found[0])
-        wanted = reference and (reference[1] or reference[2])
-        if wanted and wanted not in shared:
-            raise TemplateInvalid(f"{source.label}, line {line}: there is no {wanted!r} in the catalog")
+    for start, end in tag_spans(source.text):
+        wrong = _unknown_name(renderer, source.text[start:end], shared)
+        if wrong is not None:
+            line = 1 + source.text.count("\n", 0, start)
+            raise TemplateInvalid(f"{source.label}, line {line}: {wrong}")
+
+
+def _unknown_name(renderer: Renderer, tag: str, shared: Mapping[str, Source]) -> str | None:
+    if tag.startswith("{#"):
+        return None
+    for name in set(_FILTER.findall(_STRING.sub("''", tag))):
+        if not renderer.knows_filter(name):
+            return f"unknown filter {name!r}"
+    reference = _REFERENCE.match(tag)
+    wanted = reference and (reference[1] or reference[2])
+    return f"there is no {wanted!r} in the catalog" if wanted and wanted not in shared else None
 
 
 def _styled(source: Source) -> str | None:

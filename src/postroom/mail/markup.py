@@ -10,14 +10,16 @@ afterwards.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import mrml
 from css_inline import CSSInliner
 from css_inline import InlineError as StylesInvalid
 
+from postroom.runtime.template_tags import find_tags, tag_spans
+
 __all__ = [
-    "TAG",
     "MjmlInvalid",
     "StylesInvalid",
     "compile_mjml",
@@ -28,8 +30,9 @@ __all__ = [
 ]
 
 _INLINER = CSSInliner(load_remote_stylesheets=False, keep_style_tags=True, remove_inlined_selectors=True)
-_STYLE = re.compile(r"<style\b[^>]*>(.*?)</style\s*>", re.IGNORECASE | re.DOTALL)
-TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_STYLE = re.compile(r"<style\b", re.IGNORECASE)
+_STYLE_END = re.compile(r"</style\s*>", re.IGNORECASE)
+_RULE_END = re.compile(r"[};]")
 _PLACEHOLDER = re.compile(r"<!--prx(\d+)x-->|prx(\d+)x")
 _STATEMENT = re.compile(r"\{%[-+]?\s*(\w+)")
 _SIMPLE_STATEMENTS = frozenset({"if", "elif", "else", "endif", "for", "endfor"})
@@ -38,7 +41,11 @@ _FRAGILE_SELECTOR = re.compile(r"[\[+~]|:(?!hover|active|focus|visited|link)")
 _DYNAMIC_TARGET = re.compile(r"""\b(?:class|id|style)\s*=\s*(?:"[^"]*|'[^']*|)prx\d+x""", re.IGNORECASE)
 _MISPLACED = re.compile(r"""</?prx|prx\d+x\w*=""|&lt;!--prx""")
 _EVENT = re.compile(r"<!--prx\d+x-->|prx\d+x|</?[a-z][a-z0-9:-]*", re.IGNORECASE)
+_ELEMENT = re.compile(r"</?[a-z][a-z0-9:-]*", re.IGNORECASE)
 _SUPPLIED = re.compile(r"</?(?:html|head|body|style)$", re.IGNORECASE)
+# The inliner and the MJML compiler call themselves for each level: 20,000 levels ended the process by a stack overflow.
+_DEEPEST = 1000
+_TOO_DEEP = f"elements are nested more than {_DEEPEST} deep"
 _VOID = frozenset({"<area", "<br", "<col", "<hr", "<img", "<input", "<link", "<meta", "<source", "<wbr"})
 
 
@@ -52,7 +59,23 @@ def inline_styles(html: str) -> str:
 
 
 def _apply(html: str) -> str:
+    if _depth(html) > _DEEPEST:
+        raise StylesInvalid(_TOO_DEEP)
     return _INLINER.inline(html).replace("<style></style>", "")
+
+
+def _depth(html: str) -> int:
+    """At least how deep elements are nested; elements that end without a closing tag count as open."""
+    if html.count("<") <= _DEEPEST:
+        return 0
+    depth = deepest = 0
+    for found in _ELEMENT.finditer(html):
+        if found[0].startswith("</"):
+            depth -= 1
+        elif found[0].lower() not in _VOID:
+            depth += 1
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def inline_at_load(source: str) -> str | None:
@@ -61,7 +84,7 @@ def inline_at_load(source: str) -> str | None:
     Tags become placeholders, the styles are applied, the placeholders become tags again. That is right only
     if no tag decides what a rule matches and the HTML parser left every tag where it was: both are checked.
     """
-    tags = TAG.findall(source)
+    tags = find_tags(source)
     if _PLACEHOLDER.search(source) or not _logic_is_simple(tags) or not _rules_are_steady(source):
         return None
     marked = _mark(source)
@@ -78,7 +101,7 @@ def inline_at_load(source: str) -> str | None:
 
 def draws_on_others(source: str) -> bool:
     """True if other files take part, so that styles may come from them or apply to them."""
-    return any(_keyword(tag) in {"extends", "include", "import", "from"} for tag in TAG.findall(source))
+    return any(_keyword(tag) in {"extends", "include", "import", "from"} for tag in find_tags(source))
 
 
 def _logic_is_simple(tags: Iterable[str]) -> bool:
@@ -87,25 +110,46 @@ def _logic_is_simple(tags: Iterable[str]) -> bool:
 
 
 def _rules_are_steady(source: str) -> bool:
-    for css in _STYLE.findall(source):
-        if TAG.search(css):
+    """True if no template tag and no neighbour decides which elements a rule of `<style>` matches."""
+    for css in _style_sheets(source):
+        if find_tags(css):
             return False
-        selectors = re.findall(r"([^{};]+)\{", re.sub(r"/\*.*?\*/", "", css, flags=re.DOTALL))
+        blocks = _without_comments(css).split("{")[:-1]
+        selectors = (_RULE_END.split(block)[-1] for block in blocks)
         if any(_FRAGILE_SELECTOR.search(selector) for selector in selectors if "@" not in selector):
             return False
     return True
 
 
+def _style_sheets(html: str) -> Iterator[str]:
+    """The text of each `<style>` element; an element that does not end is none."""
+    at = 0
+    while (opening := _STYLE.search(html, at)) is not None:
+        start = html.find(">", opening.end()) + 1
+        end = _STYLE_END.search(html, start) if start else None
+        if end is None:
+            return
+        yield html[start : end.start()]
+        at = end.end()
+
+
+def _without_comments(css: str) -> str:
+    first, *rest = css.split("/*")
+    return first + "".join(part.partition("*/")[2] for part in rest)
+
+
 def _mark(source: str) -> str:
     """Words in place of tags; statements outside attributes become comments, which may stand between rows."""
-    numbers = iter(range(len(source)))
-
-    def placeholder(found: re.Match[str]) -> str:
-        word, before = f"prx{next(numbers)}x", TAG.sub("", source[: found.start()])
-        in_attribute = before.rfind("<") > before.rfind(">")
-        return word if in_attribute or found[0].startswith("{{") else f"<!--{word}-->"
-
-    return TAG.sub(placeholder, source)
+    parts: list[str] = []
+    at, in_attribute = 0, False
+    for number, (start, end) in enumerate(tag_spans(source)):
+        text = source[at:start]
+        if "<" in text or ">" in text:
+            in_attribute = text.rfind("<") > text.rfind(">")
+        word = f"prx{number}x"
+        parts += [text, word if in_attribute or source.startswith("{{", start) else f"<!--{word}-->"]
+        at = end
+    return "".join([*parts, source[at:]])
 
 
 def _events(marked: str) -> list[str]:
@@ -116,30 +160,42 @@ def _events(marked: str) -> list[str]:
 def _blocks_are_balanced(events: Iterable[str], tags: list[str]) -> bool:
     """True if no block opens an element it does not close: such an element would be there only sometimes."""
     open_elements: list[str] = []
-    at_block_start: list[list[str]] = []
+    blocks: list[_Block] = []
     for event in events:
         if event.startswith("<!--"):
-            if not _same_level(_keyword(tags[int(event[7:-4])]), open_elements, at_block_start):
+            if not _same_level(_keyword(tags[int(event[7:-4])]), len(open_elements), blocks):
                 return False
         elif event.startswith("</"):
             if not open_elements or open_elements.pop() != f"<{event[2:]}":
                 return False
+            if blocks:
+                blocks[-1].lowest = min(blocks[-1].lowest, len(open_elements))
         elif event.startswith("<") and event not in _VOID:
             open_elements.append(event)
     return not open_elements
 
 
-def _same_level(keyword: str, open_elements: list[str], at_block_start: list[list[str]]) -> bool:
-    """Note where a block starts; true unless the block goes on or ends at another depth than it started."""
+@dataclass(slots=True)
+class _Block:
+    """An open block: how many elements were open at its start, and the fewest since."""
+
+    start: int
+    lowest: int
+
+
+def _same_level(keyword: str, depth: int, blocks: list[_Block]) -> bool:
+    """Note where a block starts; true unless the block goes on or ends among other elements than it started."""
     if keyword in {"if", "for"}:
-        at_block_start.append(list(open_elements))
+        blocks.append(_Block(depth, depth))
         return True
     if not keyword:
         return True
-    if not at_block_start or at_block_start[-1] != open_elements:
+    if not blocks or blocks[-1].start != depth or blocks[-1].lowest < depth:
         return False
     if keyword.startswith("end"):
-        at_block_start.pop()
+        ended = blocks.pop()
+        if blocks:
+            blocks[-1].lowest = min(blocks[-1].lowest, ended.lowest)
     return True
 
 
@@ -151,7 +207,7 @@ def _keyword(tag: str) -> str:
 # --- MJML ------------------------------------------------------------------------
 
 _LOOSE_IN_TABLE = re.compile(
-    r"(?:<mj-table\b[^>]*>|</?tr\b[^>]*>|</t[dh]>|</?tbody\b[^>]*>|<table\b[^>]*>)"
+    r"(?:<mj-table\b[^<>]*>|</?tr\b[^<>]*>|</t[dh]>|</?tbody\b[^<>]*>|<table\b[^<>]*>)"
     r"\s*(?:<!--prx\d+x-->\s*)*prx(\d+)x"
 )
 
@@ -168,24 +224,27 @@ def compile_mjml(source: str) -> str:
     """HTML of an MJML source with every template tag where its author put it."""
     if _PLACEHOLDER.search(source):
         raise MjmlInvalid("a word like 'prx1x' cannot be used")
-    tags, marked = list(TAG.finditer(source)), _mark(source)
+    if _depth(source) > _DEEPEST:
+        raise MjmlInvalid(_TOO_DEEP)
+    spans, marked = list(tag_spans(source)), _mark(source)
     loose = _LOOSE_IN_TABLE.search(marked)
     if loose:
-        raise _invalid(tags[int(loose[1])], "cannot stand between the rows or cells of a table:")
+        raise _invalid(source, spans[int(loose[1])], "cannot stand between the rows or cells of a table:")
     try:
         html = mrml.to_html(marked).content
     except OSError as error:
         raise MjmlInvalid(str(error)) from error
-    for number, tag in enumerate(tags):
-        if f"prx{number}x" not in html:
-            raise _invalid(tag, "leaves no place for")
+    kept = {int(found[1] or found[2]) for found in _PLACEHOLDER.finditer(html)}
+    for number, span in enumerate(spans):
+        if number not in kept:
+            raise _invalid(source, span, "leaves no place for")
     if "tbody" not in source:
         html = _supplied_rows_inside(html)
-    return _PLACEHOLDER.sub(lambda found: tags[int(found[1] or found[2])][0], html)
+    return _PLACEHOLDER.sub(lambda found: source[slice(*spans[int(found[1] or found[2])])], html)
 
 
-def _invalid(tag: re.Match[str], reason: str) -> MjmlInvalid:
-    return MjmlInvalid(f"{reason} {tag[0]}", 1 + tag.string.count("\n", 0, tag.start()))
+def _invalid(source: str, span: tuple[int, int], reason: str) -> MjmlInvalid:
+    return MjmlInvalid(f"{reason} {source[slice(*span)]}", 1 + source.count("\n", 0, span[0]))
 
 
 def _supplied_rows_inside(html: str) -> str:

@@ -11,41 +11,25 @@ are not seen. A tracked `href` without quotation marks gets them. Pure.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape, unescape
 from html.entities import html5
 
+from postroom.runtime.template_tags import replace_tags
 from postroom.tracking.tokens import is_web_address
 
 SENTINEL = "\x01"
 
 _HIDDEN = "\x02"
-"""Stands for an expression, a statement or a comment of the template language while the HTML around it is read."""
+"""Stands for a tag of the template language while the HTML around it is read."""
 
-# Expressions and attributes are short: without bounds, text that opens many and closes none would be read many times.
-_STRING = r"\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'"
-_ATOM = re.compile(
-    rf"\{{\{{(?:{_STRING}|(?!\}}\}})[^\"']){{0,2000}}+\}}\}}"
-    rf"|\{{%(?:{_STRING}|(?!%\}})[^\"']){{0,2000}}+%\}}"
-    r"|\{\#.*?\#\}",
-    re.DOTALL,
-)
-_QUOTED = r"\"[^\"]{0,20000}+\"|'[^']{0,20000}+'"
-_PIECE = re.compile(
-    rf"""
-      <!--(?!\[if\b).*?(?:-->|\Z)                     # but Outlook reads what <!--[if mso]> hides
-    | <(?P<raw>script|style|textarea|title)\b.*?(?:</(?P=raw)|\Z)
-    | <(?P<tag>[a-z][^\s/>]*+)(?P<attributes>(?:=\s*+(?:{_QUOTED})|[^>=]++|=){{0,500}}+)>
-    """,
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
-)
-_ATTRIBUTE = re.compile(
-    rf"""
-      (?P<name>[^\s"'<>/=]++)
-      (?: \s*+=\s*+ (?P<value> {_QUOTED} | [^\s"'>]++ ) )?+
-    """,
-    re.DOTALL | re.VERBOSE,
-)
+# Each pattern matches from where the reader stands or finds the next sign: nothing is read twice. No possessive
+# quantifiers, which do not match what they should in Python 3.11.2.
+_RAW_TEXT = re.compile(r"<(script|style|textarea|title)\b", re.IGNORECASE)
+_OPENING_TAG = re.compile(r"<([a-z][^\s/>]*)", re.IGNORECASE)
+_EQUALS_OR_END = re.compile(r"[=>]")
+_QUOTE = re.compile(r"\s*([\"'])")
+_ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?")
 _TAGS = frozenset(("a", "area", "v:roundrect"))  # the last is a button to Outlook
 _NEVER = re.compile(r"\b(?:unsubscribe_url|preferences_url)\b")
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|([A-Za-z][A-Za-z0-9]*;?)(?!=))")
@@ -70,44 +54,98 @@ def weave(rendered_html: str, *, click: Callable[[str], str], pixel: str | None)
 
 
 class _Plan:
-    """One reading of one template: expressions are hidden, tags are read, expressions are put back."""
+    """One reading of one template: template tags are hidden, HTML tags are read, template tags are put back."""
 
     def __init__(self, html_template: str) -> None:
         self._hidden: list[str] = []
-        self._shown = 0  # how many of the hidden have gone by
-        clean = html_template.replace(SENTINEL, "").replace(_HIDDEN, "")
-        self._html = _ATOM.sub(self._hide, clean)
+        self._html = replace_tags(html_template.replace(SENTINEL, "").replace(_HIDDEN, ""), self._hide)
 
     def make(self) -> str:
-        planned = _PIECE.sub(self._read_piece, self._html)
-        hidden = iter(self._hidden)
-        first, *rest = planned.split(_HIDDEN)
-        return first + "".join(next(hidden) + part for part in rest)
+        first, *rest = "".join(self._read()).split(_HIDDEN)
+        return first + "".join(tag + part for tag, part in zip(self._hidden, rest, strict=True))
 
-    def _hide(self, atom: re.Match[str]) -> str:
-        self._hidden.append(atom[0])
+    def _hide(self, tag: str) -> str:
+        self._hidden.append(tag)
         return _HIDDEN
 
-    def _read_piece(self, piece: re.Match[str]) -> str:
-        tag = piece["tag"]
-        if tag is None or tag.lower() not in _TAGS:
-            return piece[0]
-        # Where in the list of the hidden ones this tag's begin.
-        self._shown = self._html.count(_HIDDEN, 0, piece.start("attributes"))
-        return f"<{tag}{_ATTRIBUTE.sub(self._read_attribute, piece['attributes'])}>"
+    def _read(self) -> Iterator[str]:
+        """The HTML in pieces, with a sentinel before each attribute that may be tracked."""
+        at, hidden_before = 0, 0
+        for start, end in _attributes_of_links(self._html):
+            hidden_before += self._html.count(_HIDDEN, at, start)
+            yield self._html[at:start]
+            yield from self._read_attributes(self._html[start:end], hidden_before)
+            hidden_before += self._html.count(_HIDDEN, start, end)
+            at = end
+        yield self._html[at:]
 
-    def _read_attribute(self, attribute: re.Match[str]) -> str:
-        name, value = attribute["name"], attribute["value"]
-        if value is None or name.replace(_HIDDEN, "").lower() != "href":
-            return attribute[0]
-        before = self._shown + attribute.string.count(_HIDDEN, 0, attribute.start("value"))
-        quote = value[0] if value[0] in "\"'" else ""
-        inner = value[1:-1] if quote else value
-        atoms = self._hidden[before : before + inner.count(_HIDDEN)]
-        if not _may_be_tracked(inner, atoms):
-            return attribute[0]
-        quote = quote or _quote_for(atoms)
-        return f"{name[:-4]}{SENTINEL}{name[-4:]}={quote}{inner}{quote}"
+    def _read_attributes(self, attributes: str, hidden_before: int) -> Iterator[str]:
+        at = 0
+        for attribute in _ATTRIBUTE.finditer(attributes):
+            name, value = attribute.groups()
+            hidden_before += attributes.count(_HIDDEN, at, attribute.start())
+            in_name = name.count(_HIDDEN)
+            yield attributes[at : attribute.start()]
+            atoms = self._hidden[hidden_before + in_name : hidden_before + attribute[0].count(_HIDDEN)]
+            is_link = value is not None and name.replace(_HIDDEN, "").lower() == "href"
+            yield _marked(name, value, atoms) or attribute[0] if is_link else attribute[0]
+            hidden_before += in_name + len(atoms)
+            at = attribute.end()
+        yield attributes[at:]
+
+
+def _attributes_of_links(html: str) -> Iterator[tuple[int, int]]:
+    """Where the attributes of each element that can be a link start and end; a tag that does not end is the last."""
+    at = 0
+    while (at := html.find("<", at)) >= 0:
+        if html.startswith("<!--", at):
+            end = _end_of_comment(html, at)
+        elif (raw := _RAW_TEXT.match(html, at)) is not None:
+            end = _find_end(re.compile(f"</{raw[1]}", re.IGNORECASE), html, raw.end())
+        elif (tag := _OPENING_TAG.match(html, at)) is not None:
+            end = _end_of_attributes(html, tag.end())
+            if end is not None and tag[1].lower() in _TAGS:
+                yield tag.end(), end
+        else:
+            end = at + 1
+        if end is None:
+            return
+        at = end
+
+
+def _end_of_comment(html: str, start: int) -> int | None:
+    """Behind the comment, or inside it where Outlook reads it: `<!--[if mso]>`."""
+    if html[start + 4 : start + 7].lower() == "[if":
+        return start + 4
+    end = html.find("-->", start + 4)
+    return end + 3 if end >= 0 else None
+
+
+def _find_end(pattern: re.Pattern[str], html: str, at: int) -> int | None:
+    found = pattern.search(html, at)
+    return found.end() if found is not None else None
+
+
+def _end_of_attributes(html: str, at: int) -> int | None:
+    """The `>` that ends a tag. One inside a quoted value does not; a quotation mark counts only after `=`."""
+    while (found := _EQUALS_OR_END.search(html, at)) is not None:
+        if found[0] == ">":
+            return found.start()
+        at = found.end()
+        if (quote := _QUOTE.match(html, at)) is not None:
+            closing = html.find(quote[1], quote.end())
+            at = closing + 1 if closing >= 0 else quote.end()
+    return None
+
+
+def _marked(name: str, value: str, atoms: Sequence[str]) -> str | None:
+    """The attribute with its sentinel; None if it is not to be tracked."""
+    quote = value[0] if value[0] in "\"'" else ""
+    inner = value[1:-1] if quote else value
+    if not _may_be_tracked(inner, atoms):
+        return None
+    quote = quote or _quote_for(atoms)
+    return f"{name[:-4]}{SENTINEL}{name[-4:]}={quote}{inner}{quote}"
 
 
 def _quote_for(atoms: Sequence[str]) -> str:
