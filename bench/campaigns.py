@@ -222,7 +222,7 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
 
 
 def make_letters(pool: Pool) -> CampaignLetters:
-    signer = TokenSigner(bytes(32), "https://mail.example.org")
+    signer = TokenSigner(bytes(32), "https://mail.example.org", room="postroom")
     return CampaignLetters(pool, signer, LettersOptions(default_domain="example.org"))
 
 

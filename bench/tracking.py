@@ -38,7 +38,7 @@ from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
-SIGNER = TokenSigner(bytes(32), "")
+SIGNER = TokenSigner(bytes(32), "", room="postroom")
 AGENT = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Safari/537.36"
 CONNECTIONS = 64
 LEAST_OPENS = 8_000

@@ -56,6 +56,7 @@ from postroom.senders.tools import tools_of
 from postroom.settings import Settings
 from postroom.stats.worker import Folder, FolderOptions
 from postroom.tracking.maintenance import TrackingMaintenance
+from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports import Content, Envelope, Transport
 from postroom.transports.capture import CaptureTransport
@@ -91,7 +92,7 @@ def link_signer(settings: Settings) -> TokenSigner | None:
     """What signs the links of mail; without a secret key there are none."""
     if settings.secret_key is None:
         return None
-    return TokenSigner(settings.secret_key, settings.base_url, old_keys=settings.old_secret_keys)
+    return TokenSigner(settings.secret_key, settings.base_url, room=settings.schema, old_keys=settings.old_secret_keys)
 
 
 def make_letters(room: Room) -> CampaignLetters:
@@ -109,6 +110,7 @@ def make_compose(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
         return_path=_return_paths(settings),
+        unsubscribe=_unsubscribe_links(settings),
         signers=load_signers(settings.dkim_keys),
     )
     webhooks = WebhookComposer(webhook_secrets(settings))
@@ -135,6 +137,14 @@ def _return_paths(settings: Settings) -> Callable[[Outgoing], str] | None:
     if domain is None or key is None:
         return None
     return lambda outgoing: verp.return_path(outgoing.id, domain=domain, key=key)
+
+
+def _unsubscribe_links(settings: Settings) -> Callable[[Outgoing, str], str] | None:
+    """The link by which a recipient of bulk mail ends it; None without the key that signs it."""
+    signer = link_signer(settings)
+    if signer is None:
+        return None
+    return lambda outgoing, address: signer.unsubscribe_url(Mark(outgoing.campaign_id, outgoing.id, address))
 
 
 def load_signers(keys: str | None) -> dict[str, list[Signer]]:

@@ -18,7 +18,7 @@ from postroom.tracking.tokens import TokenSigner
 from postroom.transports import Content, Envelope, Transport
 
 SECRET = bytes(range(32))
-SIGNER = TokenSigner(SECRET, "https://mail.example.org")
+SIGNER = TokenSigner(SECRET, "https://mail.example.org", room="postroom")
 HTML = (
     "<html><body><p>Hello {{ first_name }}, <a href='https://shop.example.org/?a=1&amp;b=2'>look</a></p>"
     '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p></body></html>'

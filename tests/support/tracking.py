@@ -113,7 +113,7 @@ async def open_desk(
 ) -> AsyncIterator[Desk]:
     """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
     steps = Steps()
-    signer = TokenSigner(KEY, "https://mail.example.com")
+    signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
     buffer = HitBuffer(pool, options=buffering, find_place=find_place, signal=steps)
     running = asyncio.create_task(buffer.run())
     async with (

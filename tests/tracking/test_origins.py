@@ -50,7 +50,7 @@ def test_without_proxies_the_header_is_nothing() -> None:
 async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
     """An open that came through a trusted proxy has the person's address, from one header or from several."""
     buffer = HitBuffer(pool, options=FAST)
-    signer = TokenSigner(KEY, "https://mail.example.com")
+    signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
     app = TrackingApp(pool, signer, buffer, options=TrackingOptions(trusted_proxies=PROXIES))
 
     async def behind_proxy(scope: Scope, receive: Receive, send: Send) -> None:

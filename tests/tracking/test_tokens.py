@@ -12,7 +12,7 @@ from tests.support.tracking import ADA, KEY
 from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner, is_web_address
 
-SIGNER = TokenSigner(KEY, "https://mail.example.com/")
+SIGNER = TokenSigner(KEY, "https://mail.example.com/", room="postroom")
 BIGINT = 2**63 - 1
 
 marks = st.builds(
@@ -76,16 +76,23 @@ def test_a_token_is_good_for_one_purpose() -> None:
 
 def test_old_keys_still_read() -> None:
     """After a change of the key, links in mail that has left go on working, and new ones use the new key."""
-    renewed = TokenSigner(bytes(32), "https://mail.example.com", old_keys=(KEY,))
+    renewed = TokenSigner(bytes(32), "https://mail.example.com", room="postroom", old_keys=(KEY,))
     assert renewed.read_open(token_of(SIGNER.open_url(ADA))) == ADA
     assert SIGNER.read_open(token_of(renewed.open_url(ADA))) is None
-    assert TokenSigner(bytes(32), "").read_open(token_of(SIGNER.open_url(ADA))) is None
+    assert TokenSigner(bytes(32), "", room="postroom").read_open(token_of(SIGNER.open_url(ADA))) is None
+
+
+def test_a_link_of_another_room_is_refused() -> None:
+    """Two rooms may share a secret key; their links stay apart."""
+    annex = TokenSigner(KEY, "https://mail.example.com", room="annex")
+    assert SIGNER.read_unsubscribe(token_of(annex.unsubscribe_url(ADA))) is None
+    assert annex.read_unsubscribe(token_of(annex.unsubscribe_url(ADA))) == ADA
 
 
 def test_the_signature_is_hmac_sha256() -> None:
     """Sixteen bytes of HMAC-SHA256 with the purpose's key stand before the payload."""
     raw = base64.urlsafe_b64decode(token_of(SIGNER.open_url(ADA)) + "==")
-    key = hmac.digest(KEY, b"postroom tracking 1 open", "sha256")
+    key = hmac.digest(KEY, b"postroom tracking 1 postroom open", "sha256")
     assert raw[16:] == bytes((8, 41)) + b"Ada@Example.org"
     assert raw[:16] == hmac.digest(key, raw[16:], "sha256")[:16]
 

@@ -1,12 +1,13 @@
-"""Links as they leave the house: signed, complete in themselves, good for ever.
+"""Links in mail: signed, complete in themselves, valid without an end date.
 
     base64url, unpadded, of  HMAC-SHA256(key of the purpose, payload)[:16] ‖ payload
     payload  =  varint(campaign id + 1, or 0) ‖ varint(delivery id) ‖ address                        open, unsubscribe
              =  varint(campaign id + 1, or 0) ‖ varint(delivery id) ‖ varint(length) ‖ address ‖ URL    click
 
-Each purpose has a key of its own, derived from the installation's, so a token made for a pixel opens nothing else.
-Reading compares in constant time and needs no database. After a change of the installation's key the old ones are still
-accepted for reading, because mail in people's inboxes cannot be signed again. Pure.
+Each purpose has its own key, derived from the installation's and the room's name: a token made for a pixel opens
+nothing else, and a link of one room changes nothing in another that shares its secret key. Reading compares in constant
+time and needs no database. After a change of the installation's key the old ones are still accepted for reading,
+because mail in people's inboxes cannot be signed again. Pure.
 """
 
 import base64
@@ -34,10 +35,10 @@ def is_web_address(url: str) -> bool:
 class TokenSigner:
     """Makes links under `base_url`, and reads the tokens in them."""
 
-    def __init__(self, secret_key: bytes, base_url: str, *, old_keys: Sequence[bytes] = ()) -> None:
+    def __init__(self, secret_key: bytes, base_url: str, *, room: str, old_keys: Sequence[bytes] = ()) -> None:
         keys = (secret_key, *old_keys)
         self._open, self._click, self._unsubscribe = (
-            tuple(_Key(key, purpose) for key in keys) for purpose in ("open", "click", "unsubscribe")
+            tuple(_Key(key, f"{room} {purpose}") for key in keys) for purpose in ("open", "click", "unsubscribe")
         )
         self._base_url = base_url.rstrip("/")
 
