@@ -208,6 +208,34 @@ class TestHeaders:
         """Mail a machine sends by itself says so (RFC 3834), unless the caller said something else."""
         assert read(replace(OUTGOING, lane=lane, headers=given_headers)).get_all("Auto-Submitted") == expected
 
+    @pytest.mark.parametrize(
+        "changes, expected",
+        [
+            ({}, ["<https://u/42/ann@example.net>"]),
+            ({"lane": Lane.TRANSACTIONAL}, None),
+            ({"lane": Lane.AUTH}, None),
+            ({"headers": {"list-unsubscribe": "<https://own/>"}}, ["<https://own/>"]),
+            ({"recipients": (recipient("ann@example.net"), recipient("bob@example.net", RecipientKind.BCC))}, None),
+            (
+                {"recipients": (recipient("ann@example.net"), recipient("us@example.org", RecipientKind.REPLY_TO))},
+                ["<https://u/42/ann@example.net>"],
+            ),
+        ],
+    )
+    def test_bulk_mail_to_one_person_can_be_ended_by_one_click(
+        self, changes: dict[str, object], expected: list[str] | None
+    ) -> None:
+        """RFC 8058 headers on bulk mail of every intake; a header given by the caller stays."""
+        composer = Composer(
+            default_sender=SENDER,
+            message_domain="mx.example.org",
+            unsubscribe=lambda outgoing, address: f"https://u/{outgoing.id}/{address}",
+        )
+        message = read(replace(OUTGOING, **{"lane": Lane.BULK, **changes}), composer)
+        assert message.get_all("List-Unsubscribe") == expected
+        is_ours = expected is not None and "u/42" in expected[0]
+        assert message["List-Unsubscribe-Post"] == ("List-Unsubscribe=One-Click" if is_ours else None)
+
     def test_custom_headers_arrive(self) -> None:
         """The caller's headers are in the message, in any script."""
         message = read(replace(OUTGOING, headers={"X-Note": "Zoë 🎉", "List-Id": "<n.example.org>"}))

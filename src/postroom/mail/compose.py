@@ -20,14 +20,16 @@ from postroom.transports.base import Content, Envelope
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _AUTO_GENERATED: Field = (b"Auto-Submitted", b"auto-generated")
+_ONE_CLICK: Field = (b"List-Unsubscribe-Post", b"List-Unsubscribe=One-Click")
 _NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
 
 
 class Composer:
     """Composes the mail of one room: its default sender, its names, its keys.
 
-    `return_path` says where the bounces of a delivery go (to the sender himself if None); `signers` holds the DKIM
-    keys by the domain of From; `product`, if given, is named in X-Mailer.
+    `return_path` says where the bounces of a delivery go (to the sender if None); `unsubscribe` makes the one-click
+    link for a recipient of bulk mail; `signers` holds the DKIM keys by the domain of From; `product`, if given, is
+    named in X-Mailer.
     """
 
     def __init__(
@@ -36,13 +38,14 @@ class Composer:
         default_sender: Address,
         message_domain: str,
         return_path: Callable[[Outgoing], str] | None = None,
+        unsubscribe: Callable[[Outgoing, str], str] | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
         product: str | None = None,
     ) -> None:
         encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
         self._default_sender = default_sender
         self._message_domain = message_domain_of(message_domain)
-        self._return_path = return_path
+        self._return_path, self._unsubscribe = return_path, unsubscribe
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
         self._product: tuple[Field, ...] = ()
         if product is not None:
@@ -82,9 +85,19 @@ class Composer:
             (b"Message-ID", message_id.encode()),
             *self._product,
         ]
-        if outgoing.lane is not Lane.BULK and not any(name.lower() == "auto-submitted" for name in outgoing.headers):
+        if outgoing.lane is Lane.BULK:
+            headers += self._list_headers(outgoing)
+        elif not _has(outgoing, "auto-submitted"):
             headers.append(_AUTO_GENERATED)
         return headers
+
+    def _list_headers(self, outgoing: Outgoing) -> list[Field]:
+        """One-click unsubscription (RFC 8058). The link names one person, so mail to several goes without."""
+        addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
+        if self._unsubscribe is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
+            return []
+        url = self._unsubscribe(outgoing, addresses.pop())
+        return [(b"List-Unsubscribe", f"<{url}>".encode()), _ONE_CLICK]
 
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:
         """The keys of the sender's domain or of the nearest domain above it: DMARC aligns with both."""
@@ -94,6 +107,10 @@ class Composer:
                 return self._signers[domain]
             domain = domain.partition(".")[2]
         return ()
+
+
+def _has(outgoing: Outgoing, header: str) -> bool:
+    return any(name.lower() == header for name in outgoing.headers)
 
 
 def message_domain_of(setting: str) -> str:
