@@ -324,6 +324,14 @@ class Settings:
         "POSTROOM_GEOIP_DATABASE", Path, None, "a MaxMind file that tells country and city of opens and clicks"
     )
     max_body_mb: int = _setting("POSTROOM_MAX_BODY_MB", _positive, 35, "largest accepted request, in megabytes")
+    http_connections: int = _setting("POSTROOM_HTTP_CONNECTIONS", _positive, 800, "open HTTP connections per process")
+    connections_per_peer: int = _setting(
+        "POSTROOM_CONNECTIONS_PER_PEER",
+        _positive,
+        100,
+        "open connections from one address, for HTTP and for SMTP submission; "
+        "not for this host and POSTROOM_TRUSTED_PROXIES",
+    )
     template_dir: Path | None = _setting(
         "POSTROOM_TEMPLATE_DIR", Path, None, "your templates, beside the built-in ones"
     )

@@ -104,6 +104,50 @@ async def test_a_large_body_is_refused_before_it_is_read(room: Room, announced: 
     assert_problem(at_limit, 400)
 
 
+class Unread:
+    """A request whose body nobody may read."""
+
+    def __init__(self) -> None:
+        self.status = 0
+
+    async def receive(self) -> dict[str, Any]:
+        raise AssertionError("the body was read")
+
+    async def send(self, message: Any) -> None:
+        self.status = self.status or message["status"]
+
+
+@pytest.mark.parametrize(
+    "method,path,status",
+    [
+        ("GET", "/healthz", 200),
+        ("POST", "/v1/feedback/ses", 404),
+        ("POST", "/v1/feedback/sendgrid", 404),
+        ("POST", "/v1/feedback/mailgun", 404),
+        ("POST", "/v1/feedback/postmark", 404),
+        ("POST", "/v1/deliveries", 401),
+    ],
+)
+async def test_no_body_is_read_for_a_stranger(room: Room, method: str, path: str, status: int) -> None:
+    """Without a key, or for a provider that is not configured, the answer comes before the body."""
+    request = Unread()
+    headers = [(b"content-length", b"35000000"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
+    await build_app(room)(scope, request.receive, request.send)
+    assert request.status == status
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback/postmark", "/v1/keys", "/v1/login-codes"])
+async def test_most_bodies_may_have_one_megabyte(room: Room, path: str) -> None:
+    """POSTROOM_MAX_BODY_MB is for mail and batches; every other body is small."""
+    configured = Room(Settings(postmark_secret="user:secret"), room.url, room.direct_url, room.pool)
+    browser = await open_browser(room, app=build_app(configured))
+    headers = {"content-type": "application/json", "content-length": str(2**20 + 1)}
+    response = await browser.post(path, headers=headers)
+    assert_problem(response, 413)
+    assert "1 MB" in response.json["detail"]
+
+
 async def test_a_body_in_pieces_is_put_together_and_counted(room: Room) -> None:
     """Chunks are joined; too many of them are too large."""
     small = Room(Settings(max_body_mb=1), room.url, room.direct_url, room.pool)

@@ -35,7 +35,7 @@ from postroom.campaigns.shapes import (
 from postroom.campaigns.upload import Upload
 from postroom.errors import BadInput
 from postroom.mail.render import Rendered
-from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 
 READ = "campaigns:read"
 WRITE = "campaigns:write"
@@ -205,6 +205,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="campaigns",
         body=CampaignBody,
+        most_body=LARGE,
         answers={201: CampaignShape},
     ),
     Endpoint(
@@ -224,6 +225,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="campaigns",
         body=CampaignChange,
+        most_body=LARGE,
         answers={200: CampaignShape},
         problems=(409,),
     ),
@@ -277,6 +279,7 @@ ENDPOINTS = [
         scope=READ,
         tag="campaigns",
         body=PreviewBody,
+        most_body=LARGE,
         answers={200: PreviewShape},
         problems=(404,),
     ),
@@ -297,6 +300,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="campaigns",
         body=TestBody,
+        most_body=LARGE,
         answers={202: TestShape},
         problems=(404,),
     ),

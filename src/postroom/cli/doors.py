@@ -23,6 +23,8 @@ from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.mail.catalog import Catalog
 from postroom.runtime import uvicorn_server
+from postroom.runtime.http_connection import HttpLimits
+from postroom.runtime.peers import LOOPBACK
 from postroom.settings import Settings
 from postroom.tracking.asgi import PREFIXES, TrackingApp, TrackingOptions
 from postroom.tracking.buffer import HitBuffer
@@ -89,7 +91,18 @@ async def keep_doors(
         signer = link_signer(settings)
         if signer is not None:
             app = await stack.enter_async_context(tracked(room, signer, app))
-        await uvicorn_server.serve(app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready)
+        await uvicorn_server.serve(
+            app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
+        )
+
+
+def http_limits(settings: Settings) -> HttpLimits:
+    """How many connections the settings allow; proxies that are trusted are not counted as one client."""
+    return HttpLimits(
+        connections=settings.http_connections,
+        connections_per_peer=settings.connections_per_peer,
+        unlimited=(*LOOPBACK, *settings.trusted_proxies),
+    )
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from postroom.delivery.shapes import (
     summary_shape,
 )
 from postroom.errors import BadInput, FieldError
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import LARGE, Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
@@ -281,12 +281,14 @@ def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
             handler=accept_delivery,
             summary="Accept a delivery. 202: it is committed. 200: an earlier request with this key was.",
             body=DeliveryBody,
+            most_body=LARGE,
         ),
         many(
             path="/v1/deliveries/batch",
             handler=accept_batch,
             summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One that is wrong refuses them all.",
             body=Batch,
+            most_body=LARGE,
             answers={202: BatchAnswer},
         ),
         one(

@@ -26,7 +26,7 @@ from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
 from postroom.runtime.cursor import decode_cursor, encode_cursor
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint, Limit, Moment, Shape, Text
 from postroom.runtime.endpoint import Cursor as PageCursor
 
 READ = "events:read"
@@ -381,6 +381,7 @@ def endpoints(store: EventStore) -> list[Endpoint]:
             scope=WRITE,
             tag="events",
             body=NewEvents,
+            most_body=LARGE,
             answers={200: AppendedShape, 201: AppendedShape},
             problems=(409,),
             idempotent=True,

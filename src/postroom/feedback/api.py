@@ -15,7 +15,7 @@ from postroom.feedback import service
 from postroom.feedback.lists import ListReader, lines_of, write_lines
 from postroom.feedback.model import FeedbackKind, NewSuppression, Reason, ReportRow, Scope, Suppression
 from postroom.feedback.service import ReportFilter, SuppressionFilter
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Cursor, Endpoint, Limit, Shape, Text
 
 READ = "suppressions:read"
 WRITE = "suppressions:write"
@@ -338,6 +338,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="suppressions",
         query=LiftQuery,
+        most_body=MEGABYTE,
         answers={200: SuppressionPage},
         problems=(404,),
     ),

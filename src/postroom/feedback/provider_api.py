@@ -17,7 +17,7 @@ from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.providers import Batch, ProviderOptions, mailgun, postmark, sendgrid, ses
 from postroom.feedback.providers.receive import receive
 from postroom.runtime.clock import Clock, utc_now
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
+from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Handler
 
 TAG = "feedback"
 
@@ -100,11 +100,11 @@ def endpoints(
 ) -> list[Endpoint]:
     """The webhooks of all providers; those without a secret answer 404."""
     providers = Providers(options, ses.Verifier(options.ses_topics, fetch), clock)
-    handlers: Mapping[str, tuple[str, Handler]] = {
-        "ses": ("Amazon SES, through SNS.", providers.ses),
-        "sendgrid": ("SendGrid's event webhook.", providers.sendgrid),
-        "mailgun": ("Mailgun's webhooks.", providers.mailgun),
-        "postmark": ("Postmark's webhooks.", providers.postmark),
+    handlers: Mapping[str, tuple[str, Handler, object]] = {
+        "ses": ("Amazon SES, through SNS.", providers.ses, options.ses_topics),
+        "sendgrid": ("SendGrid's event webhook.", providers.sendgrid, options.sendgrid_key),
+        "mailgun": ("Mailgun's webhooks.", providers.mailgun, options.mailgun_key),
+        "postmark": ("Postmark's webhooks.", providers.postmark, options.postmark_secret),
     }
     return [
         Endpoint(
@@ -116,8 +116,9 @@ def endpoints(
             tag=TAG,
             answers={200: Received},
             problems=(400, 401, 404, 429),
+            most_body=MEGABYTE if proof else 0,  # without a proof to check, nothing is read
         )
-        for name, (summary, handler) in handlers.items()
+        for name, (summary, handler, proof) in handlers.items()
     ]
 
 

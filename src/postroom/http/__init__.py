@@ -8,13 +8,17 @@ CALLS    the handlers that capabilities list in their `api.py`, as `Endpoint`s: 
 FAILURES   every refusal is application/problem+json with the field's name (`problems`); a bug answers 500 and says
          nothing of its cause; a database that does not answer is 503
 
+LIMITS   head 64 kB, 100 headers, 10 s; body per endpoint (`Endpoint.most_body`: none for GET, 1 MB, or
+         POSTROOM_MAX_BODY_MB where mail is accepted), 30 s and one more for each 8 kB; connections in all and per
+         address (`runtime.http_connection`): 431, 408, 413, 503
+
 HOSTILE INPUTS  the whole request, before and after authentication
          path         matched against fixed patterns; ids beyond a bigint are not found
          query        strict types, unknown and repeated parameters refused
          headers      Authorization only if it looks like a key; Idempotency-Key 1 to 255 visible characters;
                       X-Request-Id echoed only if it is plain; traceparent kept only if it is well formed
-         body         bounded before it is read (413), JSON only (415), strict types, unknown fields refused, bounded
-                      nesting; nothing is stored unless everything is right
+         body         read after the key was checked, bounded (413), JSON only (415), strict types, unknown fields
+                      refused, bounded nesting; nothing is stored unless everything is right
          answers      bodies of one-time codes, variables and attachments' content do not come back out
 
 A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →

@@ -44,7 +44,7 @@ from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
 from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api
-from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
 from postroom.schedule import occasion_api
@@ -56,7 +56,6 @@ from postroom.transports.capture import api as inbox_api
 FOREIGN = ("resend", "ses")
 """Tags of endpoints that speak somebody else's protocol, described by its owner and not by us."""
 
-MEGABYTE = 1024 * 1024
 _LONGEST_NUMBER = 19  # digits enough to be too large
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -117,7 +116,8 @@ class HttpApplication:
         if endpoint.idempotent:
             check_idempotency_key(headers)
         query = _query(endpoint, scope["query_string"])
-        raw = b"" if endpoint.stream else await self._read(headers, receive)
+        limit = endpoint.body_limit(self._max_body)
+        raw = await _read(headers, receive, limit) if limit and not endpoint.stream else b""
         body = None if endpoint.body is None else decode_body(raw, endpoint.body)
         chunks = _chunks(receive) if endpoint.stream else None
         call = Call(
@@ -126,23 +126,24 @@ class HttpApplication:
         with span(f"{endpoint.method} {endpoint.path}", traceparent=headers.get("traceparent")):
             return await endpoint.handler(call)
 
-    async def _read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
-        """The body, refused as soon as it is known to be too large."""
-        announced = headers.get("content-length", "0")
-        size = int(announced[:_LONGEST_NUMBER]) if announced.isdecimal() else 0
-        parts: list[bytes] = []
-        received, more = 0, True
-        while more and size <= self._max_body:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
-            parts.append(message.get("body", b""))
-            received += len(parts[-1])
-            size, more = max(size, received), message.get("more_body", False)
-        if size > self._max_body:
-            limit = f"The request is larger than {self._max_body // MEGABYTE} MB."
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, limit, field="body")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+    """The body; one that is larger than the limit is refused as soon as that is known."""
+    announced = headers.get("content-length", "0")
+    size = int(announced[:_LONGEST_NUMBER]) if announced.isdecimal() else 0
+    parts: list[bytes] = []
+    received, more = 0, True
+    while more and size <= limit:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
+        parts.append(message.get("body", b""))
+        received += len(parts[-1])
+        size, more = max(size, received), message.get("more_body", False)
+    if size > limit:
+        detail = f"The body of this request may have at most {limit // MEGABYTE} MB."
+        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, field="body")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _query(endpoint: Endpoint, raw: bytes) -> Any:

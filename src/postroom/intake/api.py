@@ -8,7 +8,7 @@ import msgspec
 
 from postroom.intake import service
 from postroom.intake.model import MalformedFilter, MalformedSummary
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import LARGE, Answer, Call, Cursor, Endpoint, Limit, Shape, Text
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -137,6 +137,7 @@ ENDPOINTS = [
         scope=OPERATE,
         tag="malformed commands",
         body=ResubmitBody,
+        most_body=LARGE,
         answers={202: Resubmitted},
         problems=(409,),
     ),

@@ -7,7 +7,7 @@ import msgspec
 from postroom.errors import BadInput, TemplateNotFound
 from postroom.mail.catalog import Catalog
 from postroom.mail.render import RenderError
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint, Shape
 
 READ = "templates:read"
 
@@ -77,6 +77,7 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
             scope=READ,
             tag="templates",
             body=PreviewBody,
+            most_body=LARGE,
             answers={200: Preview},
             problems=(404,),
         ),

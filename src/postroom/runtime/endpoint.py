@@ -7,6 +7,7 @@ input, encodes output, and writes the OpenAPI document from the same list. A han
 
 import atexit
 import gc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +29,11 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many items a 
 Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the page before, as it was.")]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone; answers are always UTC."""
+
+
+MEGABYTE = 1024 * 1024
+LARGE = sys.maxsize
+"""`most_body` of endpoints that take attachments or batches: what POSTROOM_MAX_BODY_MB allows."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,5 +87,11 @@ class Endpoint:
     problems: Sequence[int] = ()  # error statuses beyond those every endpoint of its kind can answer
     idempotent: bool = False  # takes an Idempotency-Key header
     accepts: Sequence[str] = ()  # media types of a body that is not JSON, and is left as it is
+    most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise it is not read at all
     stream: bool = False  # the body may be of any size: the handler reads it from `Call.chunks`
     for_people: bool = False  # a page: a query that cannot be read counts as none, and no problem document is shown
+
+    def body_limit(self, most: int) -> int:
+        """The bytes of a body that are read, where the settings allow `most`."""
+        takes_body = self.body is not None or bool(self.accepts)
+        return min(most, (MEGABYTE if takes_body else 0) if self.most_body is None else self.most_body)

@@ -16,8 +16,10 @@ from typing import Any
 import uvicorn
 
 from postroom.errors import SettingInvalid
+from postroom.runtime.http_connection import HttpLimits, LimitedConfig, LimitedConnection
 
 KEEP_ALIVE_S = 75
+_TICKS_PER_S = 10  # uvicorn's own pace
 
 
 def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> socket.socket:
@@ -43,11 +45,18 @@ def url_of(listener: socket.socket) -> str:
 
 
 async def serve(
-    app: Any, listener: socket.socket, stop: asyncio.Event, *, grace: timedelta, on_ready: Callable[[], None]
+    app: Any,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    *,
+    grace: timedelta,
+    on_ready: Callable[[], None],
+    limits: HttpLimits | None = None,
 ) -> None:
     """Answer until `stop` is set; then take no new connection and finish the requests that have begun."""
-    config = uvicorn.Config(
+    config = LimitedConfig(
         app,
+        limits or HttpLimits(),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -78,6 +87,14 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_PER_S == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, LimitedConnection)
+                connection.check(now)
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
