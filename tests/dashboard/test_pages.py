@@ -14,9 +14,11 @@ from tests.dashboard.office import (
     text_of,
     tried,
 )
-from tests.support.builders import REFUSED, a_mail, accepted, state_of
+from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accepted, state_of
+from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.http import Browser
 
+from postroom.campaigns.worker import Feeder
 from postroom.dashboard import build_dashboard
 from postroom.dashboard.asgi import POLICY
 from postroom.dashboard.service import FRESH_S, FigureReader
@@ -137,14 +139,14 @@ async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) 
     assert "UTC" in text
 
 
-async def test_what_ended_before_it_was_tried_says_so(room: Room, guest: Guest) -> None:
+async def test_a_delivery_cancelled_before_its_first_attempt_is_not_pending(room: Room, guest: Guest) -> None:
     """A recipient of a cancelled delivery is not pending, whatever the row says."""
     [delivery_id] = await accepted(room.pool, a_mail())
-    assert "It was not tried yet." in text_of(await guest.get(f"/deliveries/{delivery_id}"))
+    assert "No attempt was made yet." in text_of(await guest.get(f"/deliveries/{delivery_id}"))
     await service.cancel(room.pool, delivery_id, actor="tests")
     text = text_of(await guest.get(f"/deliveries/{delivery_id}"))
-    assert "It was never tried." in text
-    assert "not tried" in text
+    assert "No attempt was made." in text
+    assert "not delivered" in text
     assert "pending" not in text
 
 
@@ -236,6 +238,30 @@ async def test_an_ambiguous_letter_is_settled(room: Room, guest: Guest) -> None:
     assert (await guest.submit("/", f"/dead-letters/{plain}/settle")).status == 404
     assert (await guest.get("/dead-letters?reason=ambiguous")).body.count(b"<tr>") == 0
     assert (await guest.get("/dead-letters?reason=odd")).status == 400
+
+
+async def test_an_ambiguous_delivery_says_what_is_known(room: Room, guest: Guest) -> None:
+    """Its recipients are neither pending nor untried, and sending it again asks first, naming the risk."""
+    delivery_id = await ambiguous(room.pool)
+    text = text_of(await guest.get(f"/deliveries/{delivery_id}"))
+    assert "ada@example.org ambiguous unknown: the content was handed over, no answer was recorded" in text
+    assert "Sending it again may deliver it twice." in text
+    assert "pending" not in text
+    assert "not delivered" not in text
+    listing = text_of(await guest.get("/dead-letters"))
+    assert "Sending it again may deliver it twice." in listing
+    assert "ada@example.org Hello" in listing
+
+
+async def test_campaign_mail_is_shown_with_its_subject_and_campaign(room: Room, guest: Guest) -> None:
+    """The list, the page and the dead letters name the campaign and its subject, although no content is stored."""
+    campaign = await a_running_campaign(room.pool, ["ada@example.org"], name="May", subject="News of May")
+    await Feeder(room.pool).run_once()
+    await a_campaign_worker(room.pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
+    [row] = await room.pool.fetch("SELECT id FROM deliveries WHERE campaign_id = $1", campaign)
+    for path in ["/deliveries", f"/deliveries/{row['id']}", "/dead-letters", "/"]:
+        text = text_of(await guest.get(path))
+        assert ("News of May" in text, "May" in text.replace("News of May", "")) == (True, True), path
 
 
 async def test_the_inbox_lists_shows_and_hands_out(room: Room, guest: Guest) -> None:

@@ -15,6 +15,7 @@ from tests.support.builders import (
     accepted,
     attempts_of,
     claimed,
+    outcomes_of,
     state_of,
     until,
 )
@@ -49,6 +50,10 @@ async def test_what_a_dead_worker_left_is_due_again(pool: Pool, lane: Lane) -> N
     assert await Maintenance(pool, clock=hands).recover() == 2
     assert [attempt.outcome for attempt in await attempts_of(pool, started)] == ["ambiguous"]
     assert await attempts_of(pool, untouched) == []
+    assert (await outcomes_of(pool, started), await outcomes_of(pool, untouched)) == (
+        {"ada@example.org": "ambiguous"},
+        {"ada@example.org": "pending"},
+    )
     again = await claimed(pool, lane, now=hands())
     assert {outgoing.id: outgoing.attempt_no for outgoing in again} == {started: 2, untouched: 1}
 

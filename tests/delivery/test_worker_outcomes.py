@@ -261,6 +261,30 @@ async def test_an_unknown_end_of_bulk_is_held(pool: Pool) -> None:
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous"]
 
 
+async def test_a_recipient_without_an_answer_is_ambiguous_until_a_later_attempt_proves_more(pool: Pool) -> None:
+    """A deferral afterwards says nothing about the first attempt; a delivery does."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(), now=hands())
+    worker = a_worker(pool, Recording(NO_ANSWER, BUSY, DELIVERED), clock=hands)
+    seen = []
+    for _ in range(3):
+        await worker.run_once(Lane.TRANSACTIONAL)
+        seen += (await outcomes_of(pool, delivery)).values()
+        hands.forward(hours=1)
+    assert seen == ["ambiguous", "ambiguous", "delivered"]
+
+
+async def test_a_redriven_ambiguous_delivery_is_sent_and_a_settled_one_counts_as_delivered(pool: Pool) -> None:
+    """Redriving addresses ambiguous recipients again; settling marks them as delivered without an attempt."""
+    redriven, settled = await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.BULK))
+    transport = Recording(NO_ANSWER, NO_ANSWER, DELIVERED)
+    await a_worker(pool, transport).run_once(Lane.BULK)
+    await service.settle(pool, settled, actor="tests")
+    await service.retry(pool, redriven, actor="tests")
+    await a_worker(pool, transport).run_once(Lane.BULK)
+    assert await outcomes_of(pool, settled) == await outcomes_of(pool, redriven) == {"ada@example.org": "delivered"}
+
+
 async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> None:
     """A bug in a transport is no answer: the end is unknown, and the neighbours are sent."""
     crashed, fine = await accepted(pool, a_mail("a@example.org"), a_mail("b@example.org"))

@@ -59,8 +59,17 @@ CASES = [
     Case("is silent at RCPT", {"RCPT": SILENT}, State.QUEUED, ("deferred", "recipient", None)),
     Case("hangs up at DATA", {"DATA": DROP}, State.QUEUED, ("deferred", "content", None)),
     Case("says 421 and hangs up", {"MAIL": ThenDrop("421 4.3.2 closing")}, State.QUEUED, ("deferred", "sender", 421)),
-    Case("hangs up after the content", {".": DROP}, State.QUEUED, ("ambiguous", "final", None)),
-    Case("is silent after the content", {".": SILENT}, State.QUEUED, ("ambiguous", "final", None)),
+    Case(
+        "hangs up after the content", {".": DROP}, State.QUEUED, ("ambiguous", "final", None), "ambiguous", "ambiguous"
+    ),
+    Case(
+        "is silent after the content",
+        {".": SILENT},
+        State.QUEUED,
+        ("ambiguous", "final", None),
+        "ambiguous",
+        "ambiguous",
+    ),
 ]
 
 

@@ -61,12 +61,12 @@ async def show_page(visit: Visit) -> Response:
 
 def _allowed(delivery: Delivery) -> dict[str, bool]:
     """What may be offered; the statements behind it decide once more."""
-    has_body = delivery.subject is not None or delivery.template_id is not None
     is_dead = delivery.state is State.DEAD_LETTER
     return {
         "cancel": delivery.state in WAITING,
-        "retry": delivery.state in WAITING or is_dead,
-        "resend": delivery.state in ENDED and has_body,
+        "retry": delivery.state in WAITING,
+        "redrive": is_dead,
+        "resend": delivery.state in ENDED and delivery.has_body,
         "settle": is_dead and delivery.reason == "ambiguous",
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import UNSERVED, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
 from postroom.delivery.retry import GiveUp, age_of, next_step
 from postroom.transports import Reply
@@ -28,7 +28,7 @@ _RECIPIENT_OUTCOMES = {
     Verdict.REFUSED: RecipientOutcome.REFUSED,
     Verdict.SUPPRESSED: RecipientOutcome.SUPPRESSED,
     Verdict.DEFERRED: RecipientOutcome.PENDING,
-    Verdict.UNKNOWN: RecipientOutcome.PENDING,
+    Verdict.UNKNOWN: RecipientOutcome.AMBIGUOUS,
 }
 
 
@@ -149,8 +149,8 @@ def _reached_somebody(outgoing: Outgoing) -> bool:
 
 
 def is_open(recipient: Recipient) -> bool:
-    """True while this address is to receive the message and nothing has become of it."""
-    return recipient.kind is not RecipientKind.REPLY_TO and recipient.outcome is RecipientOutcome.PENDING
+    """True while the next attempt addresses this recipient."""
+    return recipient.kind is not RecipientKind.REPLY_TO and recipient.outcome in UNSERVED
 
 
 def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
@@ -228,10 +228,16 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
                     recipient.position,
                     recipient.address,
                     recipient.name,
-                    _RECIPIENT_OUTCOMES[verdict.verdict],
+                    _outcome_after(recipient, verdict.verdict),
                     verdict.code,
                     verdict.enhanced,
                     detail,
                 )
             )
     return tuple(told)
+
+
+def _outcome_after(recipient: Recipient, verdict: Verdict) -> RecipientOutcome:
+    """A deferral after an ambiguous attempt proves nothing about that attempt: the recipient stays ambiguous."""
+    outcome = _RECIPIENT_OUTCOMES[verdict]
+    return recipient.outcome if outcome is RecipientOutcome.PENDING else outcome

@@ -56,6 +56,9 @@ class DeadLetterShape(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     template: str | None
     attempt_count: int
+    subject: str | None
+    campaign_name: str | None
+    recipients: list[str]
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
@@ -73,7 +76,7 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """An ambiguous delivery that an operator knows to have arrived."""
+    """An ambiguous delivery that an operator has marked as sent."""
 
     id: int
     status: str
@@ -90,6 +93,9 @@ def _shape(letter: DeadLetter) -> DeadLetterShape:
         source=letter.source,
         template=letter.template_id,
         attempt_count=letter.attempt_count,
+        subject=letter.subject,
+        campaign_name=letter.campaign_name,
+        recipients=list(letter.recipients),
     )
 
 
@@ -145,7 +151,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/dead-letters/{delivery_id:int}/settle",
         handler=settle_dead_letter,
-        summary="Say that an ambiguous dead letter had arrived: it becomes sent and is not sent again.",
+        summary="Mark an ambiguous dead letter as sent: it did arrive, and is not sent again.",
         scope=OPERATE,
         tag="dead letters",
         answers={200: Settled},

@@ -1,4 +1,4 @@
-"""Dead letters at the command line: list them, bring them back, or say that they had arrived."""
+"""Dead letters at the command line: list them, send them again, or mark ambiguous ones as sent."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from postroom.runtime.terminal import (
 
 dead_letters = typer.Typer()
 
-_LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "template_id", "attempt_count", "detail")
+_LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "attempt_count", "recipients", "subject", "detail")
 
 Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or ambiguous.")]
 
@@ -77,7 +77,7 @@ def redrive(  # noqa: PLR0913 - one parameter per option
 def settle(
     delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an ambiguous delivery.")],
 ) -> None:
-    """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
+    """Mark an ambiguous dead letter as sent: it did arrive, and is not sent again."""
     from postroom.delivery import service
 
     in_room(lambda room: service.settle(room.pool, delivery_id, actor=actor()))

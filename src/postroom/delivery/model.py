@@ -39,12 +39,17 @@ class RecipientKind(StrEnum):
 
 
 class RecipientOutcome(StrEnum):
-    """What became of one recipient; `pending` until something has."""
+    """What became of one recipient. `ambiguous`: the content was handed over and no answer was recorded."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
     REFUSED = "refused"
     SUPPRESSED = "suppressed"
+    AMBIGUOUS = "ambiguous"
+
+
+UNSERVED = frozenset({RecipientOutcome.PENDING, RecipientOutcome.AMBIGUOUS})
+"""Outcomes that the next attempt still addresses."""
 
 
 class State(StrEnum):
@@ -245,6 +250,9 @@ class DeadLetter:
     source: str
     template_id: str | None
     attempt_count: int
+    subject: str | None  # None in the lane `auth`, whose subjects can contain codes
+    campaign_name: str | None
+    recipients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +295,7 @@ class DeliverySummary:
     source: str
     template_id: str | None
     campaign_id: int | None
+    campaign_name: str | None
     reason: str | None
     subject: str | None
     recipients: tuple[str, ...]
@@ -311,6 +320,7 @@ class Delivery:
     idempotency_key: str | None
     template_id: str | None
     campaign_id: int | None
+    campaign_name: str | None
     locale: str | None
     reason: str | None
     detail: str | None

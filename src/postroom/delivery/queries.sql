@@ -175,7 +175,7 @@ served AS ( -- the usual case: taken for everybody, in the same words
     UPDATE delivery_recipients AS r
     SET outcome = 'delivered', code = done.code, enhanced_code = done.enhanced_code
     FROM done
-    WHERE done.is_plain AND r.delivery_id = done.id AND r.outcome = 'pending' AND r.kind <> 'reply_to'
+    WHERE done.is_plain AND r.delivery_id = done.id AND r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to'
 ),
 told AS (
     UPDATE delivery_recipients AS r
@@ -284,7 +284,9 @@ WHERE d.id = i.delivery_id AND d.state = 'queued';
 -- One delivery, whole.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
     resend_of, ladder, source, idempotency_key, template_id, campaign_id, locale, reason, deliveries.detail, traceparent,
-    tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body, from_email, from_name, subject,
+    tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body, from_email, from_name,
+    coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = deliveries.campaign_id)) AS subject,
+    (SELECT c.name FROM campaigns AS c WHERE c.id = deliveries.campaign_id) AS campaign_name,
     text_body, html_body, variables::text, headers::text, attachments::text
 FROM deliveries
 LEFT JOIN delivery_payloads ON delivery_id = id
@@ -320,9 +322,9 @@ ORDER BY attempt_no, finished_at;
 -- The recipients of everything a claim holds, checked against suppression once more. `is_suppressed`: the address gets
 -- nothing. `held_for`: how long bulk mail to it waits after a soft bounce.
 SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
-    outcome = 'pending' AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
-    CASE WHEN outcome = 'pending' AND stopped.until < 'infinity' THEN stopped.until - coalesce(:now::timestamptz, now()) END
-        AS held_for
+    outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
+    CASE WHEN outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
+        THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for
 FROM deliveries AS d
 JOIN delivery_recipients AS r ON r.delivery_id = d.id
 CROSS JOIN LATERAL (
@@ -340,7 +342,13 @@ ORDER BY r.delivery_id, r.kind, r.position;
 -- name: list_dead_letters :many
 -- Deliveries given up, newest first, below a cursor.
 SELECT l.delivery_id, l.reason::text, l.created_at, l.detail, d.lane::text, d.channel::text, d.source, d.template_id,
-    d.attempt_count
+    d.attempt_count,
+    coalesce(
+        (SELECT p.subject FROM delivery_payloads AS p WHERE p.delivery_id = d.id),
+        (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
+    (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
+    (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
 FROM dead_letters AS l
 JOIN deliveries AS d ON d.id = l.delivery_id
 WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
@@ -351,7 +359,9 @@ LIMIT :page_limit;
 -- name: list_deliveries :many
 -- Deliveries newest first, below a cursor, by any of the filters.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, finished_at, source,
-    template_id, campaign_id, reason, subject,
+    template_id, campaign_id, reason,
+    coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
+    (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
     (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
 FROM deliveries AS d
@@ -491,6 +501,12 @@ attempted AS (
             WHERE r.delivery_id = recovered.id AND r.kind <> 'reply_to' ORDER BY r.kind, r.position LIMIT 1)
     FROM recovered
     WHERE is_ambiguous
+),
+doubted AS (
+    UPDATE delivery_recipients AS r
+    SET outcome = 'ambiguous'
+    FROM recovered
+    WHERE recovered.is_ambiguous AND r.delivery_id = recovered.id AND r.outcome = 'pending' AND r.kind <> 'reply_to'
 ),
 given_up AS (
     INSERT INTO dead_letters (delivery_id, reason, created_at, detail)
@@ -653,7 +669,7 @@ WITH freed AS (
 told AS (
     UPDATE delivery_recipients
     SET outcome = 'delivered'
-    WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome = 'pending' AND kind <> 'reply_to'
+    WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome IN ('pending', 'ambiguous') AND kind <> 'reply_to'
 )
 UPDATE deliveries
 SET state = 'sent', reason = 'settled_by_operator', detail = NULL

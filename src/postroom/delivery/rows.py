@@ -40,7 +40,16 @@ def read_accepted(row: asyncpg.Record) -> Accepted:
 
 
 def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
-    return DeadLetter(**{**row, "lane": Lane(row["lane"]), "channel": Channel(row["channel"])})
+    lane = Lane(row["lane"])
+    return DeadLetter(
+        **{
+            **row,
+            "lane": lane,
+            "channel": Channel(row["channel"]),
+            "subject": None if lane is Lane.AUTH else row["subject"],
+            "recipients": tuple(row["recipients"] or ()),
+        }
+    )
 
 
 def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Delivery:
@@ -57,6 +66,7 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
             "idempotency_key",
             "template_id",
             "campaign_id",
+            "campaign_name",
             "locale",
             "reason",
             "detail",

@@ -75,7 +75,7 @@ class AcceptedShape(msgspec.Struct, frozen=True):
 
 
 class RecipientShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One address and what became of it."""
+    """One address and its outcome; `ambiguous`: the content was handed over, no answer was recorded."""
 
     kind: str
     address: str
@@ -105,6 +105,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     template: str | None
     campaign_id: int | None
+    campaign_name: str | None
     subject: str | None
     recipients: list[str]
     attempt_count: int
@@ -253,6 +254,7 @@ def summary_shape(delivery: DeliverySummary) -> SummaryShape:
         source=delivery.source,
         template=delivery.template_id,
         campaign_id=delivery.campaign_id,
+        campaign_name=delivery.campaign_name,
         subject=None if delivery.lane is Lane.AUTH else delivery.subject,
         recipients=list(delivery.recipients),
         attempt_count=delivery.attempt_count,
@@ -273,6 +275,7 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
         source=delivery.source,
         template=delivery.template_id,
         campaign_id=delivery.campaign_id,
+        campaign_name=delivery.campaign_name,
         subject=None if is_hidden else delivery.subject,
         recipients=[_recipient(recipient) for recipient in sorted(delivery.recipients, key=_place)],
         attempt_count=delivery.attempt_count,

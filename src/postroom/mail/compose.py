@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from postroom.delivery.address import domain_of, parse_address
-from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.complete import is_open
+from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind
 from postroom.mail import dkim
 from postroom.mail.headers import Field, encode_addresses, encode_custom, encode_text
 from postroom.mail.mime import Message
@@ -167,10 +168,4 @@ def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
 
 def _waiting(recipients: Sequence[Recipient]) -> tuple[str, ...]:
     """Who has not been served yet, each address once even if it stands in To and Cc."""
-    return tuple(
-        dict.fromkeys(
-            each.address
-            for each in recipients
-            if each.outcome is RecipientOutcome.PENDING and each.kind is not RecipientKind.REPLY_TO
-        )
-    )
+    return tuple(dict.fromkeys(each.address for each in recipients if is_open(each)))

@@ -24,10 +24,11 @@ CREATE TYPE delivery_state AS ENUM (
 CREATE TYPE recipient_kind AS ENUM ('to', 'cc', 'bcc', 'reply_to');
 
 CREATE TYPE recipient_outcome AS ENUM (
-    'pending',    -- nothing is known yet
+    'pending',    -- not delivered by any attempt so far
     'delivered',  -- the other side took it for this address
     'refused',    -- the other side will never take it for this address
-    'suppressed'  -- the address is on a list; it was not tried
+    'suppressed', -- the address is on a list; no attempt was made
+    'ambiguous'   -- the content was handed over and no answer was recorded: it may have arrived
 );
 
 CREATE TYPE attempt_outcome AS ENUM (
