@@ -98,7 +98,8 @@ CREATE TYPE recipient_outcome AS ENUM (
     'pending',
     'delivered',
     'refused',
-    'suppressed'
+    'suppressed',
+    'ambiguous'
 );
 
 CREATE TYPE scheduled_event_status AS ENUM (
@@ -1636,7 +1637,7 @@ BEGIN
     WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
         AND NOT EXISTS (
             SELECT FROM delivery_recipients AS r
-            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome = 'pending'
+            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome IN ('pending', 'ambiguous')
         );
     UPDATE deliveries AS d
     SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
@@ -1665,7 +1666,7 @@ BEGIN
     UPDATE attempts AS a SET reply_text = NULL WHERE a.delivery_id = ANY(v_ids) AND a.reply_text IS NOT NULL;
     UPDATE delivery_recipients AS r
     SET email = p_pseudonym, name = NULL, detail = NULL,
-        outcome = CASE WHEN r.outcome = 'pending' AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
+        outcome = CASE WHEN r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
     WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;
     RETURN v_ids;
 END
