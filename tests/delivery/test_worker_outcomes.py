@@ -266,7 +266,7 @@ async def test_a_recipient_without_an_answer_is_ambiguous_until_a_later_attempt_
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(), now=hands())
     worker = a_worker(pool, Recording(NO_ANSWER, BUSY, DELIVERED), clock=hands)
-    seen = []
+    seen: list[str] = []
     for _ in range(3):
         await worker.run_once(Lane.TRANSACTIONAL)
         seen += (await outcomes_of(pool, delivery)).values()
