@@ -42,6 +42,25 @@ async def test_the_evidence_is_kept(desk: Desk) -> None:
     assert await desk.figures() == {"unsubscribed": 1}
 
 
+async def test_the_page_asks_for_a_reason_and_keeps_it(desk: Desk) -> None:
+    """The question comes after the unsubscription; the answer is what `unsubscribe_list` and the suppression show."""
+    url = desk.signer.unsubscribe_url(ADA)
+    done = await desk.post(url, data={"from": "page"})
+    assert 'name="reason" value="too_often"' in done.body.decode()
+    thanks = await desk.post(url, data={"reason": "too_often"})
+    assert "Your answer was stored" in thanks.body.decode()
+    [row] = await desk.rows("SELECT email, unsubscribe_reason FROM unsubscribe_list")
+    assert tuple(row) == ("ada@example.org", "too_often")
+    assert await desk.value("SELECT detail FROM suppressions") == "too_often"
+    assert await desk.figures() == {"unsubscribed": 1}
+
+
+async def test_an_unknown_reason_is_not_stored(desk: Desk) -> None:
+    """Whatever stands in the form, the person is unsubscribed."""
+    await desk.post(desk.signer.unsubscribe_url(ADA), data={"reason": "<b>because</b>"})
+    assert await desk.value("SELECT unsubscribe_reason FROM unsubscribe_list") == "one-click"
+
+
 async def test_it_is_a_fact_that_names_no_person(desk: Desk) -> None:
     """One event, tagged with the delivery."""
     await desk.post(desk.signer.unsubscribe_url(ADA), data=ONE_CLICK)

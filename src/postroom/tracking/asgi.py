@@ -30,9 +30,9 @@ from postroom.runtime.metrics import HTTP_REQUESTS
 from postroom.tracking import service
 from postroom.tracking.agents import LONGEST_AGENT, classify
 from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.model import Hit, Mark, Origin, Standing, Visitor
+from postroom.tracking.model import Hit, Mark, Origin, Reason, Standing, Visitor
 from postroom.tracking.origins import Network, Origins
-from postroom.tracking.pages import WORDS, Text, button, choose_language, link, page
+from postroom.tracking.pages import WORDS, Text, Words, button, choose_language, link, page, question
 from postroom.tracking.tokens import TokenSigner
 
 PREFIXES = ("/track/", "/unsubscribe/", "/preferences/")
@@ -206,10 +206,14 @@ class TrackingApp:
         if request.method != "POST":
             return _Page(words.ask, address=mark.address, more=button("from", "page", words.unsubscribe))
         form = await _read_form(request.receive)
-        # Whatever else was posted, somebody who holds the link asked for it: mail programs differ in what they post.
-        origin = Origin.PAGE if form.get("from") == ["page"] else Origin.ONE_CLICK
-        await service.unsubscribe(self._pool, mark, origin=origin, visitor=request.visitor)
-        return _Page(words.done, address=mark.address, more=link(f"../preferences/{request.token}", words.preferences))
+        # A POST to the link unsubscribes whatever its body holds: mail programs differ in what they post (RFC 8058).
+        reason = _reason(form)
+        origin = Origin.PAGE if reason is not None or form.get("from") == ["page"] else Origin.ONE_CLICK
+        await service.unsubscribe(self._pool, mark, origin=origin, visitor=request.visitor, reason=reason)
+        preferences = link(f"../preferences/{request.token}", words.preferences)
+        if reason is not None:
+            return _Page(words.thanks, address=mark.address, more=preferences)
+        return _Page(words.done, address=mark.address, more=_ask_why(words) + preferences)
 
     async def _preferences(self, request: _Request, mark: Mark) -> _Page:
         if request.method == "POST":
@@ -238,6 +242,16 @@ class TrackingApp:
         if method not in allowed.decode().split(", "):
             refused = _Page(WORDS[lang].unknown, HTTPStatus.METHOD_NOT_ALLOWED, headers=((b"allow", allowed),))
         await _respond(send, refused, lang, method=method, route=route)
+
+
+def _reason(form: Mapping[str, list[str]]) -> Reason | None:
+    given = form.get("reason", [])
+    return next((reason for reason in Reason if given == [reason.value]), None)
+
+
+def _ask_why(words: Words) -> str:
+    """The question after an unsubscription: one button per answer, and no answer is needed."""
+    return question(words.why, [("reason", reason.value, words.reasons[reason]) for reason in Reason])
 
 
 def _standing_page(standing: Standing, mark: Mark, lang: str) -> _Page:

@@ -39,6 +39,15 @@ class Origin(StrEnum):
     PAGE = "page"
 
 
+class Reason(StrEnum):
+    """Why somebody unsubscribed, in the answers the page offers."""
+
+    TOO_OFTEN = "too_often"
+    NOT_RELEVANT = "not_relevant"
+    NEVER_SUBSCRIBED = "never_subscribed"
+    OTHER = "other"
+
+
 class Visitor(NamedTuple):
     """From where a request came."""
 

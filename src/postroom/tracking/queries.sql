@@ -111,6 +111,6 @@ FROM hit;
 SELECT resubscribe(:address, coalesce(:now::timestamptz, now())) AS is_news;
 
 -- name: unsubscribe :one
--- Close the bulk lane to an address; whether that is news.
-SELECT unsubscribe(:address, :delivery_id, :campaign_id, :origin, :ip_address::text::inet, :user_agent,
+-- Close the bulk lane to an address, or add the reason to an unsubscription; whether the address was subscribed before.
+SELECT unsubscribe(:address, :delivery_id, :campaign_id, :origin, :ip_address::text::inet, :user_agent, :reason,
     coalesce(:now::timestamptz, now())) AS is_news;

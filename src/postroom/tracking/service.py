@@ -7,7 +7,7 @@ from postroom.db.queries import Connection
 from postroom.events.audit import record_audit
 from postroom.tracking import store
 from postroom.tracking.metrics import UNSUBSCRIBES
-from postroom.tracking.model import Mark, Origin, People, Standing, Visitor
+from postroom.tracking.model import Mark, Origin, People, Reason, Standing, Visitor
 
 
 async def count_people(connection: Connection, campaign_id: int) -> People:
@@ -19,8 +19,16 @@ async def find_standing(connection: Connection, mark: Mark, *, now: datetime | N
     return await store.find_standing(connection, address=mark.address, now=now)
 
 
-async def unsubscribe(pool: Pool, mark: Mark, *, origin: Origin, visitor: Visitor, now: datetime | None = None) -> bool:
-    """No more bulk mail for the address; committed on return. True if that was news."""
+async def unsubscribe(
+    pool: Pool,
+    mark: Mark,
+    *,
+    origin: Origin,
+    visitor: Visitor,
+    reason: Reason | None = None,
+    now: datetime | None = None,
+) -> bool:
+    """Stop bulk mail to the address, and keep the reason if one is given. True if the address was subscribed before."""
     async with pool.acquire() as connection:
         is_news = await store.unsubscribe(
             connection,
@@ -30,6 +38,7 @@ async def unsubscribe(pool: Pool, mark: Mark, *, origin: Origin, visitor: Visito
             origin=origin.value,
             ip_address=visitor.ip_address,
             user_agent=visitor.user_agent,
+            reason=reason,
             now=now,
         )
     if is_news:

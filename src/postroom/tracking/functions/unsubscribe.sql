@@ -1,8 +1,8 @@
--- Close the bulk lane to an address because its owner asked, and keep the evidence. Using the link again changes nothing.
--- True if it was news.
+-- Close the bulk lane to an address because its owner asked, and keep the evidence. Using the link again changes nothing
+-- but the reason, which the page asks for afterwards. True if the address was not unsubscribed before.
 CREATE OR REPLACE FUNCTION unsubscribe(
     p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text,
-    p_now timestamptz DEFAULT now()
+    p_reason text DEFAULT NULL, p_now timestamptz DEFAULT now()
 ) RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -13,7 +13,7 @@ BEGIN
     PERFORM merge_suppressions(
         p_address => ARRAY[v_address], p_scope => ARRAY['bulk'], p_reason => ARRAY['unsubscribe'],
         p_until => ARRAY[NULL::timestamptz], p_origin => ARRAY[p_origin], p_campaign_id => ARRAY[p_campaign_id],
-        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[NULL::text],
+        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[p_reason],
         p_reports => ARRAY[0], p_now => p_now);
 
     INSERT INTO unsubscriptions (delivery_id, campaign_id, unsubscribed_at, ip_address, origin, email, user_agent)

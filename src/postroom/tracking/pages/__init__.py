@@ -4,15 +4,17 @@ They load nothing, run nothing, and tell the next page nothing about where one c
 address. English, and German to who prefers it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
 
+from postroom.tracking.model import Reason
+
 _FOLDER = files("postroom.tracking").joinpath("pages")
-_PAGE, _BUTTON, _LINK = (
-    Template(_FOLDER.joinpath(name).read_text("utf-8")) for name in ("page.html", "button.html", "link.html")
+_PAGE, _BUTTON, _LINK, _QUESTION = (
+    Template(_FOLDER.joinpath(f"{name}.html").read_text("utf-8")) for name in ("page", "button", "link", "question")
 )
 
 Text = tuple[str, str]
@@ -25,6 +27,7 @@ class Words:
 
     ask: Text
     done: Text
+    thanks: Text
     subscribed: Text
     unsubscribed: Text
     closed: Text
@@ -33,6 +36,8 @@ class Words:
     unsubscribe: str
     resubscribe: str
     preferences: str
+    why: str
+    reasons: Mapping[Reason, str]
 
 
 WORDS: Mapping[str, Words] = {
@@ -45,6 +50,7 @@ WORDS: Mapping[str, Words] = {
             "You are unsubscribed",
             "{address} gets no more mailings from us. Mail about your own account and your orders still arrives.",
         ),
+        thanks=("Thank you", "Your answer was stored. {address} gets no more mailings from us."),
         subscribed=("Your mail preferences", "{address} gets our mailings."),
         unsubscribed=("Your mail preferences", "{address} gets no mailings from us."),
         closed=("Your mail preferences", "{address} gets no mail from us, and only we can change that. Please ask us."),
@@ -56,6 +62,13 @@ WORDS: Mapping[str, Words] = {
         unsubscribe="Unsubscribe",
         resubscribe="Subscribe again",
         preferences="Your mail preferences",
+        why="Why do you unsubscribe? An answer is optional.",
+        reasons={
+            Reason.TOO_OFTEN: "Too many mailings",
+            Reason.NOT_RELEVANT: "They are not relevant to me",
+            Reason.NEVER_SUBSCRIBED: "I never subscribed",
+            Reason.OTHER: "Another reason",
+        },
     ),
     "de": Words(
         ask=(
@@ -66,6 +79,7 @@ WORDS: Mapping[str, Words] = {
             "Sie sind abgemeldet",
             "{address} erhält keine Rundschreiben mehr. Post zu Ihrem Konto und Ihren Bestellungen kommt weiter.",
         ),
+        thanks=("Danke", "Ihre Antwort ist gespeichert. {address} erhält keine Rundschreiben mehr."),
         subscribed=("Ihre Einstellungen", "{address} erhält unsere Rundschreiben."),
         unsubscribed=("Ihre Einstellungen", "{address} erhält keine Rundschreiben von uns."),
         closed=(
@@ -83,6 +97,13 @@ WORDS: Mapping[str, Words] = {
         unsubscribe="Abmelden",
         resubscribe="Wieder anmelden",
         preferences="Ihre Einstellungen",
+        why="Warum melden Sie sich ab? Die Antwort ist freiwillig.",
+        reasons={
+            Reason.TOO_OFTEN: "Zu viele Rundschreiben",
+            Reason.NOT_RELEVANT: "Sie betreffen mich nicht",
+            Reason.NEVER_SUBSCRIBED: "Ich habe mich nie angemeldet",
+            Reason.OTHER: "Ein anderer Grund",
+        },
     ),
 }
 
@@ -116,6 +137,12 @@ def page(lang: str, text: Text, *, address: str = "", more: str = "") -> bytes:
 def button(name: str, value: str, label: str) -> str:
     """Posts to the page's own address."""
     return _BUTTON.substitute(name=name, value=value, label=escape(label))
+
+
+def question(text: str, answers: Sequence[tuple[str, str, str]]) -> str:
+    """A sentence, and one button (name, value, label) per answer."""
+    buttons = "".join(button(name, value, label) for name, value, label in answers)
+    return _QUESTION.substitute(text=escape(text), buttons=buttons)
 
 
 def link(target: str, label: str) -> str:
