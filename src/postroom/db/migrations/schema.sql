@@ -3862,7 +3862,7 @@ CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim
     WHERE a.id = t.id
 $$;
 
-CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
+CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_reason text DEFAULT NULL::text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -3872,7 +3872,7 @@ BEGIN
     PERFORM merge_suppressions(
         p_address => ARRAY[v_address], p_scope => ARRAY['bulk'], p_reason => ARRAY['unsubscribe'],
         p_until => ARRAY[NULL::timestamptz], p_origin => ARRAY[p_origin], p_campaign_id => ARRAY[p_campaign_id],
-        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[NULL::text],
+        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[p_reason],
         p_reports => ARRAY[0], p_now => p_now);
 
     INSERT INTO unsubscriptions (delivery_id, campaign_id, unsubscribed_at, ip_address, origin, email, user_agent)
