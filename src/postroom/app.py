@@ -380,6 +380,7 @@ def _imap_poller(room: Room, url: str) -> ImapPoller:
 def _maintenance_options(settings: Settings) -> MaintenanceOptions:
     return MaintenanceOptions(
         held_lanes=settings.held_lanes,
+        lease=settings.lease,
         delivery_retention=settings.delivery_retention,
         dead_letter_retention=settings.dead_letter_retention,
         payload_retention=settings.payload_retention,

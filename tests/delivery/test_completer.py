@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 from tests.support.builders import (
     BUSY,
     Hands,
@@ -151,18 +152,69 @@ async def test_results_wait_for_a_database_that_is_away(pool: Pool) -> None:
     assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
 
 
-async def test_a_result_that_can_never_be_written_is_not_swallowed(pool: Pool) -> None:
-    """A bug that makes an unwritable result ends the worker loudly instead of leaving it to hang."""
+FAILING = """
+    CREATE TABLE failure (state text);
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE v_state text := (SELECT state FROM failure);
+    BEGIN
+        IF v_state IS NOT NULL THEN
+            RAISE EXCEPTION 'not now' USING ERRCODE = v_state;
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER fail BEFORE INSERT ON attempts FOR EACH STATEMENT EXECUTE FUNCTION fail();
+"""
+
+
+@pytest.mark.parametrize("state", ["25006", "53100", "55P03", "58030", "42501", "XX000"])
+async def test_a_known_result_survives_every_error_that_is_not_about_it(pool: Pool, state: str) -> None:
+    """Read-only server, full disk, lock timeout, broken device, missing right: the result waits and is written."""
+    [delivery] = await accepted(pool)
+    batch = await claimed(pool)
+    async with pool.acquire() as connection:
+        await connection.execute(FAILING)
+        await connection.execute("INSERT INTO failure VALUES ($1)", state)
+    with capture_logs() as logs:
+        async with completing(pool) as completer:
+            completer.expect(batch[0].claim_id, 1)
+            completer.add(finished(batch)[0])
+            async with pool.acquire() as connection, asyncio.timeout(60):
+                while not any(entry["event"] == "completion_postponed" for entry in logs):
+                    await connection.fetchval("SELECT 1")
+                await connection.execute("DELETE FROM failure")
+            await asyncio.wait_for(completer.drain(), 60)
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["sent"]
+
+
+async def test_a_result_with_text_that_cannot_be_written_is_written_without_it(pool: Pool) -> None:
+    """The driver cannot encode a transport's name: outcome and code are kept, and the worker goes on."""
 
     class Wrong(Recording):
         name = "half a \ud800 name"
 
-    await accepted(pool)
+    [delivery] = await accepted(pool)
     try:
-        with pytest.raises(ExceptionGroup):
-            await asyncio.wait_for(a_worker(pool, Wrong(BUSY)).run(), 60)
+        await asyncio.wait_for(a_worker(pool, Wrong(BUSY)).run_once(Lane.TRANSACTIONAL), 60)
     finally:  # the name cannot be shown either, and the registry is shared with every other test
         ATTEMPT_SECONDS.remove(Wrong.name)
+    [attempt] = await attempts_of(pool, delivery)
+    assert (attempt.outcome, attempt.code, attempt.transport) == ("deferred", 451, "unknown")
+
+
+async def test_a_result_that_the_database_rejects_does_not_take_the_others_with_it(pool: Pool) -> None:
+    """Nine of ten are written. The tenth keeps its claim, so that recovery does not send it again meanwhile."""
+    ids = await accepted(pool, *(a_mail() for _ in range(10)))
+    batch = await claimed(pool)
+    results = finished(batch)
+    results[3] = finished([batch[3]], state="lost")[0]
+    async with completing(pool) as completer:
+        completer.expect(batch[0].claim_id, 10)
+        for result in results:
+            completer.add(result)
+        await asyncio.wait_for(completer.drain(), 60)
+        assert completer.held() == [batch[0].claim_id]
+    states = [await state_of(pool, delivery) for delivery in ids]
+    assert states == [State.SENT] * 3 + [State.SENDING] + [State.SENT] * 6
 
 
 async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 from tests.support.builders import (
     LEASE,
@@ -15,15 +16,18 @@ from tests.support.builders import (
     accepted,
     attempts_of,
     claimed,
+    finished,
     outcomes_of,
     state_of,
     until,
 )
+from tests.support.silence import let_pass
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
+from postroom.delivery.complete import complete_columns
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, State
+from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, Outgoing, State
 from postroom.errors import DeliveryNotFound
 from postroom.settings import Settings
 
@@ -89,6 +93,77 @@ async def test_a_living_claim_is_left_alone(pool: Pool) -> None:
     [outgoing] = await claimed(pool, now=NOON)
     assert await Maintenance(pool, clock=Hands(NOON + LEASE - timedelta(microseconds=1))).recover() == 0
     assert await state_of(pool, outgoing.id) is State.SENDING
+
+
+async def cut_off(pool: Pool, hands: Hands) -> tuple[Maintenance, Outgoing]:
+    """Maintenance after an outage in which the lease of a registered worker ran out; it had started its delivery."""
+    await accepted(pool, now=hands())
+    async with pool.acquire() as connection:
+        worker_id = await store.register_worker(connection, pid=1, host="test")
+    [outgoing] = await claimed(pool, now=hands(), worker_id=worker_id)
+    async with pool.acquire() as connection:
+        await connection.execute("UPDATE workers SET seen_at = $1", hands())
+        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands())
+        hands.forward(minutes=2)
+        await connection.execute("ALTER TABLE claims RENAME TO away")
+    maintenance = Maintenance(pool, MaintenanceOptions(lease=LEASE), clock=hands)
+    with pytest.raises(asyncpg.PostgresError):
+        await maintenance.recover()
+    async with pool.acquire() as connection:
+        await connection.execute("ALTER TABLE away RENAME TO claims")
+    return maintenance, outgoing
+
+
+async def test_after_an_outage_a_worker_writes_the_results_it_knows(pool: Pool) -> None:
+    """Recovery leaves its claim alone, its next renewal revives the lease, and the result is no longer in doubt."""
+    hands = Hands()
+    maintenance, outgoing = await cut_off(pool, hands)
+    assert await maintenance.recover() == 0
+    async with pool.acquire() as connection:
+        worker_id = await connection.fetchval("SELECT id FROM workers")
+        renewed = await store.renew_claims(
+            connection, worker_id=worker_id, claim_ids=[outgoing.claim_id], lease=LEASE, now=hands()
+        )
+        assert renewed == {outgoing.claim_id: False}
+        assert await maintenance.recover() == 0
+        await store.complete(connection, now=hands(), **complete_columns(finished([outgoing])))
+    assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
+
+
+async def test_a_worker_that_does_not_return_is_recovered_one_lease_after_the_outage(pool: Pool) -> None:
+    maintenance, outgoing = await cut_off(pool, Hands())
+    let_pass(LEASE.total_seconds())
+    assert await maintenance.recover() == 1
+    assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["ambiguous"]
+
+
+async def test_a_claim_that_its_worker_does_not_renew_is_recovered_at_once(pool: Pool) -> None:
+    """The worker was seen after the lease had run out and did not renew it: it does not know of the claim."""
+    hands = Hands()
+    maintenance, _outgoing = await cut_off(pool, hands)
+    async with pool.acquire() as connection:
+        worker_id = await connection.fetchval("SELECT id FROM workers")
+        await store.renew_claims(connection, worker_id=worker_id, claim_ids=[], lease=LEASE, now=hands())
+    assert await maintenance.recover() == 1
+
+
+async def test_a_server_that_has_just_started_counts_as_an_outage(pool: Pool) -> None:
+    """A maintenance process that did not see the outage asks PostgreSQL how long it runs."""
+    hands = Hands()
+    _maintenance, _outgoing = await cut_off(pool, hands)
+    since_2020 = MaintenanceOptions(lease=hands() - datetime(2020, 1, 1, tzinfo=UTC))
+    assert await Maintenance(pool, since_2020, clock=hands).recover() == 0
+    assert await Maintenance(pool, MaintenanceOptions(lease=LEASE), clock=hands).recover() == 1
+
+
+async def test_partitions_do_not_wait_for_a_long_report(pool: Pool) -> None:
+    """A report reads the ledger: making next month's partition is put off, so that results are not held up by it."""
+    async with pool.acquire() as reader, reader.transaction():
+        await reader.fetchval("SELECT count(*) FROM attempts")
+        maintenance = Maintenance(pool, clock=Hands(datetime(2040, 1, 1, tzinfo=UTC)))
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await maintenance.make_partitions()
+    assert await maintenance.make_partitions() == 3
 
 
 async def test_many_may_recover_at_once(pool: Pool) -> None:

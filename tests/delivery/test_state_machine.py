@@ -166,13 +166,13 @@ async def test_a_late_worker_cannot_start(pool: Pool, late: tuple[Outgoing, Hand
 
 
 async def test_a_late_worker_cannot_renew(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
-    """A lease that ran out is not brought back to life."""
+    """A claim that was recovered is not brought back to life."""
     outgoing, hands = late
     async with pool.acquire() as connection:
         kept = await store.renew_claims(
             connection, worker_id=1, claim_ids=[outgoing.claim_id], lease=LEASE, now=hands()
         )
-    assert kept == set()
+    assert kept == {}
 
 
 async def test_a_lease_that_ran_out_cannot_be_started_even_before_recovery(pool: Pool) -> None:

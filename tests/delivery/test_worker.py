@@ -270,7 +270,7 @@ async def test_a_claim_the_worker_does_not_know_of_is_not_renewed(pool: Pool) ->
     [outgoing] = await claimed(pool, now=hands(), worker_id=7)
     async with pool.acquire() as connection:
         kept = await store.renew_claims(connection, worker_id=7, claim_ids=[], lease=LEASE, now=hands())
-        assert kept == set()
+        assert kept == {}
     hands.forward(minutes=2)
     assert await Maintenance(pool, clock=hands).recover() == 1
     assert await state_of(pool, outgoing.id) is State.QUEUED

@@ -22,13 +22,31 @@ FLICKER = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.LockNotAvailableError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     asyncpg.TransactionRollbackError,
 )
-"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, a crowd,
-a deadlock with the recovery of a lost claim."""
+"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, too many
+connections, a full disk, a server that is read-only during a switchover, a lock timeout, a deadlock with recovery."""
+
+DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Everything that the database, the driver or the network between them raises."""
+
+_ABOUT_DATA = ("21", "22", "23", "42", "P0", "PR")
+"""SQLSTATE classes of errors that the same values raise again: data, constraints, syntax, our own functions."""
+
+
+def is_about_data(error: BaseException) -> bool:
+    """True if the same statement with the same values can never succeed. A missing right can be granted: it may."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        return state.startswith(_ABOUT_DATA) and not isinstance(error, asyncpg.InsufficientPrivilegeError)
+    return isinstance(error, ValueError)  # the driver cannot encode a value
+
 
 _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),

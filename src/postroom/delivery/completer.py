@@ -1,8 +1,11 @@
-"""Writes what became of attempts, many at a time.
+"""Writes the results of attempts, many at a time.
 
-Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load.
-Writing is tried again while the database flickers; sending is not. A result whose claim was lost meanwhile changes
-nothing, and is counted.
+Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load. The
+completer retries after every database error, however long the outage lasts: a known result is never dropped. If the
+database rejects the data itself, the completer halves the batch until it has found the result at fault, writes that one
+without its texts, and all others as they are. A result that cannot be written even then keeps its claim: its delivery
+is recovered as ambiguous after this process has ended, not before. A result whose claim was lost changes nothing, and
+is counted.
 """
 
 import asyncio
@@ -16,12 +19,12 @@ from typing import TypeVar
 
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.complete import NO_TIME, Result
-from postroom.delivery.model import ClaimId, DeliveryId
-from postroom.delivery.settle import settle
+from postroom.delivery.model import ClaimId, DeliveryId, Outgoing
+from postroom.delivery.settle import settle, without_texts
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
@@ -50,6 +53,7 @@ class Completer:
         self._pool, self._clock, self._signal, self._batch_limit = pool, clock, signal, batch_limit
         self._policy = policy or HealthPolicy()
         self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
+        self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
         self._results: list[Result] = []
         self._open: Counter[ClaimId] = Counter()
         self._arrived = asyncio.Event()
@@ -99,21 +103,54 @@ class Completer:
 
     async def _write(self, batch: list[Result]) -> None:
         newest = _newest(batch)
-        results = list(newest.values())
-        written = await self._insist(
-            lambda connection: settle(connection, results, policy=self._policy, now=self._clock())
-        )
+        written, rejected = await self._settle(list(newest.values()))
         self._signal("completed")
         counted: Counter[tuple[str, str, str]] = Counter()
         for result in batch:
             if result.outgoing.id in written and newest[result.outgoing.id] is result:
                 counted[result.outgoing.lane.value, result.transport or "none", result.outcome] += 1
-            else:
+            elif result.outgoing.id not in rejected:
                 CLAIMS_LOST.inc()
                 _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
         for labels, count in counted.items():
             ATTEMPTS.labels(*labels).inc(count)
-        await self._close(Counter(result.outgoing.claim_id for result in batch))
+        over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
+        self.on_written(over)
+        await self._close(Counter(outgoing.claim_id for outgoing in over))
+
+    async def _settle(
+        self, results: list[Result], *, is_last_try: bool = False
+    ) -> tuple[set[DeliveryId], set[DeliveryId]]:
+        """Write results: the ids that were written, and those that the database rejects in any form."""
+        try:
+            written = await self._insist(
+                lambda connection: settle(connection, results, policy=self._policy, now=self._clock())
+            )
+        except Exception as error:
+            if not is_about_data(error):
+                raise
+            return await self._isolate(results, error, is_last_try=is_last_try)
+        return written, set()
+
+    async def _isolate(
+        self, results: list[Result], error: Exception, *, is_last_try: bool
+    ) -> tuple[set[DeliveryId], set[DeliveryId]]:
+        """The database rejects something in these: write the rest, and of the one at fault what can be written."""
+        middle = len(results) // 2
+        if middle:
+            first, second = await self._settle(results[:middle]), await self._settle(results[middle:])
+            return first[0] | second[0], first[1] | second[1]
+        [result] = results
+        _log.error(
+            "result_rejected",
+            delivery_id=result.outgoing.id,
+            outcome=result.outcome,
+            error=repr(error),
+            held=is_last_try,
+        )
+        if is_last_try:
+            return set(), {result.outgoing.id}
+        return await self._settle([without_texts(result)], is_last_try=True)
 
     async def _close(self, settled: dict[ClaimId, int] | Counter[ClaimId]) -> None:
         for claim_id, count in settled.items():
@@ -126,16 +163,14 @@ class Completer:
             self.on_closed(finished)
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
-        """Do it, and do it again while the database flickers."""
+        """Do it, and do it again after every error of the database that is not about the data."""
         pause_s = 0.05
         while True:
             try:
                 async with self._pool.acquire() as connection:
                     return await step(connection)
-            except ValueError:  # the driver cannot encode a value: a bug, which no patience mends
-                raise
-            except FLICKER as error:
-                if monotonic() > self._give_up_at:
+            except DATABASE_ERRORS as error:
+                if is_about_data(error) or monotonic() > self._give_up_at:
                     raise
                 _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=pause_s)
                 await asyncio.sleep(pause_s)

@@ -4,6 +4,7 @@ Every step is bounded, safe to run in any number of processes at once, and done 
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import Address, DeliveryRequest, Lane, Recovered
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import RECOVERED
 from postroom.runtime.pace import Pace
@@ -32,6 +33,7 @@ class MaintenanceOptions:
     """How long things are kept and who is told; the defaults are those of the settings."""
 
     held_lanes: Sequence[str] = ("bulk",)
+    lease: timedelta = timedelta(seconds=30)
     delivery_retention: timedelta = timedelta(days=7)
     dead_letter_retention: timedelta = timedelta(days=30)
     payload_retention: timedelta = timedelta(days=3)
@@ -48,6 +50,7 @@ class Maintenance:
     def __init__(self, pool: Pool, options: MaintenanceOptions | None = None, *, clock: Clock = database_time) -> None:
         self._pool, self._options, self._clock = pool, options or MaintenanceOptions(), clock
         self._stopping = asyncio.Event()
+        self._failed_at = -math.inf
 
     def stop(self) -> None:
         self._stopping.set()
@@ -66,18 +69,31 @@ class Maintenance:
             )
 
     async def recover(self) -> int:
-        """Take over every claim whose lease ran out."""
+        """Take over every claim whose lease ran out; after an outage, only when its worker had time to renew it."""
         total = 0
-        async with self._pool.acquire() as connection:
-            while found := await store.recover_claims(
-                connection, held_lanes=self._options.held_lanes, batch_limit=STEP, now=self._clock()
-            ):
-                total += len(found)
-                ambiguous = sum(1 for delivery in found if delivery.is_ambiguous)
-                RECOVERED.labels("yes").inc(ambiguous)
-                RECOVERED.labels("no").inc(len(found) - ambiguous)
-                _log.warning("claims_recovered", deliveries=len(found), ambiguous=ambiguous)
+        try:
+            async with self._pool.acquire() as connection:
+                while found := await self._recover(connection):
+                    total += len(found)
+                    ambiguous = sum(1 for delivery in found if delivery.is_ambiguous)
+                    RECOVERED.labels("yes").inc(ambiguous)
+                    RECOVERED.labels("no").inc(len(found) - ambiguous)
+                    _log.warning("claims_recovered", deliveries=len(found), ambiguous=ambiguous)
+        except Exception:
+            self._failed_at = asyncio.get_running_loop().time()
+            raise
         return total
+
+    async def _recover(self, connection: Session) -> list[Recovered]:
+        lease = self._options.lease
+        return await store.recover_claims(
+            connection,
+            held_lanes=self._options.held_lanes,
+            batch_limit=STEP,
+            lease=lease,
+            after_outage=asyncio.get_running_loop().time() < self._failed_at + lease.total_seconds(),
+            now=self._clock(),
+        )
 
     async def expire(self) -> int:
         """Cancel what waits and must not leave any more."""

@@ -456,10 +456,14 @@ WHERE id = :worker_id;
 -- name: recover_claims :many
 -- Take over what a dead worker left. Rows it had not started go back untouched. Rows it had started may have reached
 -- the wire: the lane's policy either tries again, saying so in the ledger, or holds them as dead letters for a person.
+-- A worker that was cut off from the database may still hold results. It renews its claims when it returns, so after an
+-- outage its claims are left alone until it was seen again, or one lease has passed since the outage.
 WITH expired AS (
     SELECT id, started_through, claimed_at
     FROM claims
     WHERE expires_at <= coalesce(:now::timestamptz, now())
+        AND ((NOT :after_outage AND pg_postmaster_start_time() <= coalesce(:now::timestamptz, now()) - :lease::interval)
+            OR NOT EXISTS (SELECT FROM workers WHERE workers.id = claims.worker_id AND seen_at < claims.expires_at))
     ORDER BY expires_at
     LIMIT :batch_limit
     FOR UPDATE SKIP LOCKED
@@ -590,16 +594,24 @@ FROM released
 CROSS JOIN returned;
 
 -- name: renew_claims :many
--- Keep the leases of the claims this worker still works on; a claim that is not returned is lost.
+-- Keep the leases of the claims this worker still works on; a claim that is not returned is lost. A lease that ran out
+-- and was not recovered holds again, so that known results are not written by recovery as unknown.
 WITH seen AS (
     UPDATE workers
-    SET seen_at = coalesce(:now::timestamptz, now())
+    SET seen_at = coalesce(:now::timestamptz, clock_timestamp())
     WHERE id = :worker_id
+),
+mine AS (
+    SELECT id, expires_at > coalesce(:now::timestamptz, clock_timestamp()) AS was_held
+    FROM claims
+    WHERE id = ANY(:claim_ids::bigint[]) AND worker_id = :worker_id
+    FOR UPDATE
 )
 UPDATE claims
-SET expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
-WHERE id = ANY(:claim_ids::bigint[]) AND worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, now())
-RETURNING id;
+SET expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
+FROM mine
+WHERE claims.id = mine.id
+RETURNING claims.id, was_held;
 
 -- name: reschedule :maybe
 -- Move a delivery that was never tried to another moment; one in the past makes it due at once.

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from postroom.db.pool import Session
 from postroom.delivery import store
 from postroom.delivery.complete import Result, complete_columns
@@ -12,6 +14,7 @@ from postroom.feedback.model import Refusal
 from postroom.senders.health import Outcome
 from postroom.senders.model import HealthPolicy, Slot
 from postroom.senders.record import record_outcomes
+from postroom.transports import Reply
 
 NOWHERE = "none"
 """The transport of an attempt that never came to one."""
@@ -53,6 +56,13 @@ async def _tell_feedback(connection: Session, results: Sequence[Result], *, now:
     refusals = [refusal for result in mails for refusal in _refusals(result)]
     if delivered or refusals:
         await feedback.settle(connection, refusals, delivered=delivered, now=now)
+
+
+def without_texts(result: Result) -> Result:
+    """The same result with nothing in it that the other side or a transport has written."""
+    reply = None if result.reply is None else Reply(result.reply.stage, result.reply.code)
+    recipients = tuple(replace(recipient, enhanced=None, detail=None) for recipient in result.recipients)
+    return replace(result, reply=reply, detail=None, transport="unknown", recipients=recipients)
 
 
 def _is_delivered(recipient: Recipient) -> bool:

@@ -264,14 +264,18 @@ async def put_to_sleep(connection: Connection, *, worker_id: int, lane: Lane) ->
 
 
 async def recover_claims(
-    connection: Connection, *, held_lanes: Sequence[str], batch_limit: int, now: datetime | None
+    connection: Connection,
+    *,
+    held_lanes: Sequence[str],
+    batch_limit: int,
+    now: datetime | None,
+    lease: timedelta = timedelta(),
+    after_outage: bool = False,
 ) -> list[Recovered]:
-    return [
-        Recovered(DeliveryId(row["id"]), State(row["state"]), row["is_ambiguous"])
-        for row in await QUERIES["recover_claims"].many(
-            connection, held_lanes=held_lanes, batch_limit=batch_limit, now=now
-        )
-    ]
+    rows = await QUERIES["recover_claims"].many(
+        connection, held_lanes=held_lanes, batch_limit=batch_limit, lease=lease, after_outage=after_outage, now=now
+    )
+    return [Recovered(DeliveryId(row["id"]), State(row["state"]), row["is_ambiguous"]) for row in rows]
 
 
 async def redrive(
@@ -299,11 +303,12 @@ async def release(
 
 async def renew_claims(
     connection: Connection, *, worker_id: int, claim_ids: Sequence[int], lease: timedelta, now: datetime | None
-) -> set[ClaimId]:
+) -> dict[ClaimId, bool]:
+    """The claims that hold, and of each whether it held all the time."""
     rows = await QUERIES["renew_claims"].many(
         connection, worker_id=worker_id, claim_ids=claim_ids, lease=lease, now=now
     )
-    return {ClaimId(row["id"]) for row in rows}
+    return {ClaimId(row["id"]): row["was_held"] for row in rows}
 
 
 async def reschedule(connection: Connection, *, delivery_id: int, send_at: datetime, now: datetime | None) -> bool:

@@ -13,9 +13,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import monotonic
 
 import structlog
@@ -27,7 +26,8 @@ from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
 from postroom.delivery.complete import NO_TIME, Result
 from postroom.delivery.completer import Completer
-from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
+from postroom.delivery.lane import LaneLoad
+from postroom.delivery.model import ClaimId, Lane, Outgoing
 from postroom.delivery.rows import read_outgoing
 from postroom.delivery.silent_hosts import SilentHosts
 from postroom.delivery.wake import Waker
@@ -61,30 +61,6 @@ class WorkerOptions:
     until_empty: bool = False
 
 
-@dataclass(slots=True)
-class _LaneState:
-    """What one lane's loop is at: its running attempts, and whether it has asked for notifications."""
-
-    mails: set[asyncio.Task[None]] = field(default_factory=set)
-    webhooks: set[asyncio.Task[None]] = field(default_factory=set)
-    one_ended: asyncio.Event = field(default_factory=asyncio.Event)
-    empty_looks: int = 0
-    asleep: bool = False
-
-    @property
-    def tasks(self) -> set[asyncio.Task[None]]:
-        return self.mails | self.webhooks
-
-    def keep(self, task: asyncio.Task[None], channel: Channel) -> None:
-        group = self.webhooks if channel is Channel.WEBHOOK else self.mails
-        group.add(task)
-        task.add_done_callback(partial(self._ended, group))
-
-    def _ended(self, group: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
-        group.discard(task)
-        self.one_ended.set()
-
-
 class Worker:
     """One process's share of the work. `run` until `stop`; `run_once` for one batch."""
 
@@ -109,11 +85,13 @@ class Worker:
             compose, route, senders=senders, clock=clock, signal=signal, held_lanes=self._options.held_lanes
         )
         self._completer = Completer(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
+        self._completer.on_written = self._written
         if senders is not None:
             self._completer.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
-        self._lanes = {lane: _LaneState() for lane in self._options.lanes}
+        self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
         self._silent = SilentHosts()
+        self._lapsed: set[ClaimId] = set()  # leases that ran out: their results are written, nothing more is started
         self._stopping = asyncio.Event()
         self._worker_id: int | None = None
 
@@ -125,7 +103,7 @@ class Worker:
         self._completer.hurry(self._options.grace)
         self._ring_all()
         for state in self._lanes.values():
-            state.one_ended.set()
+            state.changed.set()
 
     async def run(self) -> None:
         """Work until stopped; with `until_empty`, until nothing is due."""
@@ -159,7 +137,7 @@ class Worker:
 
     async def _run_lane(self, lane: Lane) -> None:
         while not self._stopping.is_set():
-            was_at_work = bool(self._lanes[lane].tasks)  # then the claim was not for all that is due
+            was_at_work = self._lanes[lane].is_busy  # then the claim was not for all that is due
             try:
                 claimed = await self._claim(lane)
                 if claimed:
@@ -183,7 +161,7 @@ class Worker:
                 lease=self._options.lease,
                 now=self._clock(),
                 use_senders=self._senders is not None,
-                webhook_limit=max(self._options.chunk - len(self._lanes[lane].webhooks), 0),
+                webhook_limit=max(self._options.chunk - self._lanes[lane].webhooks, 0),
             )
             if not rows:
                 return []
@@ -223,7 +201,7 @@ class Worker:
                 break
             not_started = claimed[through:]
             for outgoing in ready:
-                self._lanes[lane].keep(asyncio.create_task(self._attempt(outgoing)), outgoing.channel)
+                self._lanes[lane].opened(outgoing, asyncio.create_task(self._attempt(outgoing)))
         if not_started:
             await self._give_back(not_started)
 
@@ -238,14 +216,16 @@ class Worker:
         return [outgoing for outgoing in ready if outgoing.held_for is None or outgoing.is_expired]
 
     async def _make_room(self, lane: Lane) -> None:
-        """Wait until few enough mails are in flight, or the worker is to stop. Webhooks were limited by the claim."""
-        state = self._lanes[lane]
-        while len(state.mails) > self._options.chunk and not self._stopping.is_set():
-            state.one_ended.clear()  # one bell for all: waiting on each task anew costs more than the attempts
-            await state.one_ended.wait()
+        """Wait until few enough mails are open, or the worker is to stop. Webhooks were limited by the claim."""
+        load = self._lanes[lane]
+        while load.mails > self._options.chunk and not self._stopping.is_set():
+            load.changed.clear()  # one event for all: waiting on each task costs more than the attempts
+            await load.changed.wait()
 
     async def _start(self, chunk: list[Outgoing], through: int) -> bool:
         """Commit that this chunk is about to go to the wire. False: the claim was lost, or nobody knows."""
+        if chunk[0].claim_id in self._lapsed:
+            return False
         asked_at = monotonic()
         try:
             async with self._pool.acquire() as connection:
@@ -267,7 +247,7 @@ class Worker:
     async def _rest(self, lane: Lane) -> None:
         """Nothing is due: look again soon, then ask to be notified, look once more, and wait."""
         state = self._lanes[lane]
-        has_many_webhooks = len(state.webhooks) * 2 > self._options.chunk  # more may be due than may be in flight
+        has_many_webhooks = state.webhooks * 2 > self._options.chunk  # more may be due than may be in flight
         state.empty_looks += not has_many_webhooks
         if has_many_webhooks or state.empty_looks <= LINGERS:
             await self._waker.wait(lane, LINGER)
@@ -315,6 +295,7 @@ class Worker:
         except asyncio.CancelledError:  # stopped while waiting: nothing was sent
             _log.info("turn_cancelled", delivery_id=outgoing.id)
         await self._completer.give_back(outgoing.claim_id, [outgoing.id])
+        self._written([outgoing])
 
     # ── keeping and giving back ───────────────────────────────────────────────────────────────────────────────────
 
@@ -329,14 +310,15 @@ class Worker:
             asked_at = monotonic()
             try:
                 async with self._pool.acquire() as connection:
-                    held = await store.renew_claims(
+                    renewed = await store.renew_claims(
                         connection,
                         worker_id=self._worker_id or 0,
-                        claim_ids=self._completer.held(),
+                        claim_ids=(held := self._completer.held()),
                         lease=self._options.lease,
                         now=self._clock(),
                     )
-                self._renewed(held, asked_at)
+                self._lapsed = {each for each in held if each in self._lapsed or not renewed.get(each)}
+                self._renewed(set(held) - self._lapsed, asked_at)
             except FLICKER as error:
                 _log.warning("renewal_postponed", error=type(error).__name__)
 
@@ -357,6 +339,11 @@ class Worker:
         async with self._pool.acquire() as connection:
             due_at = await store.find_schedule(connection, lane=lane)
         return due_at is None or due_at > (self._clock() or datetime.now(UTC))
+
+    def _written(self, settled: Iterable[Outgoing]) -> None:
+        """These have their result in the ledger, or were released."""
+        for outgoing in settled:
+            self._lanes[outgoing.lane].closed(outgoing)
 
     def _ring_all(self) -> None:
         for lane in self._lanes:

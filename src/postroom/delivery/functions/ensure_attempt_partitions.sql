@@ -4,6 +4,7 @@ LANGUAGE plpgsql
 SECURITY DEFINER -- a worker that does not own the room may still make room for next month
 SET search_path FROM CURRENT
 SET TimeZone = 'UTC' -- months begin in UTC, whatever the session thinks
+SET lock_timeout = '1s' -- results queue behind a waiting lock; the next turn tries again
 AS $$
 DECLARE
     v_month timestamptz;

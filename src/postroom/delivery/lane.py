@@ -1,0 +1,43 @@
+"""How much of one lane is open: attempts in flight, and results that are not written yet.
+
+An attempt stays open until its result is in the ledger. A worker that cannot write therefore stops sending once its
+lane is full, and a crash leaves no more in doubt than that.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from postroom.delivery.model import Channel, Outgoing
+
+
+@dataclass(slots=True)
+class LaneLoad:
+    """The open deliveries of one lane, and whether its loop has asked for notifications."""
+
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    mails: int = 0
+    webhooks: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    empty_looks: int = 0
+    asleep: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self.mails + self.webhooks > 0
+
+    def opened(self, outgoing: Outgoing, task: asyncio.Task[None]) -> None:
+        """An attempt begins."""
+        self._count(outgoing, 1)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def closed(self, outgoing: Outgoing) -> None:
+        """Its result is written, or the delivery was released."""
+        self._count(outgoing, -1)
+        self.changed.set()
+
+    def _count(self, outgoing: Outgoing, by: int) -> None:
+        if outgoing.channel is Channel.WEBHOOK:
+            self.webhooks += by
+        else:
+            self.mails += by
