@@ -1482,6 +1482,7 @@ CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '1s'
     AS $$
 DECLARE
     v_month timestamptz;
