@@ -1,17 +1,40 @@
 """The front door: what `import postroom` offers."""
 
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
 import postroom
+from postroom import errors
 
 
 @pytest.mark.parametrize("name", postroom.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     """What the package promises can be imported, and explains itself."""
     assert getattr(postroom, name).__doc__
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    """A REPL and a notebook complete every public name."""
+    script = "import postroom; print(set(postroom.__all__) <= set(dir(postroom)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
+def test_errors_are_the_ones_that_are_raised() -> None:
+    """`except postroom.BadInput` catches what `postroom.send` raises."""
+    assert postroom.BadInput is errors.BadInput
+    assert postroom.IdempotencyConflict is errors.IdempotencyConflict
+
+
+async def test_sending_on_a_connection_of_another_driver_says_what_is_needed() -> None:
+    """A psycopg or SQLAlchemy connection raises a TypeError that names it and the SQL function."""
+    with sqlite3.connect(":memory:") as connection, pytest.raises(TypeError) as refused:
+        await postroom.send(connection, to="ada@example.org", subject="a", text="b")  # type: ignore[arg-type]
+    assert "needs an asyncpg connection, not sqlite3.Connection" in str(refused.value)
+    assert "SELECT postroom.send(…)" in str(refused.value)
 
 
 def test_there_is_nothing_else() -> None:

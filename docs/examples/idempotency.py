@@ -7,7 +7,6 @@ import os
 import asyncpg
 
 import postroom
-from postroom.errors import IdempotencyConflict
 
 
 async def send_invoice(connection: asyncpg.Connection, text: str) -> int:
@@ -25,7 +24,7 @@ async def main() -> None:
 
         try:
             await send_invoice(connection, "13 euros")
-        except IdempotencyConflict:
+        except postroom.IdempotencyConflict:
             pass  # a bug in the caller: one key stands for one mail
         else:
             raise AssertionError("a key cannot change its content")

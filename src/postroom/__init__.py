@@ -19,9 +19,54 @@ if TYPE_CHECKING:
     from postroom.client import Client
     from postroom.delivery.model import Attachment
     from postroom.delivery.send import send
+    from postroom.errors import (
+        AccessError,
+        AppendConditionFailed,
+        BadInput,
+        BodyGone,
+        ConflictError,
+        DatabaseError,
+        DeliveryNotFound,
+        DuplicateAppend,
+        EventsBusy,
+        EventUnreadable,
+        FieldError,
+        IdempotencyConflict,
+        InputError,
+        NotFoundError,
+        PostroomError,
+        ScopeMissing,
+        TemplateNotFound,
+        Unauthenticated,
+        WrongState,
+    )
     from postroom.events.service import EventStore
 
-__all__ = ["Attachment", "Client", "EventStore", "send"]
+__all__ = [
+    "AccessError",
+    "AppendConditionFailed",
+    "Attachment",
+    "BadInput",
+    "BodyGone",
+    "Client",
+    "ConflictError",
+    "DatabaseError",
+    "DeliveryNotFound",
+    "DuplicateAppend",
+    "EventStore",
+    "EventUnreadable",
+    "EventsBusy",
+    "FieldError",
+    "IdempotencyConflict",
+    "InputError",
+    "NotFoundError",
+    "PostroomError",
+    "ScopeMissing",
+    "TemplateNotFound",
+    "Unauthenticated",
+    "WrongState",
+    "send",
+]
 
 _HOMES = {
     "Attachment": "postroom.delivery.model",
@@ -29,12 +74,18 @@ _HOMES = {
     "EventStore": "postroom.events.service",
     "send": "postroom.delivery.send",
 }
+"""Modules of the public names; the names that are not here are errors."""
+
+
+def __dir__() -> list[str]:
+    """List the public names, so that a REPL completes them before they are imported."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `import postroom` alone costs nothing."""
-    if name not in _HOMES:
+    """Import a public name when it is first used: `import postroom` alone loads no driver."""
+    if name not in __all__:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "postroom.errors")), name)

@@ -12,6 +12,12 @@ from postroom.errors import BadInput, FieldError
 
 Addresses = str | Iterable[str]
 
+_NEEDS_ASYNCPG = (
+    "postroom.send needs an asyncpg connection, not {}. With another driver, execute SELECT postroom.send(…) on your"
+    " connection (docs/reference/sql.md). From SQLAlchemy's asyncpg dialect, pass"
+    " (await connection.get_raw_connection()).driver_connection."
+)
+
 
 async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all by name
     connection: Connection,
@@ -45,6 +51,7 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
     `ada@example.org` or `Ada Lovelace <ada@example.org>`. The same `idempotency_key` with the same content returns the
     first id again; with other content it raises `IdempotencyConflict`. Bad input raises `BadInput` naming each field.
     """
+    _check_connection(connection)
     errors: list[FieldError] = []
     request = DeliveryRequest(
         to=parse_addresses("to", to, errors),
@@ -72,6 +79,12 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
         raise BadInput(errors)
     accepted = await service.accept(connection, request, room=room, idempotency_ttl=idempotency_ttl)
     return accepted.id
+
+
+def _check_connection(connection: object) -> None:
+    if not callable(getattr(connection, "fetchrow", None)):
+        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+        raise TypeError(_NEEDS_ASYNCPG.format(kind))
 
 
 def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:
