@@ -109,6 +109,7 @@ def make_compose(
     mail = Composer(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
+        message_key=next(iter(verp.room_keys(settings)), None),
         return_path=_return_paths(settings),
         unsubscribe=_unsubscribe_links(settings),
         signers=load_signers(settings.dkim_keys),
@@ -133,10 +134,10 @@ def _carried(outgoing: Outgoing, desk: SenderDesk | None) -> Outgoing:
 
 def _return_paths(settings: Settings) -> Callable[[Outgoing], str] | None:
     """Where bounces go: to an address that names the delivery and cannot be invented, if we have a domain for them."""
-    domain, key = settings.bounce_domain, settings.secret_key
-    if domain is None or key is None:
+    domain, keys = settings.bounce_domain, verp.room_keys(settings)
+    if domain is None or not keys:
         return None
-    return lambda outgoing: verp.return_path(outgoing.id, domain=domain, key=key)
+    return lambda outgoing: verp.return_path(outgoing.id, domain=domain, key=keys[0])
 
 
 def _unsubscribe_links(settings: Settings) -> Callable[[Outgoing, str], str] | None:
@@ -374,7 +375,7 @@ def _imap_poller(room: Room, url: str) -> ImapPoller:
         options = replace(ImapOptions.parse(url), interval=settings.bounce_imap_interval)
     except ValueError as error:
         raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
-    return ImapPoller(room.pool, options, paths=ReturnPaths(settings.bounce_domain, settings.secret_key))
+    return ImapPoller(room.pool, options, paths=ReturnPaths(settings.bounce_domain, verp.room_keys(settings)))
 
 
 def _maintenance_options(settings: Settings) -> MaintenanceOptions:

@@ -21,7 +21,7 @@ def attributed(
 ) -> list[tuple[int | None, str | None, bool]]:
     read = read_report(report(name, delivery_id=tag))
     to = (verp.return_path(envelope, domain=DOMAIN, key=KEY),) if envelope is not None else ()
-    found = attribute(read, "smtp", find_candidates(read, to, paths), sent)
+    found = attribute(read, "smtp", find_candidates(read, to, paths), sent, keys=paths.keys)
     return [(each.delivery_id, each.address, each.is_verified) for each in found]
 
 
@@ -71,7 +71,7 @@ def test_a_tag_that_outlived_its_delivery_verifies_nothing() -> None:
 
 def test_without_a_key_tags_prove_nothing() -> None:
     """An installation without a secret key believes no return path."""
-    assert attributed("postfix-unknown-user", known("ada@example.org"), paths=ReturnPaths(DOMAIN, None)) == [
+    assert attributed("postfix-unknown-user", known("ada@example.org"), paths=ReturnPaths(DOMAIN)) == [
         (None, "ada@example.org", False)
     ]
 
@@ -80,18 +80,29 @@ def test_a_message_id_is_checked_against_the_row() -> None:
     """The hash must fit the time of acceptance; one digit more or less is an invention."""
     read = read_report(report("arf-redacted"))
     right = Candidates((), ((7, "d2b1", "example.org"),))
-    assert [each.is_verified for each in attribute(read, "smtp", right, known("ada@example.org"))] == [False]
+    assert [each.is_verified for each in attribute(read, "smtp", right, known("ada@example.org"), keys=[KEY])] == [
+        False
+    ]
+
+
+def test_a_message_id_alone_does_not_name_a_recipient() -> None:
+    """A report that names nobody, or a stranger, says nothing about the only recipient; the return path does."""
+    message = verp.message_id(7, CREATED, domain="example.org", key=KEY)
+    for name in ("arf-redacted", "forwarded-elsewhere"):
+        read = read_report(report(name, message=message))
+        found = attribute(read, "smtp", find_candidates(read, (), PATHS), known("ada@example.org"), keys=[KEY])
+        assert [(each.delivery_id, each.address, each.is_verified) for each in found] == [(7, None, True)]
 
 
 def test_kinds_become_what_they_are() -> None:
     """A bounce has a class, a complaint its type."""
     (bounce,) = attribute(
-        read_report(report("exchange-over-quota")), "imap", Candidates((7,), ()), known("ada@example.org")
+        read_report(report("exchange-over-quota")), "imap", Candidates((7,), ()), known("ada@example.org"), keys=[KEY]
     )
     assert isinstance(bounce, Bounce)
     assert (bounce.classification, bounce.enhanced, bounce.origin) == (BounceClass.RECIPIENT_SOFT, "5.2.2", "imap")
     (complaint,) = attribute(
-        read_report(report("arf-redacted")), "imap", Candidates((7,), ()), known("ada@example.org")
+        read_report(report("arf-redacted")), "imap", Candidates((7,), ()), known("ada@example.org"), keys=[KEY]
     )
     assert isinstance(complaint, Complaint)
     assert (complaint.address, complaint.text) == ("ada@example.org", "abuse")
@@ -101,6 +112,6 @@ def test_the_same_report_about_the_same_person_is_one() -> None:
     """Two ways in, one identity; another recipient is another."""
     read = read_report(report("postfix-several", delivery_id=7))
     sent = known("ada@example.org", "ben@example.org")
-    first, second = (attribute(read, origin, Candidates((7,), ()), sent) for origin in ("smtp", "imap"))
+    first, second = (attribute(read, origin, Candidates((7,), ()), sent, keys=[KEY]) for origin in ("smtp", "imap"))
     assert [each.report_id for each in first] == [each.report_id for each in second]
     assert len({each.report_id for each in first}) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 from tests.support import command_line
-from tests.support.feedback import DOMAIN, KEY, message_id, report, rows, sent, suppressed
+from tests.support.feedback import DOMAIN, SECRET, message_id, report, rows, sent, suppressed
 from tests.support.feedback_imap import Letterbox, serving
 
 from postroom.db.pool import Pool
@@ -31,7 +31,7 @@ except Exception as error:
 
 async def run(url: str, *arguments: str, stdin: bytes = b"") -> tuple[int | None, str, str]:
     environment = command_line.environment(
-        PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, POSTROOM_SECRET_KEY=KEY.hex()
+        PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, POSTROOM_SECRET_KEY=SECRET.hex()
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -90,7 +90,7 @@ async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path)
     """One message, an mbox, a Maildir and standard input; a report that comes twice is one."""
     delivery_id = await sent(pool, "ada@example.org")
     one = report("postfix-unknown-user", delivery_id=delivery_id)
-    other = report("arf-redacted", message=await message_id(pool, delivery_id))
+    other = report("outlook-junk-report", message=await message_id(pool, delivery_id))
     (tmp_path / "one.eml").write_bytes(one)
     box = mailbox.mbox(tmp_path / "box")
     for raw in (one, other):

@@ -3,16 +3,21 @@
 import asyncio
 import smtplib
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from functools import partial
+from smtplib import SMTP
 from typing import Any
 
 import pytest
+from tests.support.builders import a_mail, accepted, state_of
 from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
+from postroom.delivery.model import Lane
 from postroom.feedback import verp
 from postroom.feedback.listener import BounceListener, ListenerOptions
 
-OPTIONS = ListenerOptions(domain=DOMAIN, key=KEY, port=0, size_limit=1024 * 1024)
+OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, size_limit=1024 * 1024)
 
 
 @pytest.fixture
@@ -33,6 +38,54 @@ async def talk(bounces: BounceListener, say: Callable[[smtplib.SMTP], Any]) -> A
 
 def path(delivery_id: int) -> str:
     return verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+
+
+FORGED_DSN = """\
+From: Mail Delivery System <MAILER-DAEMON@evil.example>
+To: postmaster@{domain}
+Subject: Undelivered Mail Returned to Sender
+MIME-Version: 1.0
+Content-Type: multipart/report; report-type=delivery-status; boundary="cut"
+
+--cut
+Content-Type: message/delivery-status
+
+Reporting-MTA: dns; mx.evil.example
+
+Final-Recipient: rfc822; {victim}
+Action: failed
+Status: 5.1.1
+Diagnostic-Code: smtp; 550 5.1.1 no such user
+
+--cut
+Content-Type: text/rfc822-headers
+
+Message-ID: {message_id}
+
+--cut--
+"""
+
+
+async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bounces: BounceListener) -> None:
+    """Mallory knows his own mail, the time of acceptance that the batch shares, and that ids follow each other.
+
+    He forges a bounce for each neighbour, with the Message-ID that a plain hash of these would have, and one with the
+    digest of his own Message-ID. He needs no login: `postmaster@` is open to everybody.
+    """
+    people = ["mallory@evil.example", *(f"person{n}@example.org" for n in range(5))]
+    created = datetime.now(UTC)
+    ids = await accepted(pool, *(a_mail(each) for each in people), now=created)
+    own = verp.message_id(ids[0], created, domain="example.org", key=KEY)
+    for delivery_id, victim in zip(ids[1:], people[1:], strict=True):
+        hashed = verp.message_id(delivery_id, created, domain="example.org", key=None)
+        copied = own.replace(f"pr.{ids[0]}.", f"pr.{delivery_id}.")
+        for forged in (hashed, copied):
+            text = FORGED_DSN.format(domain=DOMAIN, victim=victim, message_id=forged).replace("\n", "\r\n")
+            await talk(bounces, partial(SMTP.sendmail, from_addr="", to_addrs=[f"postmaster@{DOMAIN}"], msg=text))
+    assert await rows(pool, "SELECT DISTINCT is_verified FROM bounces") == [(False,)]
+    assert await rows(pool, "SELECT address FROM suppressions") == []
+    [code] = await accepted(pool, a_mail(people[1], lane=Lane.AUTH))
+    assert await state_of(pool, code) == "queued"
 
 
 async def test_a_report_is_taken_and_acts(pool: Pool, bounces: BounceListener) -> None:
@@ -102,7 +155,7 @@ async def test_without_a_database_it_is_try_again(pool: Pool, bounces: BounceLis
 
 async def test_too_many_connections_are_sent_away(pool: Pool) -> None:
     """421 for the one over the limit, and the others go on."""
-    options = ListenerOptions(domain=DOMAIN, key=KEY, port=0, most_connections=1)
+    options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_connections=1)
     async with BounceListener(pool, options) as server:
 
         def say() -> tuple[int, int]:

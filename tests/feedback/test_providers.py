@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
-from tests.support.feedback import message_id, rows, sent, suppressed
+from tests.support.feedback import SECRET, message_id, rows, sent, suppressed
 from tests.support.http import Browser, Response
 
 from postroom.db.pool import Pool
@@ -79,7 +80,8 @@ def browser(room: Room, amazon: Amazon) -> Browser:
         postmark_secret=POSTMARK_SECRET,
     )
     endpoints = provider_api.endpoints(options, fetch=amazon, clock=lambda: NOW)
-    return Browser(HttpApplication(room, endpoints, auth=Authenticator(room.pool)))
+    keyed = replace(room, settings=replace(room.settings, secret_key=SECRET))
+    return Browser(HttpApplication(keyed, endpoints, auth=Authenticator(room.pool)))
 
 
 async def nothing_is_stored(pool: Pool) -> bool:

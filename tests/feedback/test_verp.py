@@ -1,13 +1,15 @@
 """Return paths and Message-IDs: what proves that a report is about one of our deliveries."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.builders import a_compose, a_mail, accepted, claimed
+from tests.support.builders import NOON, a_mail, accepted, claimed
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Lane
+from postroom.delivery.model import Address, Lane
 from postroom.feedback import verp
+from postroom.mail.compose import Composer
+from postroom.settings import Settings
 
 KEY, OTHER = bytes(range(32)), bytes(reversed(range(32)))
 DOMAIN = "bounce.example.net"
@@ -17,7 +19,7 @@ def test_a_return_path_comes_back() -> None:
     """What was made for a delivery is read as that delivery."""
     address = verp.return_path(4711, domain=DOMAIN, key=KEY)
     assert address.startswith("bounce+4711.")
-    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) == 4711
+    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
 
 
 @pytest.mark.parametrize(
@@ -26,7 +28,7 @@ def test_a_return_path_comes_back() -> None:
 def test_servers_may_change_its_case(change: object) -> None:
     """Case, angle brackets and blanks do no harm."""
     address = change(verp.return_path(4711, domain=DOMAIN, key=KEY))  # type: ignore[operator]
-    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) == 4711
+    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
 
 
 @pytest.mark.parametrize(
@@ -47,13 +49,13 @@ def test_servers_may_change_its_case(change: object) -> None:
 def test_whatever_was_changed_is_none_of_ours(address: str) -> None:
     """Another id, domain or tag is nobody's return path."""
     tag = verp.return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
-    assert verp.read_return_path(address.format(tag=tag), domain=DOMAIN, key=KEY) is None
+    assert verp.read_return_path(address.format(tag=tag), domain=DOMAIN, keys=[KEY]) is None
 
 
 def test_another_installation_s_tag_is_none_of_ours() -> None:
     """The tag depends on the key."""
     address = verp.return_path(4711, domain=DOMAIN, key=OTHER)
-    assert verp.read_return_path(address, domain=DOMAIN, key=KEY) is None
+    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) is None
 
 
 def test_the_longest_return_path_fits() -> None:
@@ -65,15 +67,53 @@ def test_return_paths_are_found_in_text() -> None:
     """Each once, in order, and inventions are passed over."""
     first, second = (verp.return_path(number, domain=DOMAIN, key=KEY) for number in (7, 8))
     text = f"To: {first}\nbounce+9.aaaaaaaaaaaaaaaa@{DOMAIN}\nReturn-Path: <{second}> {first}"
-    assert verp.find_return_paths(text, domain=DOMAIN, key=KEY) == [7, 8]
+    assert verp.find_return_paths(text, domain=DOMAIN, keys=[KEY]) == [7, 8]
+
+
+def composer(key: bytes | None) -> Composer:
+    return Composer(default_sender=Address("post@example.org"), message_domain="example.org", message_key=key)
 
 
 async def test_a_composed_message_id_is_recognised(pool: Pool) -> None:
-    """What compose wrote is what is checked here; another time of acceptance does not fit."""
+    """Compose and check agree; another time of acceptance, or another key, does not fit."""
     await accepted(pool, a_mail())
     (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
-    envelope, _ = a_compose()(outgoing)
+    envelope, _ = composer(KEY).compose(outgoing, now=NOON)
     (found,) = verp.find_message_ids(f"Message-ID: {envelope.message_id}")
     assert found[0] == outgoing.id
-    assert verp.is_message_id_of(outgoing.created_at, found)
-    assert not verp.is_message_id_of(datetime(2030, 1, 1, tzinfo=UTC), found)
+    assert verp.is_message_id_of(outgoing.created_at, found, keys=[KEY])
+    assert verp.is_message_id_of(outgoing.created_at, found, keys=[OTHER, KEY])
+    assert not verp.is_message_id_of(datetime(2030, 1, 1, tzinfo=UTC), found, keys=[KEY])
+    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[OTHER])
+
+
+async def test_every_attempt_has_the_same_message_id(pool: Pool) -> None:
+    """A receiver recognises the second attempt, with and without a key; a key shows in the digest."""
+    await accepted(pool, a_mail())
+    (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
+    for key in (KEY, None):
+        first, second = (composer(key).compose(outgoing, now=NOON + timedelta(hours=n))[0] for n in range(2))
+        assert first.message_id == second.message_id
+        assert first.message_id.startswith(f"<pr.{outgoing.id}.")
+    assert composer(KEY).compose(outgoing, now=NOON)[0].message_id != first.message_id
+
+
+async def test_without_a_key_no_message_id_is_believed(pool: Pool) -> None:
+    """The digest without a key is a plain hash, which anyone can compute."""
+    await accepted(pool, a_mail())
+    (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
+    envelope, _ = composer(None).compose(outgoing, now=NOON)
+    (found,) = verp.find_message_ids(envelope.message_id)
+    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[])
+    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[KEY])
+
+
+def test_rooms_with_one_secret_have_marks_of_their_own() -> None:
+    """The key of a room depends on its name; old secrets still read what they signed."""
+    one, other = (Settings(secret_key=KEY, old_secret_keys=(OTHER,), schema=name) for name in ("one", "other"))
+    address = verp.return_path(7, domain=DOMAIN, key=verp.room_keys(one)[0])
+    assert verp.read_return_path(address, domain=DOMAIN, keys=verp.room_keys(one)) == 7
+    assert verp.read_return_path(address, domain=DOMAIN, keys=verp.room_keys(other)) is None
+    before = verp.return_path(7, domain=DOMAIN, key=verp.room_key(OTHER, "one"))
+    assert verp.read_return_path(before, domain=DOMAIN, keys=verp.room_keys(one)) == 7
+    assert verp.room_keys(Settings()) == ()

@@ -37,6 +37,7 @@ from postroom.http.auth import Authenticator
 from postroom.intake.resend import api as drop_in
 from postroom.intake.resend.answers import email_of, last_event, refusal
 from postroom.mail.compose import Composer
+from postroom.settings import Settings
 
 MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
 
@@ -448,7 +449,7 @@ async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
 async def test_one_time_codes_stay_hidden(shop: Shop) -> None:
     """What holds a code is not shown, here as everywhere."""
     delivery = await shop.sent(html="<p>123</p>")
-    shown = email_of(replace(delivery, lane=Lane.AUTH), message_domain="example.org", now=datetime.now(UTC))
+    shown = email_of(replace(delivery, lane=Lane.AUTH), Settings(), now=datetime.now(UTC))
     assert (shown.subject, shown.text, shown.html) == (None, None, None)
 
 

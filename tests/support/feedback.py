@@ -1,7 +1,6 @@
 """What tests of feedback share: sent mail, reports about it, and short ways to look."""
 
-import hashlib
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from postroom.feedback import verp
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.model import Bounce, BounceClass, Complaint, report_identity
 
-KEY = bytes(range(32))
+SECRET = bytes(range(32))
+KEY = verp.room_key(SECRET, "postroom")
 DOMAIN = "bounce.example.net"
-PATHS = ReturnPaths(DOMAIN, KEY)
+PATHS = ReturnPaths(DOMAIN, (KEY,))
 REPORTS = Path(__file__).parents[1] / "feedback" / "reports"
 
 _numbers = iter(range(1, 1_000_000))
@@ -42,8 +42,7 @@ async def message_id(pool: Pool, delivery_id: int) -> str:
     """The Message-ID that compose gives a delivery."""
     async with pool.acquire() as connection:
         created = await connection.fetchval("SELECT created_at FROM deliveries WHERE id = $1", delivery_id)
-    text = f"{delivery_id} {created.astimezone(UTC).isoformat()} example.org"
-    return f"<pr.{delivery_id}.{hashlib.sha256(text.encode()).hexdigest()[:16]}@example.org>"
+    return verp.message_id(delivery_id, created, domain="example.org", key=KEY)
 
 
 def report(name: str, *, delivery_id: int | None = None, message: str = "<somebody@elsewhere.example>") -> bytes:

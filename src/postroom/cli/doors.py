@@ -17,6 +17,7 @@ from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.feedback.verp import room_keys
 from postroom.http import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
@@ -134,7 +135,7 @@ def bounce_options(settings: Settings) -> ListenerOptions:
         raise SettingInvalid("POSTROOM_BOUNCE_DOMAIN", "is needed to receive bounces at POSTROOM_BOUNCE_ADDR")
     if settings.secret_key is None:
         raise SettingInvalid("POSTROOM_SECRET_KEY", "is needed to recognise our own return paths")
-    return ListenerOptions(domain=settings.bounce_domain, key=settings.secret_key)
+    return ListenerOptions(domain=settings.bounce_domain, keys=room_keys(settings))
 
 
 def submitter(room: Room) -> Authenticate:

@@ -1,8 +1,10 @@
 """Whose delivery a report is about, and whether to believe it. Pure.
 
-A report is believed if it carries the return path of a delivery (an HMAC, see `verp`) or its Message-ID, and only about
-people that delivery went to: whoever got a mail knows its tag, and must not be able to speak of somebody else. Where
-the mail was forwarded, a report names an address we never heard of; if the delivery had one recipient, it is theirs.
+A report is believed if it carries the return path or the Message-ID of a delivery (both hold an HMAC, see `verp`), and
+only about people that delivery went to: every recipient of a mail knows its marks. Where the mail was forwarded, a
+report names an address that Postroom never wrote to; if the report carries the return path and the delivery had one
+recipient, the report is about that recipient. A Message-ID is not enough for that: every reply to the mail quotes it.
+Reports that are not believed are kept and change nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,10 +31,10 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class ReturnPaths:
-    """How return paths of this installation are told from inventions; without a key none is believed."""
+    """How marks of this room are told from inventions; without a key none is believed."""
 
     domain: str | None = None
-    key: bytes | None = field(default=None, repr=False)
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +61,41 @@ class Candidates:
 def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPaths) -> Candidates:
     """Every trace of a delivery of ours, the envelope's first."""
     proved: list[int] = []
-    if paths.domain is not None and paths.key is not None:
+    if paths.domain is not None:
         text = "\n".join((*envelope_to, report.evidence))
-        proved = verp.find_return_paths(text, domain=paths.domain, key=paths.key)
-    message_ids = verp.find_message_ids(report.evidence)
+        proved = verp.find_return_paths(text, domain=paths.domain, keys=paths.keys)
+    message_ids = verp.find_message_ids(report.evidence) if paths.keys else []
     return Candidates(tuple(proved[:MOST_CANDIDATES]), tuple(message_ids[:MOST_CANDIDATES]))
 
 
-def attribute(report: Report, origin: str, candidates: Candidates, known: Mapping[int, Sent]) -> list[Feedback]:
+def attribute(
+    report: Report, origin: str, candidates: Candidates, known: Mapping[int, Sent], *, keys: Sequence[bytes]
+) -> list[Feedback]:
     """What the report says, tied to deliveries and people as far as it can be believed."""
-    believed = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]
-    believed += [
+    proved = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]
+    named = [
         known[message_id[0]]
         for message_id in candidates.message_ids
-        if message_id[0] in known and verp.is_message_id_of(known[message_id[0]].created_at, message_id)
+        if message_id[0] in known and verp.is_message_id_of(known[message_id[0]].created_at, message_id, keys=keys)
     ]
-    is_only = len(report.failures) == 1
     return [
-        _feedback(report, failure, origin, *_owner(failure, believed, candidates, is_only=is_only))
+        _feedback(
+            report, failure, origin, *_owner(failure, proved, named, candidates, is_only=len(report.failures) == 1)
+        )
         for failure in report.failures
     ]
 
 
 def _owner(
-    failure: Failure, believed: Sequence[Sent], candidates: Candidates, *, is_only: bool
+    failure: Failure, proved: Sequence[Sent], named: Sequence[Sent], candidates: Candidates, *, is_only: bool
 ) -> tuple[int | None, str | None, bool]:
     """The delivery, the recipient and whether both are certain."""
-    for sent in believed:
-        recipient = _recipient(failure, sent, is_only=is_only)
+    believed = [*proved, *named]
+    for position, sent in enumerate(believed):
+        recipient = _recipient(failure, sent, is_only=is_only and position < len(proved))
         if recipient is not None:
             return sent.delivery_id, recipient, True
-    if believed:  # one of that delivery's recipients, and nobody knows which
+    if believed:  # one of that delivery's recipients; the report does not say which
         return believed[0].delivery_id, None, True
     # A tag may outlive its delivery; then there is no list of recipients to hold the report against.
     return (candidates.proved[0] if candidates.proved else None), failure.original or failure.address, False

@@ -267,24 +267,26 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
 
     from postroom.errors import SecretKeyMissing
     from postroom.feedback.listener import BounceListener, ListenerOptions
+    from postroom.feedback.verp import room_keys
     from postroom.settings import parse_address
 
-    key = room.settings.secret_key
-    if key is None:
+    keys = room_keys(room.settings)
+    if not keys:
         raise SecretKeyMissing
     host, port = parse_address(address)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with BounceListener(room.pool, ListenerOptions(domain=domain, key=key, host=host, port=port)) as server:
+    async with BounceListener(room.pool, ListenerOptions(domain=domain, keys=keys, host=host, port=port)) as server:
         say(f"listening on {host}:{server.port}")
         await stop.wait()
 
 
 def _paths(room: "Room", domain: str | None) -> "ReturnPaths":
     from postroom.feedback.attribution import ReturnPaths
+    from postroom.feedback.verp import room_keys
 
-    return ReturnPaths(domain, room.settings.secret_key)
+    return ReturnPaths(domain, room_keys(room.settings))
 
 
 async def _ingest(room: "Room", messages: Iterable[bytes], paths: "ReturnPaths") -> "Ingested":

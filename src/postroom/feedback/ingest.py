@@ -51,7 +51,7 @@ async def ingest(
         find_candidates(report, message.envelope_to, paths) for message, report in zip(messages, reports, strict=True)
     ]
     async with pool.acquire() as connection, connection.transaction():
-        feedback = await _attributed(connection, messages, reports, candidates)
+        feedback = await _attributed(connection, messages, reports, candidates, paths)
         recorded = await record.record(connection, feedback, now=now)
         await _keep_unread(connection, messages, reports, now=now)
     kinds = Counter(report.kind.value for report in reports)
@@ -71,6 +71,7 @@ async def _attributed(
     messages: Sequence[Incoming],
     reports: Sequence[Report],
     candidates: Sequence[Candidates],
+    paths: ReturnPaths,
 ) -> list[Feedback]:
     ids = sorted({delivery_id for each in candidates for delivery_id in each.ids})
     known = await store.find_sent(connection, delivery_ids=ids) if ids else {}
@@ -79,7 +80,7 @@ async def _attributed(
         feedback
         for message, report, found in zip(messages, reports, candidates, strict=True)
         if report.kind in _ACTING
-        for feedback in attribute(report, message.origin, found, known)
+        for feedback in attribute(report, message.origin, found, known, keys=paths.keys)
     ]
 
 

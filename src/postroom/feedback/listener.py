@@ -51,7 +51,7 @@ class ListenerOptions:
     """Where to listen and for which domain; the defaults are those of the settings."""
 
     domain: str
-    key: bytes = field(repr=False)
+    keys: tuple[bytes, ...] = field(repr=False)
     host: str = "127.0.0.1"
     port: int = 2526
     size_limit: int = 20 * MEGABYTE
@@ -61,7 +61,7 @@ class ListenerOptions:
 
     @property
     def paths(self) -> ReturnPaths:
-        return ReturnPaths(self.domain, self.key)
+        return ReturnPaths(self.domain, self.keys)
 
 
 class BounceHandler:
@@ -80,7 +80,7 @@ class BounceHandler:
         if domain.lower() != options.domain.lower():
             return "550 5.7.1 This server takes reports only and never relays"
         is_mailbox = local.lower() in options.mailboxes
-        if not is_mailbox and verp.read_return_path(address, domain=options.domain, key=options.key) is None:
+        if not is_mailbox and verp.read_return_path(address, domain=options.domain, keys=options.keys) is None:
             return "550 5.1.1 There is no such address here"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"

@@ -16,6 +16,7 @@ from postroom.feedback import store
 from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.providers import Batch, ProviderOptions, mailgun, postmark, sendgrid, ses
 from postroom.feedback.providers.receive import receive
+from postroom.feedback.verp import room_keys
 from postroom.runtime.clock import Clock, utc_now
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Handler
 
@@ -75,7 +76,7 @@ class Providers:
             if not await store.use_token(connection, token=request.signature.token, now=None):
                 return Answer(Received(0, 1))
             batch = mailgun.read(request)
-            recorded = await receive(connection, batch, provider="mailgun")
+            recorded = await receive(connection, batch, provider="mailgun", keys=room_keys(call.room.settings))
         return Answer(Received(recorded, batch.ignored))
 
     async def postmark(self, call: Call) -> Answer:
@@ -88,7 +89,7 @@ class Providers:
 
     async def _record(self, call: Call, batch: Batch, provider: str) -> Answer:
         async with call.room.pool.acquire() as connection, connection.transaction():
-            recorded = await receive(connection, batch, provider=provider)
+            recorded = await receive(connection, batch, provider=provider, keys=room_keys(call.room.settings))
         return Answer(Received(recorded, batch.ignored))
 
     def _now(self) -> datetime:

@@ -6,13 +6,13 @@ signature tells attempts apart. The date is that of the first moment it could le
 day it was written), the Message-ID never changes.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from postroom.delivery.address import domain_of, parse_address
 from postroom.delivery.complete import is_open
 from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind
+from postroom.feedback import verp
 from postroom.mail import dkim
 from postroom.mail.headers import Field, encode_addresses, encode_custom, encode_text
 from postroom.mail.mime import Message
@@ -28,9 +28,9 @@ _NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
 class Composer:
     """Composes the mail of one room: its default sender, its names, its keys.
 
-    `return_path` says where the bounces of a delivery go (to the sender if None); `unsubscribe` makes the one-click
-    link for a recipient of bulk mail; `signers` holds the DKIM keys by the domain of From; `product`, if given, is
-    named in X-Mailer.
+    `message_key` signs Message-IDs, so that a report that quotes one can be believed; `return_path` says where the
+    bounces of a delivery go (to the sender if None); `unsubscribe` makes the one-click link for a recipient of bulk
+    mail; `signers` holds the DKIM keys by the domain of From; `product`, if given, is named in X-Mailer.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Composer:
         *,
         default_sender: Address,
         message_domain: str,
+        message_key: bytes | None = None,
         return_path: Callable[[Outgoing], str] | None = None,
         unsubscribe: Callable[[Outgoing, str], str] | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
@@ -45,7 +46,7 @@ class Composer:
     ) -> None:
         encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
         self._default_sender = default_sender
-        self._message_domain = message_domain_of(message_domain)
+        self._message_domain, self._message_key = message_domain_of(message_domain), message_key
         self._return_path, self._unsubscribe = return_path, unsubscribe
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
         self._product: tuple[Field, ...] = ()
@@ -57,7 +58,9 @@ class Composer:
         sender = outgoing.sender or self._default_sender
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
-            message_id = message_id_of(outgoing.id, outgoing.created_at, domain=self._message_domain)
+            message_id = verp.message_id(
+                outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._message_key
+            )
         message = Message(
             headers=(*self._own_headers(outgoing, sender, message_id), *custom),
             seed=message_id,
@@ -117,13 +120,6 @@ def _has(outgoing: Outgoing, header: str) -> bool:
 def message_domain_of(setting: str) -> str:
     """POSTROOM_MESSAGE_DOMAIN as Message-IDs write it; ValueError if it is none."""
     return domain_of(parse_address(f"postroom@{setting}").email)
-
-
-def message_id_of(delivery_id: int, created_at: datetime, *, domain: str) -> str:
-    """The Message-ID of a delivery whose caller gave none, the same at every attempt."""
-    created = created_at.astimezone(UTC).isoformat()
-    digest = hashlib.sha256(f"{delivery_id} {created} {domain}".encode()).hexdigest()[:16]
-    return f"<pr.{delivery_id}.{digest}@{domain}>"
 
 
 def format_date(moment: datetime) -> bytes:

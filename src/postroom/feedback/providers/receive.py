@@ -23,12 +23,17 @@ from postroom.feedback.providers.model import Batch, Notice
 _LARGEST_CODE = 999
 
 
-async def receive(connection: Connection, batch: Batch, *, provider: str, now: datetime | None = None) -> int:
-    """Record the events of a verified request, in the caller's transaction; returns how many were new."""
+async def receive(
+    connection: Connection, batch: Batch, *, provider: str, keys: Sequence[bytes], now: datetime | None = None
+) -> int:
+    """Record the events of a verified request, in the caller's transaction; returns how many were new.
+
+    `keys` are those of the room's Message-IDs: without them an event is tied to no delivery.
+    """
     notices = [notice for notice in batch.notices if parse_or_none(notice.address) is not None]
     ids = {found[0] for notice in notices for found in verp.find_message_ids(notice.trace)}
     known = await store.find_sent(connection, delivery_ids=sorted(ids)) if ids else {}
-    feedback = [_feedback(notice, provider, known) for notice in notices]
+    feedback = [_feedback(notice, provider, _delivery(notice, known, keys)) for notice in notices]
     recorded = await record.record(connection, feedback, now=now)
     WEBHOOKS.labels(provider, "recorded").inc(recorded)
     WEBHOOKS.labels(provider, "repeated").inc(len(notices) - recorded)
@@ -36,9 +41,8 @@ async def receive(connection: Connection, batch: Batch, *, provider: str, now: d
     return recorded
 
 
-def _feedback(notice: Notice, provider: str, known: dict[int, Sent]) -> Feedback:
+def _feedback(notice: Notice, provider: str, delivery_id: int | None) -> Feedback:
     address = parse_or_none(notice.address) or ""
-    delivery_id = _delivery(notice, address, known)
     identity = report_identity(provider, notice.kind.value, notice.event_id, address.lower())
     text = storable(notice.text, LONGEST_TEXT)
     if notice.kind is FeedbackKind.BOUNCE:
@@ -66,11 +70,16 @@ def _feedback(notice: Notice, provider: str, known: dict[int, Sent]) -> Feedback
     )
 
 
-def _delivery(notice: Notice, address: str, known: dict[int, Sent]) -> int | None:
+def _delivery(notice: Notice, known: dict[int, Sent], keys: Sequence[bytes]) -> int | None:
     """The delivery whose Message-ID the event carries, if it went to this person."""
+    address = parse_or_none(notice.address) or ""
     for message_id in verp.find_message_ids(notice.trace):
         sent = known.get(message_id[0])
-        if sent is not None and _went_to(sent, address) and verp.is_message_id_of(sent.created_at, message_id):
+        if (
+            sent is not None
+            and _went_to(sent, address)
+            and verp.is_message_id_of(sent.created_at, message_id, keys=keys)
+        ):
             return sent.delivery_id
     return None
 

@@ -17,10 +17,12 @@ from postroom.errors import (
     Unauthenticated,
     WrongState,
 )
+from postroom.feedback import verp
 from postroom.intake.resend.model import ListedEmail
-from postroom.mail.compose import message_domain_of, message_id_of
+from postroom.mail.compose import message_domain_of
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
+from postroom.settings import Settings
 
 _EVENTS = {
     State.SENDING: "queued",
@@ -144,13 +146,13 @@ def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
     )
 
 
-def email_of(delivery: Delivery, *, message_domain: str, now: datetime) -> Email:
+def email_of(delivery: Delivery, settings: Settings, *, now: datetime) -> Email:
     """A delivery in Resend's words. What holds a one-time code stays hidden, as everywhere."""
     is_hidden = delivery.lane is Lane.AUTH
     event = last_event(delivery, now=now)
     return Email(
         id=str(delivery.id),
-        message_id=_message_id(delivery, message_domain),
+        message_id=_message_id(delivery, settings),
         sender=_written(delivery.sender),
         to=_addresses(delivery, RecipientKind.TO),
         cc=_addresses(delivery, RecipientKind.CC),
@@ -203,12 +205,13 @@ def _bad(error: BadInput) -> tuple[int, str, str]:
     return 422, "missing_required_field" if is_missing else "validation_error", error.message
 
 
-def _message_id(delivery: Delivery, domain: str) -> str | None:
-    """What the mail carries: the caller's own or ours. Without its headers nobody can know which."""
+def _message_id(delivery: Delivery, settings: Settings) -> str | None:
+    """The caller's own or ours. Without the headers it is unknown which of them the mail carries."""
     if not delivery.has_body:
         return None
     given = {name.lower(): value for name, value in delivery.headers.items()}
-    return given.get("message-id") or message_id_of(delivery.id, delivery.created_at, domain=message_domain_of(domain))
+    domain, key = message_domain_of(settings.message_domain), next(iter(verp.room_keys(settings)), None)
+    return given.get("message-id") or verp.message_id(delivery.id, delivery.created_at, domain=domain, key=key)
 
 
 def _written(address: Address | None) -> str | None:

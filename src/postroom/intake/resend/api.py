@@ -94,8 +94,7 @@ async def send_batch(accepting: AcceptCombiner, authenticate: Authenticate, call
 async def get_email(authenticate: Authenticate, call: Call) -> Answer:
     await authenticate(call.headers.get("authorization"), READ)
     delivery = await _find(call)
-    domain = call.room.settings.message_domain
-    return Answer(email_of(delivery, message_domain=domain, now=datetime.now(UTC)))
+    return Answer(email_of(delivery, call.room.settings, now=datetime.now(UTC)))
 
 
 async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
