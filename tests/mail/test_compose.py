@@ -242,12 +242,6 @@ class TestHeaders:
         assert message["X-Note"] == "Zoë 🎉"
         assert message["List-Id"] == "<n.example.org>"
 
-    def test_product_is_named_if_wanted(self) -> None:
-        """X-Mailer appears only when a product is given."""
-        composer = Composer(default_sender=SENDER, message_domain="example.org", product="Postroom 1")
-        assert read(OUTGOING, composer)["X-Mailer"] == "Postroom 1"
-        assert read(OUTGOING)["X-Mailer"] is None
-
     @pytest.mark.parametrize(
         "changes, field",
         [

@@ -30,7 +30,7 @@ class Composer:
 
     `message_key` signs Message-IDs, so that a report that quotes one can be believed; `return_path` says where the
     bounces of a delivery go (to the sender if None); `unsubscribe` makes the one-click link for a recipient of bulk
-    mail; `signers` holds the DKIM keys by the domain of From; `product`, if given, is named in X-Mailer.
+    mail; `signers` holds the DKIM keys by the domain of From.
     """
 
     def __init__(
@@ -42,16 +42,12 @@ class Composer:
         return_path: Callable[[Outgoing], str] | None = None,
         unsubscribe: Callable[[Outgoing, str], str] | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
-        product: str | None = None,
     ) -> None:
         encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
         self._default_sender = default_sender
         self._message_domain, self._message_key = message_domain_of(message_domain), message_key
         self._return_path, self._unsubscribe = return_path, unsubscribe
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
-        self._product: tuple[Field, ...] = ()
-        if product is not None:
-            self._product = ((b"X-Mailer", encode_text("X-Mailer", product)),)
 
     def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
         """The envelope for those who still wait, and the message; ValueError names what cannot be written."""
@@ -87,7 +83,6 @@ class Composer:
             (b"Subject", encode_text("Subject", outgoing.subject)),
             (b"Date", format_date(outgoing.retry_since)),
             (b"Message-ID", message_id.encode()),
-            *self._product,
         ]
         if outgoing.lane is Lane.BULK:
             headers += self._list_headers(outgoing)
