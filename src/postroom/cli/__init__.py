@@ -59,6 +59,7 @@ GROUPS = (
     Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; resubmit or dismiss."),
     Entry("senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."),
     Entry("campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."),
+    Entry("clicks", "postroom.tracking.cli:clicks", MAIL, "Clicks: by link of a campaign, and by person."),
     Entry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),
     Entry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
     Entry("stats", "postroom.stats.cli:stats", FACTS, "What was sent, opened, clicked, bounced, by hour or campaign."),

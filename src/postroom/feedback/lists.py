@@ -7,7 +7,6 @@ person: a line break inside quotes is not understood, and our own exports have n
 
 import codecs
 import csv
-import io
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import TypeVar
 from postroom.errors import BadInput
 from postroom.feedback.address import parse, storable
 from postroom.feedback.model import NewSuppression, Reason, Scope, Suppression
+from postroom.runtime.spreadsheet import unescape_cell, write_rows
 
 Member = TypeVar("Member", Reason, Scope)
 
@@ -79,7 +79,9 @@ class ListReader:
             if self._columns is not None:
                 return None
             self._columns = {"email": 0}
-        return self._suppression({name: cells[at].strip() for name, at in self._columns.items() if at < len(cells)})
+        return self._suppression(
+            {name: unescape_cell(cells[at].strip()) for name, at in self._columns.items() if at < len(cells)}
+        )
 
     def _suppression(self, cells: dict[str, str]) -> NewSuppression:
         try:
@@ -126,11 +128,7 @@ def batches(lines: Iterable[str]) -> Iterator[list[str]]:
 
 def write_lines(suppressions: Sequence[Suppression], *, header: bool) -> str:
     """Suppressions as CSV that `ListReader` reads again."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if header:
-        writer.writerow(COLUMNS)
-    writer.writerows(
+    rows = (
         [
             each.email,
             each.reason.value,
@@ -145,7 +143,7 @@ def write_lines(suppressions: Sequence[Suppression], *, header: bool) -> str:
         ]
         for each in suppressions
     )
-    return out.getvalue()
+    return write_rows([COLUMNS, *rows] if header else rows)
 
 
 def _header(cells: Sequence[str]) -> dict[str, int] | None:

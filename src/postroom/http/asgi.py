@@ -51,6 +51,7 @@ from postroom.schedule import occasion_api
 from postroom.senders import api as senders_api
 from postroom.settings import Settings
 from postroom.stats import api as stats_api
+from postroom.tracking import api as tracking_api
 from postroom.transports.capture import api as inbox_api
 
 FOREIGN = ("resend", "ses")
@@ -195,6 +196,7 @@ def build_app(
         *webhooks_api.ENDPOINTS,
         *senders_api.endpoints(),
         *campaigns_api.ENDPOINTS,
+        *tracking_api.ENDPOINTS,
         *feedback_api.ENDPOINTS,
         *provider_api.endpoints(_provider_options(room.settings)),
         *stats_api.ENDPOINTS,

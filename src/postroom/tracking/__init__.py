@@ -3,11 +3,13 @@
 NAME      tracking, opens, clicks and unsubscriptions by signed links
 OWNS      open_events, click_events (by month), engagements (one row per delivery: its firsts), unsubscriptions.
 WRITES    suppressions of reason `unsubscribe`, and nothing else there; stat_deltas, grouped.
-LINKS     are signed and carry everything they need (`tokens`): they work for ever, even after the queue has forgotten
-          the mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
+LINKS     are signed and carry everything they need (`tokens`): they keep working after the queue has forgotten the
+          mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
 ANSWERS   are raw ASGI (`asgi`). A pixel or a redirect never waits for the database: hits gather in memory, bounded, and
-          are written together every tenth of a second (`buffer`). An unsubscribe answers only after its commit.
-MACHINES  are told from people where that can be known (`agents`); both are kept, and counted apart.
+          are written together every tenth of a second (`buffer`). An unsubscribe answers only after its commit; the
+          page then offers four reasons, and the suppression keeps the one that is chosen.
+REPORTS   clicks by link of a campaign and by person, as JSON and CSV (`api`, `cli`).
+MACHINES  are recognised where that is possible (`agents`); both kinds are kept, and counted apart.
 FAILURES  database away: pixels and redirects go on, hits wait in memory, the oldest leave when there are too many,
           counted and logged; an unsubscribe is refused with 503, so that nobody believes what is not so. A forged link:
           the pixel as ever and nothing recorded; a page that says so for all others. A hit that no constraint foresaw

@@ -1,8 +1,11 @@
 """What a tracked link stands for, what was done with it, and where a person stands. Pure."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,29 @@ class Hit(NamedTuple):
     link_url: str | None
     ip_address: str | None
     user_agent: str | None
+
+
+class ClickedLink(msgspec.Struct, frozen=True, kw_only=True):
+    """One link and one person who followed it."""
+
+    email: str
+    url: str
+    clicks: int
+    is_machine: bool
+    """True if every click was a scanner's or a prefetch."""
+    first_at: datetime
+    last_at: datetime
+
+
+class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of a campaign, and the clicks on it."""
+
+    url: str
+    people: int
+    clicks: int
+    machine_clicks: int
+    first_at: datetime
+    last_at: datetime
 
 
 class Origin(StrEnum):

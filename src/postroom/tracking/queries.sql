@@ -26,6 +26,35 @@ FROM suppressions
 WHERE address = lower(:address)
     AND (until IS NULL OR until > coalesce(:now::timestamptz, now()));
 
+-- name: list_clicks :many
+-- Clicks by person and link, by address and link after a cursor. One of campaign, address and link has an index to offer.
+SELECT recipient_email, link_url, count(*) AS clicks, bool_and(is_machine) AS is_machine, min(clicked_at) AS first_at,
+    max(clicked_at) AS last_at
+FROM click_events
+WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
+    AND (:address::text IS NULL OR recipient_email = lower(:address))
+    AND (:link_url::text IS NULL OR link_url = :link_url)
+    AND (:after_address::text IS NULL OR (recipient_email, link_url) > (:after_address, :after_link))
+GROUP BY recipient_email, link_url
+ORDER BY recipient_email, link_url
+LIMIT :page_limit;
+
+-- name: list_links :many
+-- The links of a campaign with the clicks on each, those with the most people first, after a cursor.
+SELECT link_url, people, clicks, machine_clicks, first_at, last_at
+FROM (
+    SELECT link_url, count(DISTINCT recipient_email) FILTER (WHERE NOT is_machine) AS people,
+        count(*) FILTER (WHERE NOT is_machine) AS clicks, count(*) FILTER (WHERE is_machine) AS machine_clicks,
+        min(clicked_at) AS first_at, max(clicked_at) AS last_at
+    FROM click_events
+    WHERE campaign_id = :campaign_id
+    GROUP BY link_url
+) AS link
+WHERE :after_people::bigint IS NULL OR people < :after_people
+    OR (people = :after_people AND link_url > :after_link::text)
+ORDER BY people DESC, link_url
+LIMIT :page_limit;
+
 -- name: record_hits :one
 -- A batch of opens (no link) and clicks: the events, the firsts of their deliveries, and the statistics, at once. Whether
 -- a first is ours is told by its time, which an earlier batch cannot have had.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from postroom.db.queries import Connection, load
-from postroom.tracking.model import People, Standing
+from postroom.tracking.model import ClickedLink, LinkFigures, People, Standing
 
 QUERIES = load("postroom.tracking")
 
@@ -29,6 +29,57 @@ async def ensure_tracking_partitions(connection: Connection, *, now: datetime | 
 async def find_standing(connection: Connection, *, address: str, now: datetime | None) -> Standing:
     row = await QUERIES["find_standing"].one(connection, address=address, now=now)
     return Standing(is_unsubscribed=row["is_unsubscribed"], is_closed=row["is_closed"])
+
+
+async def list_clicks(  # noqa: PLR0913 - one parameter per filter
+    connection: Connection,
+    *,
+    campaign_id: int | None,
+    address: str | None,
+    link_url: str | None,
+    after_address: str | None,
+    after_link: str | None,
+    page_limit: int,
+) -> list[ClickedLink]:
+    rows = await QUERIES["list_clicks"].many(
+        connection,
+        campaign_id=campaign_id,
+        address=address,
+        link_url=link_url,
+        after_address=after_address,
+        after_link=after_link,
+        page_limit=page_limit,
+    )
+    return [
+        ClickedLink(
+            email=row["recipient_email"],
+            url=row["link_url"],
+            clicks=row["clicks"],
+            is_machine=row["is_machine"],
+            first_at=row["first_at"],
+            last_at=row["last_at"],
+        )
+        for row in rows
+    ]
+
+
+async def list_links(
+    connection: Connection, *, campaign_id: int, after_people: int | None, after_link: str | None, page_limit: int
+) -> list[LinkFigures]:
+    rows = await QUERIES["list_links"].many(
+        connection, campaign_id=campaign_id, after_people=after_people, after_link=after_link, page_limit=page_limit
+    )
+    return [
+        LinkFigures(
+            url=row["link_url"],
+            people=row["people"],
+            clicks=row["clicks"],
+            machine_clicks=row["machine_clicks"],
+            first_at=row["first_at"],
+            last_at=row["last_at"],
+        )
+        for row in rows
+    ]
 
 
 async def record_hits(connection: Connection, **columns: Sequence[object]) -> int:

@@ -78,6 +78,9 @@ CREATE INDEX click_events_campaign_idx ON click_events (campaign_id, clicked_at)
 CREATE INDEX open_events_recipient_idx ON open_events (recipient_email);
 CREATE INDEX click_events_recipient_idx ON click_events (recipient_email);
 
+-- list_clicks: those of a link; hash, because addresses are long and only compared whole
+CREATE INDEX click_events_link_idx ON click_events USING hash (link_url);
+
 -- count_people: of a campaign
 CREATE INDEX engagements_campaign_idx ON engagements (campaign_id) WHERE campaign_id IS NOT NULL;
 

@@ -1,0 +1,130 @@
+"""Clicks over HTTP: by link of a campaign, and by person; as JSON and as CSV."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.spreadsheet import write_rows
+from postroom.tracking import service
+from postroom.tracking.model import ClickedLink, LinkFigures
+
+READ = "campaigns:read"
+
+_LINKS = "/v1/campaigns/{campaign_id:int}/links"
+
+
+class ClickQuery(Shape, frozen=True, kw_only=True):
+    """Whose clicks: of a campaign, a person or a link, or of several of these; and which page of them."""
+
+    campaign_id: int | None = None
+    email: Text | None = None
+    url: Text | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class LinkQuery(Shape, frozen=True, kw_only=True):
+    """Which page of a campaign's links."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class ClickPage(msgspec.Struct, frozen=True):
+    """Clicks by person and link."""
+
+    items: list[ClickedLink]
+    next_cursor: str | None
+
+
+class LinkPage(msgspec.Struct, frozen=True):
+    """Links of a campaign, the most clicked first."""
+
+    items: list[LinkFigures]
+    next_cursor: str | None
+
+
+async def list_clicks(call: Call) -> Answer:
+    return Answer(ClickPage(*await service.list_clicks(call.room.pool, **msgspec.structs.asdict(call.query))))
+
+
+async def list_links(call: Call) -> Answer:
+    query: LinkQuery = call.query
+    page = await service.list_links(call.room.pool, call.path["campaign_id"], cursor=query.cursor, limit=query.limit)
+    return Answer(LinkPage(*page))
+
+
+async def export_clicks(call: Call) -> Answer:
+    page = await service.list_clicks(call.room.pool, **msgspec.structs.asdict(call.query))
+    return _csv("clicks.csv", ClickedLink, *page, is_first=call.query.cursor is None)
+
+
+async def export_links(call: Call) -> Answer:
+    query: LinkQuery = call.query
+    page = await service.list_links(call.room.pool, call.path["campaign_id"], cursor=query.cursor, limit=query.limit)
+    return _csv("links.csv", LinkFigures, *page, is_first=query.cursor is None)
+
+
+def _csv(
+    filename: str, kind: type[msgspec.Struct], found: Sequence[msgspec.Struct], cursor: str | None, *, is_first: bool
+) -> Answer:
+    """One page as CSV; the header `x-next-cursor` names the next."""
+    headers = {"content-disposition": f'attachment; filename="{filename}"'}
+    if cursor is not None:
+        headers["x-next-cursor"] = cursor
+    return Answer(csv_of(kind, found, header=is_first).encode(), media_type="text/csv", headers=headers)
+
+
+def csv_of(kind: type[msgspec.Struct], found: Sequence[msgspec.Struct], *, header: bool) -> str:
+    """Records as CSV, a column per field, times in ISO 8601."""
+    rows: list[Sequence[Any]] = [kind.__struct_fields__] if header else []
+    rows += [list(msgspec.to_builtins(msgspec.structs.asdict(each)).values()) for each in found]
+    return write_rows(rows)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/v1/clicks",
+        handler=list_clicks,
+        summary="List clicks by person and link; give campaign_id, email or url.",
+        scope=READ,
+        tag="campaigns",
+        query=ClickQuery,
+        answers={200: ClickPage},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/clicks/export",
+        handler=export_clicks,
+        summary="Export clicks by person and link as CSV; x-next-cursor names the next page.",
+        scope=READ,
+        tag="campaigns",
+        query=ClickQuery,
+        answers={200: str},
+        media_type="text/csv",
+    ),
+    Endpoint(
+        method="GET",
+        path=_LINKS,
+        handler=list_links,
+        summary="List the links of a campaign with their clicks, the most clicked first.",
+        scope=READ,
+        tag="campaigns",
+        query=LinkQuery,
+        answers={200: LinkPage},
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_LINKS}/export",
+        handler=export_links,
+        summary="Export the links of a campaign with their clicks as CSV; x-next-cursor names the next page.",
+        scope=READ,
+        tag="campaigns",
+        query=LinkQuery,
+        answers={200: str},
+        media_type="text/csv",
+    ),
+)
