@@ -5438,6 +5438,10 @@ CREATE INDEX click_events_campaign_idx ON ONLY click_events USING btree (campaig
 
 CREATE INDEX click_events_default_campaign_id_clicked_at_idx ON click_events_default USING btree (campaign_id, clicked_at) WHERE (campaign_id IS NOT NULL);
 
+CREATE INDEX click_events_link_idx ON ONLY click_events USING hash (link_url);
+
+CREATE INDEX click_events_default_link_url_idx ON click_events_default USING hash (link_url);
+
 CREATE INDEX click_events_recipient_idx ON ONLY click_events USING btree (recipient_email);
 
 CREATE INDEX click_events_default_recipient_email_idx ON click_events_default USING btree (recipient_email);
@@ -5553,6 +5557,8 @@ CREATE INDEX users_unplanned_idx ON users USING btree (id) WHERE (planned_versio
 ALTER INDEX attempts_pkey ATTACH PARTITION attempts_default_pkey;
 
 ALTER INDEX click_events_campaign_idx ATTACH PARTITION click_events_default_campaign_id_clicked_at_idx;
+
+ALTER INDEX click_events_link_idx ATTACH PARTITION click_events_default_link_url_idx;
 
 ALTER INDEX click_events_pkey ATTACH PARTITION click_events_default_pkey;
 
