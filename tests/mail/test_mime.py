@@ -253,7 +253,35 @@ class TestAttachments:
         assert file.get_content_type() == "text/csv"
         assert file.get_params() == [("text/csv", ""), ("charset", "latin-1"), ("name", "e.csv")]
 
-    @pytest.mark.parametrize("content_type", ["message/rfc822", "multipart/mixed", "Message/Partial"])
+    @pytest.mark.parametrize("inner", [b"Subject: inner\r\n\r\nbody\r\n", "Subject: é\n\nbody".encode()])
+    def test_a_message_stays_a_message(self, inner: bytes) -> None:
+        """A forwarded message keeps its type, in 7bit or 8bit as RFC 2046 demands."""
+        attachment = Attachment("inner.eml", "message/rfc822", base64.b64encode(inner).decode())
+        raw = build("t", None, attachment).encode(eight_bit=True)
+        assert b"Content-Type: message/rfc822" in raw
+        assert inner.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") in raw
+        file = read(raw).get_payload(1)
+        assert isinstance(file, Message)
+        assert file.get_content_type() == "message/rfc822"
+        assert file["Content-Transfer-Encoding"] == ("7bit" if inner.isascii() else "8bit")
+
+    def test_a_message_that_holds_our_boundary_stays_inside_its_part(self) -> None:
+        """The boundary is chosen so that it does not occur in a message either."""
+        plain = build("t", None, Attachment("a.bin", "a/b", "AAAA"))
+        own = re.findall(rb'boundary="([^"]+)"', plain.encode(eight_bit=False))[0]
+        inner = b"Subject: x\r\n\r\n--%b\r\n\r\nforged\r\n--%b--\r\n" % (own, own)
+        forwarding = build("t", None, Attachment("a.eml", "message/rfc822", base64.b64encode(inner).decode()))
+        assert len(read(forwarding.encode(eight_bit=False)).get_payload()) == 2
+
+    @pytest.mark.parametrize("inner", ["é".encode(), b"\0", b"a\rb", b"x" * 999])
+    def test_a_message_that_needs_base64_is_a_file(self, inner: bytes) -> None:
+        """Without 8BITMIME, or with octets that no mail may have, the message arrives whole as a plain file."""
+        attachment = Attachment("a.eml", "message/rfc822", base64.b64encode(inner).decode())
+        message = read(build("t", None, attachment).encode(eight_bit=False))
+        assert shape(message) == ("mixed", ["text/plain", "application/octet-stream"])
+        assert list(leaves(message))[1].get_payload(decode=True) == inner
+
+    @pytest.mark.parametrize("content_type", ["multipart/mixed", "Message/Partial"])
     def test_messages_travel_as_files(self, content_type: str) -> None:
         """Types that may not be base64 (RFC 2046) are declared as plain files."""
         data = base64.b64encode(b"Subject: inner\r\n\r\nbody").decode()

@@ -23,6 +23,9 @@ from postroom.delivery.model import Attachment
 from postroom.mail import dkim
 from postroom.mail.headers import Field, encode_filename
 
+MESSAGE = b"message/rfc822"
+OCTETS = b"application/octet-stream"
+
 _MIME_VERSION: Field = (b"MIME-Version", b"1.0")
 _BASE64: Field = (b"Content-Transfer-Encoding", b"base64")
 _EIGHT_BIT: Field = (b"Content-Transfer-Encoding", b"8bit")
@@ -85,13 +88,15 @@ def _assemble(message: Message, eight_bit: bool) -> _Entity:  # noqa: FBT001 - p
         text = _text_entity("plain", message.text or "", eight_bit)
     if not message.attachments and (text is None or html is None):
         return _ended(text or html)
-    boundary = _boundary(message.seed, [part.body for part in (text, html) if part is not None])
-    if html is not None and (images := [_file_entity(each, b"inline") for each in _inline(message)]):
+    images = [_file_entity(each, b"inline", eight_bit) for each in _inline(message)]
+    files = [_file_entity(each, b"attachment", eight_bit) for each in _attached(message)]
+    plain = [part.body for part in (text, html, *images, *files) if part is not None and _BASE64 not in part.fields]
+    boundary = _boundary(message.seed, plain)
+    if html is not None and images:
         html = _multipart(b'related; type="text/html"', b"r" + boundary, [html, *images])
     bodies = [part for part in (text, html) if part is not None]
     if len(bodies) > 1:
         bodies = [_multipart(b"alternative", b"a" + boundary, bodies)]
-    files = [_file_entity(each, b"attachment") for each in _attached(message)]
     return _multipart(b"mixed", b"m" + boundary, [*bodies, *files]) if files else bodies[0]
 
 
@@ -164,17 +169,31 @@ def _can_travel_as_is(body: bytes) -> bool:
     return b"\0" not in body
 
 
-def _file_entity(attachment: Attachment, disposition: bytes) -> _Entity:
+def _file_entity(attachment: Attachment, disposition: bytes, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private
     file_parameters, type_parameters = encode_filename(attachment.filename)
-    media_type = _media_type(attachment)
+    encoded = _file_body(attachment)
+    media_type, coding, body = _media_type(attachment), _BASE64, encoded
+    if media_type.lower() == MESSAGE:
+        media_type, coding, body = _forwarded(encoded, eight_bit)
     fields: list[Field] = [
         (b"Content-Type", media_type if b" name=" in media_type else media_type + type_parameters),
         (b"Content-Disposition", disposition + file_parameters),
-        _BASE64,
+        coding,
     ]
     if attachment.content_id is not None:
         fields.append((b"Content-ID", _content_id(attachment.content_id)))
-    return _Entity(tuple(fields), _file_body(attachment), is_eight_bit=False)
+    return _Entity(tuple(fields), body, is_eight_bit=coding == _EIGHT_BIT)
+
+
+def _forwarded(encoded: bytes, eight_bit: bool) -> tuple[bytes, Field, bytes]:  # noqa: FBT001 - private
+    """A message as an attachment: RFC 2046 forbids base64 for it, so one that needs base64 becomes a plain file."""
+    content = binascii.a2b_base64(encoded).replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    if b"\r" not in content.replace(b"\r\n", b"") and _can_travel_as_is(content):
+        if content.isascii():
+            return MESSAGE, _SEVEN_BIT, content
+        if eight_bit:
+            return MESSAGE, _EIGHT_BIT, content
+    return OCTETS, _BASE64, encoded
 
 
 def _file_body(attachment: Attachment) -> bytes:
@@ -193,9 +212,12 @@ def _file_body(attachment: Attachment) -> bytes:
 def _media_type(attachment: Attachment) -> bytes:
     if MEDIA_TYPE.fullmatch(attachment.content_type) is None:
         raise ValueError(f"attachment {attachment.filename!r} has no usable content type")
+    lowered = attachment.content_type.lower()
+    if lowered.partition(";")[0].strip().encode() == MESSAGE:
+        return MESSAGE
     # RFC 2046 forbids base64 for these; as a plain file they still arrive whole.
-    if attachment.content_type.lower().startswith(("multipart/", "message/")):
-        return b"application/octet-stream"
+    if lowered.startswith(("multipart/", "message/")):
+        return OCTETS
     return attachment.content_type.replace("; ", ";").replace(";", ";\r\n ").encode()
 
 
