@@ -10,6 +10,7 @@ from email.message import EmailMessage
 from typing import Any
 
 import boto3
+import msgspec
 import pytest
 import typer
 from botocore.config import Config
@@ -31,13 +32,21 @@ from postroom.http.model import ApiKey
 from postroom.intake.ses import api as ses_api
 from postroom.intake.ses.answers import refusal
 from postroom.intake.ses.cli import ses_credentials
-from postroom.intake.ses.credentials import derive_credentials, parse_access_key
+from postroom.intake.ses.credentials import SesKey, derive_credentials, parse_access_key
 from postroom.intake.ses.service import show_credentials
 from postroom.runtime.aws import AwsCredentials, sign
 
 SECRET_KEY = b"installation-key-for-tests-only!"
 SIMPLE = {"Subject": {"Data": "Hello"}, "Body": {"Text": {"Data": "Hello, Ada."}}}
 TO = {"ToAddresses": ["ada@example.org"]}
+NESTED = b"From: a@b.example\r\nTo: " + b"(" * 5000 + b"\r\n\r\nx"
+
+
+KEY_999_999 = SesKey(999_999, datetime(2029, 1, 1, tzinfo=UTC), "nobody", ("*",))
+
+
+def pair_of(key: ApiKey | SesKey) -> AwsCredentials:
+    return derive_credentials(key, room="postroom", secret_key=SECRET_KEY)
 
 
 def app_of(room: Room) -> HttpApplication:
@@ -80,7 +89,7 @@ async def opened(room: Room, *scopes: str) -> AsyncIterator[Shop]:
     sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
     _key, row = await keys.create_key(room.pool, "shop", scopes=scopes or ("deliveries:write",), actor="tests")
     async with served(app_of(sealed)) as url:
-        client = client_to(url, derive_credentials(row.id, SECRET_KEY))
+        client = client_to(url, pair_of(row))
         yield Shop(sealed, url, row, client)
         client.close()
 
@@ -170,7 +179,7 @@ async def test_reply_addresses_rule_over_a_raw_mail(shop: Shop) -> None:
 
 async def test_a_client_of_version_1_is_told_which_to_use(shop: Shop) -> None:
     """Its own error, with a sentence that names the newer client, instead of a status it cannot explain."""
-    pair = derive_credentials(shop.row.id, SECRET_KEY)
+    pair = pair_of(shop.row)
     client = boto3.client(
         "ses",
         region_name="eu-central-1",
@@ -280,7 +289,7 @@ async def test_repetitions_of_one_call_are_one_mail(shop: Shop) -> None:
     """The library repeats a call whose answer was lost; the mail was taken once, and its id is known."""
     proxy = AnswerLost(app_of(shop.room))
     async with served(proxy) as url:
-        client = client_to(url, derive_credentials(shop.row.id, SECRET_KEY), attempts=2)
+        client = client_to(url, pair_of(shop.row), attempts=2)
         message_id = await shop.send(client, Destination=TO, Content={"Simple": SIMPLE})
         client.close()
     assert proxy.requests == 2
@@ -305,6 +314,21 @@ async def test_a_key_with_another_body_is_a_conflict(shop: Shop) -> None:
     with pytest.raises(ClientError) as error:
         await shop.send(Destination={"ToAddresses": ["bob@example.org"]}, Content={"Simple": SIMPLE})
     assert refused(error) == (409, "ConflictException")
+
+
+async def test_a_signature_is_accepted_once(shop: Shop) -> None:
+    """A recorded request is not another mail, and an Idempotency-Key that is not signed does not change that."""
+    body = msgspec.json.encode({"Destination": TO, "Content": {"Simple": SIMPLE}})
+    path, now = "/v2/email/outbound-emails", datetime.now(UTC)
+    credentials = pair_of(shop.row)
+    signed = sign("POST", shop.url + path, {}, body, credentials=credentials, region="eu", service="ses", now=now)
+    headers = {"host": shop.url.removeprefix("http://"), **signed}
+    browser = Browser(app_of(shop.room))
+    answers = [
+        await browser.post(path, content=body, headers={**headers, **added}) for added in ({}, {"Idempotency-Key": "a"})
+    ]
+    assert [answer.status for answer in answers] == [200] * 2
+    assert await count(shop.room.pool) == 1
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -336,6 +360,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"Destination": {"ToAddresses": ["nonsense"]}, "Content": {"Raw": {"Data": message().as_bytes()}}},
         "Destination",
     ),
+    "raw nested": ({"Destination": TO, "Content": {"Raw": {"Data": NESTED}}}, "nested"),
+    "raw cut in too many pieces": (
+        {"Destination": TO, "Content": {"Raw": {"Data": b"From: a@b.example\r\nX: boundary=a\r\n" * 61 + b"\r\n"}}},
+        "boundaries",
+    ),
     "lists": (
         {"Destination": TO, "Content": {"Simple": SIMPLE}, "ListManagementOptions": {"ContactListName": "x"}},
         "ListManagementOptions",
@@ -357,7 +386,7 @@ async def test_what_is_wrong_is_refused(shop: Shop, request_: dict[str, Any], na
     [
         AwsCredentials("EXAMPLEKEY", "example-secret"),
         AwsCredentials("PRFFFFFFFFFFFFFFFFFF", "example-secret"),
-        derive_credentials(999_999, SECRET_KEY),
+        pair_of(KEY_999_999),
     ],
     ids=["foreign", "beyond", "nobody"],
 )
@@ -373,8 +402,8 @@ async def test_an_unknown_key_is_refused(shop: Shop, pair: AwsCredentials) -> No
 async def test_a_wrong_secret_is_refused(shop: Shop) -> None:
     """The pair of one API key does not sign for another."""
     mixed = AwsCredentials(
-        derive_credentials(shop.row.id, SECRET_KEY).access_key_id,
-        derive_credentials(shop.row.id + 1, SECRET_KEY).secret_access_key,
+        pair_of(shop.row).access_key_id,
+        pair_of(replace(shop.row, id=shop.row.id + 1)).secret_access_key,
     )
     client = client_to(shop.url, mixed)
     with pytest.raises(ClientError) as error:
@@ -411,7 +440,7 @@ async def test_a_used_key_is_noted(shop: Shop) -> None:
 async def test_another_service_is_refused(shop: Shop) -> None:
     """A signature made for another service of AWS does not count here."""
     url = "http://example.org/v2/email/outbound-emails"
-    pair = derive_credentials(shop.row.id, SECRET_KEY)
+    pair = pair_of(shop.row)
     signed = sign("POST", url, {}, b"{}", credentials=pair, region="eu-central-1", service="kms", now=datetime.now(UTC))
     response = await Browser(app_of(shop.room)).post(
         "/v2/email/outbound-emails", content=b"{}", headers={"host": "example.org", **signed}
@@ -431,23 +460,31 @@ async def test_without_a_signature_nothing_is_read(room: Room) -> None:
 @pytest.mark.parametrize("key_id", [0, 1, 2**63 - 1])
 def test_an_access_key_names_its_api_key(key_id: int) -> None:
     """The id can be read from it, and it looks like one of AWS's."""
-    pair = derive_credentials(key_id, SECRET_KEY)
+    pair = pair_of(replace(KEY_999_999, id=key_id))
     assert len(pair.access_key_id) == 20
     assert parse_access_key(pair.access_key_id) == key_id
 
 
-def test_every_installation_has_its_own_secrets() -> None:
-    """Another secret key of the installation makes another secret."""
-    assert derive_credentials(1, SECRET_KEY) != derive_credentials(1, b"another")
+def test_every_room_has_its_own_secrets() -> None:
+    """Another secret key, another room, or a room that was made again makes another secret."""
+    later = replace(KEY_999_999, created_at=datetime(2030, 1, 1, tzinfo=UTC))
+    pairs = [
+        pair_of(KEY_999_999),
+        pair_of(later),
+        derive_credentials(KEY_999_999, room="other", secret_key=SECRET_KEY),
+        derive_credentials(KEY_999_999, room="postroom", secret_key=b"another"),
+    ]
+    assert len({pair.secret_access_key for pair in pairs}) == len(pairs)
 
 
 async def test_a_pair_is_shown_by_id_or_name_and_audited(room: Room) -> None:
     """An operator gets the same pair either way, and the audit log knows it without the secret."""
     _key, row = await keys.create_key(room.pool, "shop", scopes=("deliveries:write",), actor="tests")
-    by_id = await show_credentials(room.pool, str(row.id), secret_key=SECRET_KEY, actor="cli:ann")
-    by_name = await show_credentials(room.pool, "shop", secret_key=SECRET_KEY, actor="cli:ann")
+    sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
+    by_id = await show_credentials(sealed, str(row.id), actor="cli:ann")
+    by_name = await show_credentials(sealed, "shop", actor="cli:ann")
     assert by_id == by_name
-    assert by_id[1] == derive_credentials(row.id, SECRET_KEY)
+    assert by_id[1] == pair_of(row)
     async with room.pool.acquire() as connection:
         entries = await connection.fetch("SELECT * FROM audit_log WHERE action = 'key.ses_credentials'")
     assert [entry["subject"] for entry in entries] == [f"key:{row.id}"] * 2
@@ -457,14 +494,15 @@ async def test_a_pair_is_shown_by_id_or_name_and_audited(room: Room) -> None:
 @pytest.mark.parametrize("wanted", ["nobody", "999", "9" * 30])
 async def test_an_unknown_key_has_no_pair(room: Room, wanted: str) -> None:
     """Neither a name nor a number that nobody has gives a pair."""
+    sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
     with pytest.raises(KeyNotFound):
-        await show_credentials(room.pool, wanted, secret_key=SECRET_KEY, actor="tests")
+        await show_credentials(sealed, wanted, actor="tests")
 
 
 async def test_without_a_secret_key_there_are_no_pairs(room: Room) -> None:
     """An installation without a secret key says so."""
     with pytest.raises(SecretKeyMissing):
-        await show_credentials(room.pool, "shop", secret_key=None, actor="tests")
+        await show_credentials(room, "shop", actor="tests")
 
 
 async def test_the_command_prints_the_pair(room: Room, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

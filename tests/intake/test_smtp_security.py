@@ -11,12 +11,13 @@ import trustme
 from tests.intake.conftest import Serve
 from tests.intake.submitting import MAIL, deliveries, submit, with_client
 from tests.support.patience import PATIENCE_S
+from tests.support.silence import let_pass
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http import service as keys
 from postroom.intake.smtp import session as session_module
-from postroom.intake.smtp.session import _is_local
+from postroom.runtime.peers import LOOPBACK, is_within
 
 
 async def test_no_mail_without_authentication(serve: Serve, pool: Pool) -> None:
@@ -158,7 +159,7 @@ async def test_from_afar_a_key_is_only_taken_under_tls(
     serve: Serve, authority: trustme.CA, server_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client on another host is not offered AUTH in the clear, and is refused if it tries."""
-    monkeypatch.setattr(session_module, "_is_local", lambda peer: False)
+    monkeypatch.setattr(session_module, "LOOPBACK", ())
 
     def tries(client: smtplib.SMTP, key: str) -> tuple[bool, int, int]:
         offered = "auth" in client.esmtp_features
@@ -176,7 +177,7 @@ async def test_a_mail_under_tls_from_the_first_byte(
     serve: Serve, pool: Pool, authority: trustme.CA, server_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RFC 8314: AUTH is offered to clients from afar at once, and there is no STARTTLS inside TLS."""
-    monkeypatch.setattr(session_module, "_is_local", lambda peer: False)
+    monkeypatch.setattr(session_module, "LOOPBACK", ())
 
     def send(port: int, key: str) -> tuple[set[str], int, int]:
         with smtplib.SMTP_SSL("127.0.0.1", port, context=trusting(authority), timeout=PATIENCE_S) as client:
@@ -212,15 +213,62 @@ async def test_words_sent_before_tls_are_forgotten(
 @pytest.mark.parametrize(
     "peer,local",
     [
-        (("127.0.0.1", 1), True),
-        (("::1", 1, 0, 0), True),
-        (("::ffff:127.0.0.1", 1, 0, 0), True),
-        (("10.0.0.1", 1), False),
-        (("fe80::1%eth0", 1, 0, 2), False),
-        (("somewhere", 1), False),
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("fe80::1%eth0", False),
+        ("somewhere", False),
         ("", True),
     ],
 )
-def test_who_is_on_this_host(peer: object, local: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_who_is_on_this_host(peer: str, local: bool) -> None:  # noqa: FBT001 - a column of the table
     """Loopback in any spelling, and local sockets; nothing else."""
-    assert _is_local(peer) is local
+    assert is_within(peer, LOOPBACK) is local
+
+
+async def test_a_client_has_a_minute_to_authenticate(serve: Serve) -> None:
+    """Before AUTH the time counts from the start: NOOP does not extend it."""
+    async with serve() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await reader.readline()
+        for _ in range(2):
+            writer.write(b"NOOP\r\n")
+            assert (await reader.readline()).startswith(b"250")
+            let_pass(31)
+        assert (await reader.readline()).startswith(b"421 4.4.2")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_who_is_authenticated_may_take_longer(serve: Serve) -> None:
+    """After AUTH the time between two commands counts, not the time since the start."""
+    async with serve() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await reader.readline()
+        blob = base64.b64encode(f"\0u\0{served.key}".encode())
+        writer.write(b"EHLO a\r\n")
+        while not (await reader.readline()).startswith(b"250 "):
+            pass
+        writer.write(b"AUTH PLAIN " + blob + b"\r\n")
+        assert (await reader.readline()).startswith(b"235")
+        let_pass(61)
+        writer.write(b"NOOP\r\n")
+        assert (await reader.readline()).startswith(b"250")
+        writer.close()
+
+
+async def test_connections_of_one_address_are_limited(serve: Serve) -> None:
+    """An address gets its share of the connections; this host and trusted proxies are not limited."""
+    async with serve(most_per_peer=1, unlimited=()) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        assert (await reader.readline()).startswith(b"220")
+        other, other_writer = await asyncio.open_connection("127.0.0.1", served.port)
+        assert (await other.readline()).startswith(b"421 4.7.0")
+        writer.close()
+        other_writer.close()
+    async with serve(most_per_peer=1) as served:
+        readers = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+        for reader, writer in readers:
+            assert (await reader.readline()).startswith(b"220")
+            writer.close()

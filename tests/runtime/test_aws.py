@@ -200,13 +200,13 @@ def test_another_secret_is_refused() -> None:
     assert refused.value.reason == "mismatch"
 
 
-@pytest.mark.parametrize("minutes", [-14.9, 14.9])
+@pytest.mark.parametrize("minutes", [-4.9, 4.9])
 def test_clocks_may_differ_a_little(minutes: float) -> None:
     """A quarter of an hour either way is borne."""
     judge(good(), now=NOW + timedelta(minutes=minutes))
 
 
-@pytest.mark.parametrize("minutes", [-15.1, 15.1])
+@pytest.mark.parametrize("minutes", [-5.1, 5.1])
 def test_an_old_signature_is_worth_nothing(minutes: float) -> None:
     """Beyond a quarter of an hour, either way, the request is refused as expired."""
     with pytest.raises(SignatureRefused) as refused:

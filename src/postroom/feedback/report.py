@@ -21,6 +21,7 @@ from enum import StrEnum
 from postroom.feedback import prose
 from postroom.feedback.address import parse_or_none
 from postroom.feedback.classify import find_code, find_enhanced
+from postroom.runtime.mime_guard import count_boundaries
 
 LARGEST = 2 * 1024 * 1024
 """Reports are small; of a larger message the beginning is read, where every server puts its reasons."""
@@ -29,7 +30,6 @@ MOST_BOUNDARIES = 60
 MOST_FAILURES = 1000
 LONGEST_EVIDENCE = 256 * 1024
 
-_BOUNDARY = re.compile(rb"boundary\s*=", re.IGNORECASE)
 _UNITEXT = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
 _DELAYED, _FAILED = "delayed", "failed"
 _FINE = ("delivered", "relayed", "expanded")
@@ -234,7 +234,7 @@ def _original_recipient(parts: Sequence[Message]) -> str | None:
 
 def _flattened(raw: bytes) -> bytes:
     """A message whose parts are nested beyond reason, as one part: the parser would take minutes, or never return."""
-    if len(_BOUNDARY.findall(raw)) <= MOST_BOUNDARIES:
+    if count_boundaries(raw, most=MOST_BOUNDARIES) <= MOST_BOUNDARIES:
         return raw
     return re.sub(rb"(?i)\bcontent-type\s*:", b"X-Was-Type:", raw)
 

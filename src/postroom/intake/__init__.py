@@ -11,7 +11,9 @@ CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `
          `ses`; a Django site through `django`; operators through `api` and `cli`
 CALLS    delivery's service, to accept; events, for the audit of what operators did
 HOSTILE INPUTS  every byte of a command, of a submitted message and of a request; user names and passwords of SMTP
-LIMITS   one statement carries at most 8 MB of commands, or one command
+LIMITS   one statement carries at most 8 MB of commands, or one command. A message may have 60 MIME boundaries, 256 kB
+         of headers, and 4 million lines times boundaries; from 16 kB on it is parsed in a thread. SMTP holds 500
+         connections, POSTROOM_CONNECTIONS_PER_PEER from one address; a client has 60 s to authenticate.
 FAILURES   the database away: nothing is acknowledged, streams are read again, SMTP answers 451. The stream away:
          patience grows to some seconds. A consumer killed anywhere: its entries are handed to another, and what it had
          committed is recognised by its idempotency key.

@@ -4,7 +4,7 @@
 `Host` and the headers that proxies touch need not be given. Amazon S3 differs from every other service in how its paths
 are written, and `sign` knows.
 
-`verify` stands on the other side. It reads only what was signed: the host, the moment (within 15 minutes of ours) and
+`verify` stands on the other side. It reads only what was signed: the host, the moment (within 5 minutes of ours) and
 the body are always part of that, or the request is refused. Signatures are compared in constant time.
 """
 
@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-CLOCK_SKEW = timedelta(minutes=15)
+CLOCK_SKEW = timedelta(minutes=5)  # as AWS itself: for so long a recorded request can be repeated
 
 _MOMENT = "%Y%m%dT%H%M%SZ"
 _UNSIGNED = frozenset({"authorization", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"})
@@ -142,7 +142,7 @@ def _check_moment(claim: Authorization, moment: str, now: datetime) -> None:
     if not moment.startswith(claim.day):
         raise SignatureRefused("mismatch", "The date of the credential is not the date of the request.")
     if abs(now - signed_at) > CLOCK_SKEW:
-        raise SignatureRefused("expired", "The request was signed more than 15 minutes ago, or ahead of time.")
+        raise SignatureRefused("expired", "The request was signed more than 5 minutes ago, or ahead of time.")
 
 
 def _canonical(

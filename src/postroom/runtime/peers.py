@@ -26,7 +26,7 @@ def network_of(address: str) -> str:
 def is_within(address: str, networks: Iterable[Network]) -> bool:
     """True if the address belongs to one of the networks; a Unix socket has no address and counts as local."""
     found = _read(address)
-    return found is None or any(found in network for network in networks)
+    return address == "" if found is None else any(found in network for network in networks)
 
 
 def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -7,10 +7,11 @@ import msgspec
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import BadInput
-from postroom.intake.drop_in import decode, read_body
+from postroom.intake.aside import parse_aside
+from postroom.intake.drop_in import read_body
 from postroom.intake.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
-from postroom.intake.ses.shapes import SendEmail, requests_of
-from postroom.intake.ses.sign_in import find_signer
+from postroom.intake.ses.shapes import requests_of
+from postroom.intake.ses.sign_in import Signer, find_signer
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _KEY = re.compile(r"[!-~]{1,240}")
@@ -83,10 +84,12 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
     signer = await find_signer(call)
     raw = await read_body(call)
     signer.verify(call, raw)
-    requests = requests_of(
-        decode(raw, SendEmail),
+    requests = await parse_aside(
+        len(raw),
+        requests_of,
+        raw,
         source=signer.key.name,
-        idempotency_key=_idempotency_key(call),
+        idempotency_key=_idempotency_key(call, signer),
         traceparent=traceparent_of(call),
     )
     if len(requests) == 1:
@@ -95,12 +98,16 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
     return Answer(Taken(str(accepted[0].id)))
 
 
-def _idempotency_key(call: Call) -> str | None:
-    """The caller's own, or the one under which AWS's libraries repeat a call."""
-    given = call.headers.get("idempotency-key")
+def _idempotency_key(call: Call, signer: Signer) -> str:
+    """The caller's own if it is signed, the one under which AWS's libraries repeat a call, or the signature itself.
+
+    The libraries do not sign their `amz-sdk-invocation-id`, and sign two equal calls of one second alike: with the
+    signature as the key, a repetition after a lost answer would be a second mail, and the second of two calls none.
+    """
+    given = signer.signed(call, "idempotency-key")
     if given is None:
         invocation = call.headers.get("amz-sdk-invocation-id", "")
-        return f"aws:{invocation}" if _KEY.fullmatch(invocation) else None
+        return f"aws:{invocation if _KEY.fullmatch(invocation) else signer.claim.signature}"
     if not _KEY.fullmatch(given):
         raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
     return given

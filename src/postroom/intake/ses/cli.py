@@ -21,7 +21,7 @@ def ses_credentials(
     from postroom.intake.ses.service import show_credentials
 
     async def command(room: "Room") -> "tuple[SesKey, AwsCredentials]":
-        return await show_credentials(room.pool, key, secret_key=room.settings.secret_key, actor=actor())
+        return await show_credentials(room, key, actor=actor())
 
     found, pair = in_room(command)
     if as_json:

@@ -1,7 +1,8 @@
 """Keys for AWS's clients: a pair that belongs to one API key and follows from it. Pure.
 
-The access key id names the API key; the secret is made from the installation's secret key. Nothing is stored, and a
-revoked API key takes its pair along. Another secret key of the installation makes other pairs.
+The access key id names the API key. The secret is derived from the installation's secret key, the room, and the id and
+creation time of the API key: two rooms with one secret key have different pairs, and so has a room that was made again.
+Nothing is stored; revoking the API key revokes its pair.
 """
 
 import base64
@@ -9,6 +10,8 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
 
 from postroom.runtime.aws import AwsCredentials
 
@@ -22,6 +25,7 @@ class SesKey:
     """The API key behind a pair."""
 
     id: int
+    created_at: datetime
     name: str
     scopes: tuple[str, ...]
 
@@ -29,10 +33,21 @@ class SesKey:
         return "*" in self.scopes or scope in self.scopes
 
 
-def derive_credentials(key_id: int, secret_key: bytes) -> AwsCredentials:
+class Made(Protocol):
+    """An API key as far as its pair depends on it."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def created_at(self) -> datetime: ...
+
+
+def derive_credentials(key: Made, *, room: str, secret_key: bytes) -> AwsCredentials:
     """The pair of an API key; the access key id has twenty characters, as AWS's have."""
-    derived = hmac.digest(secret_key, f"postroom:ses:v1:{key_id}".encode(), hashlib.sha256)
-    return AwsCredentials(f"PR{key_id:018X}", base64.urlsafe_b64encode(derived).rstrip(b"=").decode())
+    made = round(key.created_at.timestamp() * 1_000_000)
+    derived = hmac.digest(secret_key, f"postroom:ses:v2:{room}:{key.id}:{made}".encode(), hashlib.sha256)
+    return AwsCredentials(f"PR{key.id:018X}", base64.urlsafe_b64encode(derived).rstrip(b"=").decode())
 
 
 def parse_access_key(access_key_id: str) -> int | None:

@@ -2,7 +2,7 @@
 
 -- name: find_key :maybe
 -- The key with this id or, if there is none, the newest with this name; never a revoked one.
-SELECT id, name, scopes
+SELECT id, created_at, name, scopes
 FROM api_keys
 WHERE (id = :key_id::bigint OR name = :name) AND revoked_at IS NULL
 ORDER BY id IS NOT DISTINCT FROM :key_id::bigint DESC, id DESC
@@ -16,6 +16,6 @@ WITH used AS (
     WHERE id = :key_id AND revoked_at IS NULL
         AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
 )
-SELECT id, name, scopes
+SELECT id, created_at, name, scopes
 FROM api_keys
 WHERE id = :key_id AND revoked_at IS NULL;

@@ -15,7 +15,7 @@ from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address, DeliveryRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.errors import BadInput
-from postroom.intake.drop_in import once
+from postroom.intake.drop_in import decode, once
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.runtime.endpoint import Shape
@@ -128,9 +128,19 @@ class SendEmail(_Aws, frozen=True, kw_only=True):
 
 
 def requests_of(
+    raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None
+) -> list[DeliveryRequest]:
+    """The deliveries that a `SendEmail` asks for, each passing every rule; `BadInput` names what is wrong."""
+    email = decode(raw, SendEmail)
+    try:
+        return _requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent)
+    except RecursionError:  # `To: ((((…` in a whole message
+        raise BadInput.of("Content", "is nested too deeply") from None
+
+
+def _requests(
     email: SendEmail, *, source: str, idempotency_key: str | None, traceparent: str | None
 ) -> list[DeliveryRequest]:
-    """The deliveries that are meant, each passing every rule; `BadInput` names what is wrong."""
     ways = [way for way in (email.content.simple, email.content.raw, email.content.template) if way is not None]
     if len(ways) != 1:
         raise BadInput.of("Content", "must be one of Simple, Raw and Template")

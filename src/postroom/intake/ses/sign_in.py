@@ -29,6 +29,10 @@ class Signer:
     claim: Authorization
     secret_access_key: str
 
+    def signed(self, call: Call, name: str) -> str | None:
+        """A header of the request, if the signature covers it: anybody on the way can add or change the others."""
+        return call.headers.get(name) if name in self.claim.signed_headers else None
+
     def verify(self, call: Call, body: bytes) -> None:
         """Raises `SignatureRefused` if it was somebody else, and `ScopeMissing` if he may not send."""
         verify(
@@ -54,4 +58,5 @@ async def find_signer(call: Call) -> Signer:
     key = None if key_id is None or secret_key is None else await use_key(call.room.pool, key_id)
     if key is None or secret_key is None:
         raise KeyUnknown
-    return Signer(key, claim, derive_credentials(key.id, secret_key).secret_access_key)
+    pair = derive_credentials(key, room=call.room.name, secret_key=secret_key)
+    return Signer(key, claim, pair.secret_access_key)

@@ -25,6 +25,7 @@ from postroom.delivery.check import MAX_RECIPIENTS
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Accepted, DeliveryRequest
 from postroom.errors import AccessError, BadInput, DatabaseError, IdempotencyConflict, Unauthenticated
+from postroom.intake.aside import parse_aside
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.runtime.combiner import is_connection_lost
@@ -33,7 +34,6 @@ Authenticate = Callable[[str], Awaitable[str]]
 """From a presented key to the name of its owner; raises an `AccessError` if it may not submit."""
 
 ACCEPT_TIMEOUT_S = 60
-PARSED_ASIDE_BYTES = 256 * 1024  # larger messages are parsed in a thread, so that others need not wait
 LONGEST_TEXT = 400
 NO_SENDER = "<>"
 
@@ -154,9 +154,7 @@ class SubmissionHandler:
 async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:
     sender = None if envelope.mail_from == NO_SENDER else envelope.mail_from
     given = Envelope(sender, tuple(envelope.rcpt_tos))
-    if len(envelope.content) <= PARSED_ASIDE_BYTES:
-        return read_submission(envelope.content, given, source=source)
-    return await asyncio.to_thread(read_submission, envelope.content, given, source=source)
+    return await parse_aside(len(envelope.content), read_submission, envelope.content, given, source=source)
 
 
 def refusal_of(bad: BadInput) -> str:

@@ -20,6 +20,7 @@ from postroom.delivery.check import MAX_FILENAME
 from postroom.delivery.model import Attachment
 from postroom.errors import BadInput
 from postroom.intake.media_type import media_type_of
+from postroom.runtime.mime_guard import find_excess
 from postroom.transports.capture.reader import decode_octets, decode_text, decode_words
 
 MOST_PARTS = 1000
@@ -48,11 +49,10 @@ class Parts:
 
 def read_parts(raw: bytes) -> Parts:
     """Headers, the first text and HTML bodies, and everything else as files."""
-    try:
-        message = BytesParser(policy=compat32).parsebytes(raw)
-        leaves = list(_leaves(message, 0))
-    except RecursionError:
-        raise BadInput.of("message", "is nested too deeply") from None
+    if (excess := find_excess(raw)) is not None:
+        raise BadInput.of("message", excess)
+    message = BytesParser(policy=compat32).parsebytes(raw)
+    leaves = list(_leaves(message, 0))
     bodies: dict[str, str] = {}
     files: list[Message] = []
     for leaf in leaves:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
 from postroom.intake.smtp.session import SubmissionSession
+from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
 from postroom.settings import Settings
 
 MEGABYTE = 1024 * 1024
@@ -36,6 +38,8 @@ class SubmissionOptions:
     tls: ssl.SSLContext | None = None
     implicit: bool = False  # TLS from the first byte (RFC 8314) instead of STARTTLS
     most_connections: int = 500
+    most_per_peer: int = 100
+    unlimited: Sequence[Network] = LOOPBACK  # peers that may have any number of the connections
     grace: timedelta = timedelta(seconds=25)
 
     @classmethod
@@ -55,6 +59,8 @@ class SubmissionOptions:
             size_limit=settings.smtp_max_mb * MEGABYTE,
             tls=tls,
             implicit=implicit,
+            most_per_peer=settings.connections_per_peer,
+            unlimited=(*LOOPBACK, *settings.trusted_proxies),
             grace=settings.shutdown_grace,
         )
 
@@ -146,8 +152,13 @@ class SubmissionServer:
             closed=self._sessions.discard,
         )
 
-    def _opened(self, session: SubmissionSession) -> bool:
+    def _opened(self, session: SubmissionSession) -> str | None:
+        """Count the session, or say why there is no room for it."""
         if self._is_closing or len(self._sessions) >= self._options.most_connections:
-            return False
+            return "421 4.3.2 Too many connections, please try again later"
+        peer = network_of(session.peer)
+        others = sum(network_of(each.peer) == peer for each in self._sessions)
+        if others >= self._options.most_per_peer and not is_within(session.peer, self._options.unlimited):
+            return "421 4.7.0 Too many connections from this address, please close some first"
         self._sessions.add(session)
-        return True
+        return None

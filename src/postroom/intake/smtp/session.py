@@ -1,7 +1,6 @@
 """One connection: aiosmtpd's protocol with our rules about keys, TLS and sizes."""
 
 import asyncio
-import ipaddress
 import re
 import ssl
 from collections import defaultdict
@@ -11,6 +10,7 @@ from typing import Any
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from postroom.intake.smtp.handler import SubmissionHandler
+from postroom.runtime.peers import LOOPBACK, is_within
 
 COMMAND_LIMIT = 2048
 MOST_AUTHS = 3
@@ -18,8 +18,9 @@ UNLIMITED = 10**9
 LONGEST_ANSWER = 510  # RFC 5321 allows 512 octets with the end of the line
 END_OF_DATA = b"\r\n.\r\n"
 STRANGER_TIMEOUT_S = 60
+"""A client gets this long to authenticate, in all: NOOP does not extend it."""
 TIMEOUT_S = 300
-"""RFC 5321 asks for five minutes between commands; those who have not logged in get one."""
+"""RFC 5321 asks for five minutes between commands."""
 
 
 _PLAIN_ADDRESS = re.compile(r"<([A-Za-z0-9._+=-]+@[A-Za-z0-9.-]+)>((?: .*)?)")
@@ -42,7 +43,7 @@ class SubmissionSession(SMTP):
         hostname: str,
         size_limit: int,
         tls: ssl.SSLContext | None,
-        opened: Callable[["SubmissionSession"], bool],
+        opened: Callable[["SubmissionSession"], str | None],
         closed: Callable[["SubmissionSession"], None],
     ) -> None:
         super().__init__(
@@ -63,17 +64,33 @@ class SubmissionSession(SMTP):
         self._submissions, self._opened, self._closed_callback = handler, opened, closed
         # aiosmtpd keeps these in the class, shared and reset by every connection.
         self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
+        self._stranger: asyncio.TimerHandle | None = None
+        self.peer = ""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if self._stranger is None:  # STARTTLS makes the connection a second time
+            self._stranger = self.loop.call_later(STRANGER_TIMEOUT_S, self._leave_stranger)
+            self.peer = _address_of(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
-        self._auth_require_tls = tls is None and not _is_local(transport.get_extra_info("peername"))
+        # On loopback nobody can listen in.
+        self._auth_require_tls = tls is None and not is_within(self.peer, LOOPBACK)
         if tls is not None and self.session is not None and self.session.ssl is None:
             self.session.ssl = {"ssl_object": tls}  # the library knows only of TLS that began with STARTTLS
 
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._stranger is not None:
+            self._stranger.cancel()
+        super().connection_lost(error)
+
+    def _leave_stranger(self) -> None:
+        if isinstance(self.transport, asyncio.Transport):
+            self.transport.write(b"421 4.4.2 Authenticate within %d seconds\r\n" % STRANGER_TIMEOUT_S)
+            self.transport.close()
+
     async def _handle_client(self) -> None:
-        if not self._opened(self):
-            await self.dismiss("421 4.3.2 Too many connections, please try again later")
+        if (refusal := self._opened(self)) is not None:
+            await self.dismiss(refusal)
             return
         try:
             await super()._handle_client()
@@ -166,6 +183,9 @@ class SubmissionSession(SMTP):
         if isinstance(found, str):
             return AuthResult(success=False, handled=False, message=found)
         self._timeout_duration = TIMEOUT_S
+        self._reset_timeout()
+        if self._stranger is not None:
+            self._stranger.cancel()
         return AuthResult(success=True, auth_data=found)
 
 
@@ -173,13 +193,6 @@ def _collect(_server: Any, _session: Any, _envelope: Any, _mechanism: str, words
     return AuthResult(success=False, handled=False, auth_data=words)
 
 
-def _is_local(peer: Any) -> bool:
-    """True if the client runs on this host, so that nobody can listen in."""
-    if not isinstance(peer, tuple):
-        return True  # a local socket has no address
-    try:
-        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
+def _address_of(peer: Any) -> str:
+    """The client's address; a local socket has none."""
+    return str(peer[0]) if isinstance(peer, tuple) else ""

@@ -45,6 +45,13 @@ class Envelope:
 
 def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
     """The deliveries a message asks for, each passing every rule; `BadInput` says what is wrong."""
+    try:
+        return _requests(raw, envelope, source=source)
+    except RecursionError:  # parts within parts, or `To: ((((…`
+        raise BadInput.of("message", "is nested too deeply") from None
+
+
+def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
     parts = read_parts(raw)
     marks = read_marks(parts.headers)
     visible = DeliveryRequest(

@@ -1,0 +1,41 @@
+"""What a MIME message would cost to parse, counted before anything is parsed.
+
+The standard library's parser compares every line with every open boundary: 59 nested boundaries and 1 MB of empty lines
+took it 13 s. Counting is linear and takes 20 ms for 35 MB. A boundary counts wherever the word stands, because the
+parser also finds boundaries in forwarded messages; `boundary*=` and `boundary*0=` (RFC 2231) are boundaries too.
+"""
+
+import re
+
+MOST_BOUNDARIES = 60
+MOST_HEAD_BYTES = 256 * 1024
+MOST_COMPARISONS = 4_000_000
+"""Lines times boundaries, about 2 s of the parser. 35 MB of base64 with three boundaries are 1.9 million."""
+
+_WORD = b"boundary"
+_ASSIGNED = re.compile(rb"[\s*\d]{0,20}=")
+_END_OF_HEAD = (b"\r\n\r\n", b"\n\n")
+
+
+def count_boundaries(raw: bytes, *, most: int) -> int:
+    """How many boundaries a message declares, counted up to `most` and one more."""
+    lowered = raw.lower()
+    found, at = 0, lowered.find(_WORD)
+    while at >= 0 and found <= most:
+        at += len(_WORD)
+        found += _ASSIGNED.match(lowered, at) is not None
+        at = lowered.find(_WORD, at)
+    return found
+
+
+def find_excess(raw: bytes) -> str | None:
+    """Why a message is too complex to be parsed; None if it is not."""
+    ends = [at for end in _END_OF_HEAD if (at := raw.find(end, 0, MOST_HEAD_BYTES)) >= 0]
+    if not ends and len(raw) > MOST_HEAD_BYTES:
+        return f"has more than {MOST_HEAD_BYTES // 1024} kB of headers"
+    boundaries = count_boundaries(raw, most=MOST_BOUNDARIES)
+    if boundaries > MOST_BOUNDARIES:
+        return f"has more than {MOST_BOUNDARIES} MIME boundaries"
+    if raw.count(b"\n") * (1 + boundaries) > MOST_COMPARISONS:
+        return "has too many lines for its MIME boundaries"
+    return None
