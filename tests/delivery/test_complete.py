@@ -12,6 +12,7 @@ from postroom.delivery.complete import (
     complete_columns,
     decide,
     expired,
+    forgiven,
     is_open,
     suppressed,
     unwritable,
@@ -47,7 +48,7 @@ def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt
         attempt_base=0,
         is_expired=False,
         created_at=NOON,
-        retry_since=NOON,
+        dated_at=NOON,
         expires_at=None,
         traceparent=None,
         recipients=recipients or (a_recipient(),),
@@ -68,10 +69,10 @@ def test_the_reason_is_in_the_words_that_decided() -> None:
     assert (result.outcome, result.detail) == ("deferred", "try again later")
 
 
-def decided(outgoing: Outgoing, reply: Reply, *, now_after: timedelta = timedelta()) -> Result:
+def decided(outgoing: Outgoing, reply: Reply) -> Result:
     waiting = tuple(dict.fromkeys(each.address for each in outgoing.recipients if is_open(each)))
     outcome = classify(reply, Envelope(7, "<7@example.org>", "post@example.org", waiting))
-    policy = Policy(NOON + now_after, 0.0, ("bulk",))
+    policy = Policy(0.0, ("bulk",))
     return decide(outgoing, reply, outcome, policy, elapsed=timedelta(seconds=1), transport="test")
 
 
@@ -99,7 +100,7 @@ def test_bulk_is_held_when_nobody_knows() -> None:
 
 def test_old_age_is_a_dead_letter() -> None:
     """Beyond its patience a deferred delivery is given up."""
-    result = decided(an_outgoing(attempt_no=9), BUSY, now_after=timedelta(days=4))
+    result = decided(replace(an_outgoing(attempt_no=9), age=timedelta(days=4)), BUSY)
     assert (result.state, result.dead_letter_reason) == ("dead_letter", "max_age")
 
 
@@ -185,3 +186,40 @@ def test_columns_hold_nothing_that_text_cannot_hold() -> None:
     mended = "no\N{REPLACEMENT CHARACTER}"
     assert columns["recipient_detail"] == [mended]
     assert columns["reply_text"] == columns["detail"] == [f"{mended}\N{REPLACEMENT CHARACTER}"]
+
+
+THROTTLED = Reply(Stage.FINAL, 421, "4.7.0", "slow down")
+
+
+def throttled(*earlier: int, account: int = 1, age: timedelta = timedelta(), about_account: bool = False) -> Result:
+    outgoing = replace(an_outgoing(attempt_no=9), sender_account_id=account, throttled_by=earlier, age=age)
+    return forgiven(decided(outgoing, THROTTLED), about_account=about_account)
+
+
+@pytest.mark.parametrize("earlier", [(), (1,), (1, 1)])
+def test_a_throttled_account_costs_its_mail_nothing(earlier: tuple[int, ...]) -> None:
+    """Due at once for any other account, and the attempt does not count."""
+    result = throttled(*earlier)
+    assert (result.state, result.retry_in, result.is_forgiven) == ("waiting", timedelta(), True)
+    assert not result.blames_mail
+
+
+@pytest.mark.parametrize("earlier", [(1, 1, 1), (2,), (1, 2), (1, 2, 1)])
+def test_a_mail_that_throttles_again_is_at_fault(earlier: tuple[int, ...]) -> None:
+    """A second account got the same reply, or the same account too often: the ladder applies, no account is blamed."""
+    result = throttled(*earlier)
+    assert (result.is_forgiven, result.blames_mail, result.is_throttled) == (False, True, True)
+    assert result.retry_in == timedelta(days=1)
+
+
+def test_a_reply_before_the_mail_was_mentioned_never_blames_it() -> None:
+    """421 as a greeting is about the account, however many accounts hear it; the mail is still forgiven only thrice."""
+    assert throttled(2, about_account=True).is_forgiven
+    used_up = throttled(2, 3, 4, about_account=True)
+    assert (used_up.is_forgiven, used_up.blames_mail) == (False, False)
+
+
+def test_nothing_is_forgiven_beyond_the_age_limit() -> None:
+    """A mail of four days and a second is given up, throttled or not."""
+    result = throttled(age=timedelta(days=4))
+    assert (result.state, result.dead_letter_reason, result.is_forgiven) == ("dead_letter", "max_age", False)

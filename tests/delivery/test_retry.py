@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.builders import NOON
 
 from postroom.delivery.outcome import Outcome, Verdict
-from postroom.delivery.retry import JITTER, LADDERS, LONGEST_HINT, GiveUp, RetryIn, age_of, next_step
+from postroom.delivery.retry import JITTER, LADDERS, LONGEST_HINT, GiveUp, RetryIn, find_ladder, next_step
 
 DAY = timedelta(days=1)
 
@@ -22,9 +21,12 @@ def step(
     hint: float | None = None,
     verdict: Verdict = Verdict.DEFERRED,
     hold: bool = False,
+    max_retries: int | None = None,
+    give_up_after: timedelta | None = None,
 ) -> RetryIn | GiveUp:
+    steps = find_ladder(ladder, max_retries=max_retries, give_up_after=give_up_after)
     return next_step(
-        Outcome(verdict, (), hint), ladder=ladder, attempts=attempts, age=age, jitter=jitter, hold_unknown=hold
+        Outcome(verdict, (), hint), ladder=steps, attempts=attempts, age=age, jitter=jitter, hold_unknown=hold
     )
 
 
@@ -62,7 +64,7 @@ def test_an_unknown_ladder_is_the_generic_one() -> None:
 
 @pytest.mark.parametrize(
     "hint, wait",
-    [(30, timedelta(minutes=1)), (600, timedelta(minutes=10)), (10 * 86400, LONGEST_HINT)],
+    [(30, timedelta(minutes=1)), (600, timedelta(minutes=10)), (10 * 86400, LONGEST_HINT), (1e300, LONGEST_HINT)],
 )
 def test_a_longer_hint_takes_the_place_of_the_wait(hint: float, wait: timedelta) -> None:
     """Never sooner than asked, never sooner than the ladder, never beyond a day."""
@@ -95,7 +97,18 @@ def test_an_unknown_end_is_held_where_the_lane_says_so() -> None:
     assert isinstance(step(verdict=Verdict.DEFERRED, hold=True), RetryIn)
 
 
-def test_age_is_never_negative() -> None:
-    """A clock that runs behind does not give more time."""
-    assert age_of(NOON, NOON - DAY) == timedelta()
-    assert age_of(NOON, NOON + DAY) == DAY
+@pytest.mark.parametrize("most", [0, 1, 12])
+@pytest.mark.parametrize("ladder", ["auth", "generic"])
+def test_a_request_limits_its_retries(ladder: str, most: int) -> None:
+    """Fewer or more than the ladder has: beyond its end the last wait repeats."""
+    for attempts in range(1, most + 1):
+        assert isinstance(step(ladder=ladder, attempts=attempts, max_retries=most), RetryIn)
+    assert step(ladder=ladder, attempts=most + 1, max_retries=most) == GiveUp("attempts_exhausted")
+
+
+def test_a_request_limits_its_age() -> None:
+    """Shorter or longer than the ladder's: an auth mail may be retried for a day, a generic one for two minutes."""
+    assert step(attempts=1, give_up_after=timedelta(minutes=1)) == RetryIn(timedelta(minutes=1))
+    assert step(attempts=2, give_up_after=timedelta(minutes=2)) == GiveUp("max_age")
+    assert step(ladder="auth", attempts=50, give_up_after=DAY) == RetryIn(timedelta(minutes=5))
+    assert step(ladder="auth", attempts=50, give_up_after=DAY, age=DAY) == GiveUp("max_age")

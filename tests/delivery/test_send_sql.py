@@ -1,6 +1,7 @@
 """`SELECT postroom.send(…)`: acceptance from any language, inside the caller's transaction, every mistake named."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -84,6 +85,8 @@ async def test_every_argument_arrives(pool: Pool, foreign: Session) -> None:
         p_attachments='[{"filename": "a.ics", "content_type": "text/calendar; method=REQUEST", "content": "aGk="}]',
         p_tags='{"kind": "order"}',
         p_custom_data='{"order": 7}',
+        p_max_retries=2,
+        p_give_up_after=timedelta(hours=3),
     )
     found = await service.get_delivery(pool, delivery)
     assert [(r.address, r.name) for r in found.recipients] == [
@@ -96,6 +99,7 @@ async def test_every_argument_arrives(pool: Pool, foreign: Session) -> None:
     assert found.sender == Address("desk@example.org", "Desk")
     assert (found.lane, found.ladder, found.idempotency_key) == (Lane.AUTH, "auth", "k")
     assert (found.headers, found.tags, found.custom_data) == ({"X-Shop": "1"}, {"kind": "order"}, {"order": 7})
+    assert (found.max_retries, found.give_up_after) == (2, timedelta(hours=3))
     assert found.attachments == (Attachment("a.ics", "text/calendar; method=REQUEST", "aGk="),)
 
 
@@ -183,6 +187,10 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("tags", {"p_tags": '{"a": 1}'}),
     ("custom_data", {"p_custom_data": "7"}),
     ("idempotency_ttl", {"p_idempotency_ttl": None}),
+    ("max_retries", {"p_max_retries": -1}),
+    ("max_retries", {"p_max_retries": 101}),
+    ("give_up_after", {"p_give_up_after": timedelta()}),
+    ("give_up_after", {"p_give_up_after": timedelta(days=31)}),
 ]
 
 

@@ -17,6 +17,7 @@ from tests.support.builders import (
     accepted,
     addresses,
     attempts_of,
+    claimed,
     outcomes_of,
     per_recipient,
     state_of,
@@ -24,7 +25,7 @@ from tests.support.builders import (
 )
 
 from postroom.db.pool import Pool
-from postroom.delivery import service
+from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Lane, Outgoing, State
 from postroom.transports import Content, Envelope, Reply, Stage
@@ -156,6 +157,42 @@ async def test_a_hint_is_honoured(pool: Pool) -> None:
     due = (await service.get_delivery(pool, delivery)).next_attempt_at
     assert due is not None
     assert timedelta(seconds=3600) <= due - hands() <= timedelta(seconds=4500)
+
+
+async def test_mail_that_had_to_wait_keeps_its_retries(pool: Pool) -> None:
+    """Five days in the queue (no quota, a paused campaign) are no reason to give up at the first 450."""
+    hands = Hands()
+    [delivery] = await accepted(pool, now=hands())
+    hands.forward(days=5)
+    await a_worker(pool, Recording(BUSY), clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is State.QUEUED
+
+
+async def test_the_age_counts_from_the_first_attempt(pool: Pool) -> None:
+    """Also where that attempt was taken over from a worker that died."""
+    hands = Hands()
+    [delivery] = await accepted(pool, now=hands())
+    hands.forward(days=5)
+    [outgoing] = await claimed(pool, now=hands())
+    async with pool.acquire() as connection:
+        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=HOUR, now=hands())
+    hands.forward(days=3)
+    await Maintenance(pool, clock=hands).recover()
+    [outgoing] = await claimed(pool, now=hands())
+    assert (outgoing.id, outgoing.age) == (delivery, timedelta(days=3))
+
+
+async def test_a_mail_has_limits_of_its_own(pool: Pool) -> None:
+    """One retry and no more; or fifty minutes and no longer."""
+    hands = Hands()
+    few, short = await accepted(pool, a_mail(max_retries=1), a_mail(give_up_after=timedelta(minutes=50)), now=hands())
+    worker = a_worker(pool, Recording(BUSY), clock=hands)
+    for _ in range(8):
+        await worker.run_once(Lane.TRANSACTIONAL)
+        hands.forward(minutes=20)
+    assert [len(await attempts_of(pool, each)) for each in (few, short)] == [2, 3]
+    letters, _ = await service.list_dead_letters(pool)
+    assert {letter.delivery_id: letter.reason for letter in letters} == {few: "attempts_exhausted", short: "max_age"}
 
 
 async def test_a_redrive_gives_a_new_budget(pool: Pool) -> None:

@@ -27,7 +27,7 @@ async def test_bulk_mail_waits_until_the_hold_ends(pool: Pool) -> None:
     await hold(pool)
     clock, transport = Hands(NOON + HOUR), Recording()
     [delivery] = await accepted(pool, a_mail("Ada@example.org", lane=Lane.BULK), now=clock())
-    assert await rows(pool, "SELECT state, reason, next_attempt_at, retry_since FROM deliveries") == [
+    assert await rows(pool, "SELECT state, reason, next_attempt_at, dated_at FROM deliveries") == [
         ("queued", "recipient_held", NOON + DAY, NOON + DAY)
     ]
     assert await a_worker(pool, transport, clock=clock).run_once(Lane.BULK) == 0

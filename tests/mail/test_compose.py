@@ -50,7 +50,7 @@ OUTGOING = Outgoing(
     attempt_base=0,
     is_expired=False,
     created_at=NOW,
-    retry_since=NOW,
+    dated_at=NOW,
     expires_at=None,
     traceparent=None,
     recipients=(recipient("ann@example.net", name="Ann"),),
@@ -151,7 +151,7 @@ class TestIdentity:
 
     def test_mail_scheduled_ahead_is_dated_when_it_may_leave(self) -> None:
         """The Date is that of the first possible attempt; the Message-ID stays that of the delivery."""
-        ahead = replace(OUTGOING, retry_since=NOW + timedelta(days=30))
+        ahead = replace(OUTGOING, dated_at=NOW + timedelta(days=30))
         assert read(ahead)["Date"].datetime == (NOW + timedelta(days=30)).replace(microsecond=0)
         assert read(ahead)["Message-ID"] == read(OUTGOING)["Message-ID"]
 

@@ -114,6 +114,47 @@ async def test_told_to_slow_down_an_account_rests(pool: Pool) -> None:
     assert tuple(row) == (2, 1)
 
 
+async def test_a_mail_that_two_accounts_are_throttled_for_pauses_one_of_them(pool: Pool) -> None:
+    """A content filter answers 421 to one mail: the first account rests, the second and third go on sending."""
+    hands = Hands()
+    accounts = [await an_account(pool, f"{name}@example.org", counted_on=NOON.date()) for name in ("a", "b", "c")]
+    [poison] = await accepted(pool, now=hands())
+    ways = Ways(a=BUSY, b=BUSY, c=BUSY)
+    while await run_once(pool, ways, clock=hands):
+        pass
+    resting = [(await account_of(pool, account)).paused_until for account in accounts]
+    assert [moment is not None for moment in resting].count(True) == 1
+    assert [attempt.outcome for attempt in await attempts_of(pool, poison)] == ["deferred", "deferred"]
+    row = await fetch(
+        pool, "SELECT next_attempt_at > $2 AS waits, throttled_by FROM deliveries WHERE id = $1", poison, NOON
+    )
+    assert (row["waits"], len(row["throttled_by"])) == (True, 2)
+
+
+async def test_forgiven_attempts_return_their_quota(pool: Pool) -> None:
+    """The account was throttled: nothing left through it, so nothing is counted."""
+    hands = Hands()
+    account = await an_account(pool, counted_on=NOON.date())
+    await accepted(pool, now=hands())
+    await run_once(pool, Ways(one=BUSY), clock=hands)
+    assert (await account_of(pool, account)).daily_sent == 0
+
+
+async def test_one_account_alone_is_not_throttled_for_ever(pool: Pool) -> None:
+    """After three rests for one mail its ladder applies, and after four days it is given up."""
+    hands = Hands()
+    account = await an_account(pool, counted_on=NOON.date())
+    [poison] = await accepted(pool, now=hands())
+    for _ in range(60):
+        await run_once(pool, Ways(one=BUSY), clock=hands)
+        hands.forward(hours=6)
+    assert await state_of(pool, poison) is State.DEAD_LETTER
+    attempts = await attempts_of(pool, poison)
+    assert len(attempts) < 30
+    assert attempts[-1].started_at - attempts[0].started_at <= timedelta(days=4)
+    assert (await account_of(pool, account)).paused_until == attempts[2].finished_at + timedelta(seconds=90)
+
+
 async def test_a_claimed_mail_of_a_suspended_account_goes_back_unstarted(pool: Pool) -> None:
     """Ten mails wait for their turn; the first meets a refused login, the other nine go back with their quota."""
     account = await an_account(pool, "bad@example.org", send_delay_ms=50)
@@ -123,7 +164,7 @@ async def test_a_claimed_mail_of_a_suspended_account_goes_back_unstarted(pool: P
     assert ways.sent("bad@example.org") == 1
     assert {await state_of(pool, each) for each in ids} == {State.QUEUED}
     assert sorted([len(await attempts_of(pool, each)) for each in ids]) == [0] * 9 + [1]
-    assert (await account_of(pool, account)).daily_sent == 1
+    assert (await account_of(pool, account)).daily_sent == 0
 
 
 @pytest.mark.parametrize("why", ["suppressed", "expired"])

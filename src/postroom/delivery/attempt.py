@@ -7,7 +7,7 @@ nobody knows what had been handed over.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from time import perf_counter
 
 import structlog
@@ -26,11 +26,10 @@ from postroom.delivery.complete import (
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import Outcome, Verdict, classify
 from postroom.delivery.settle import NOWHERE
-from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.desk import SenderDesk
-from postroom.senders.health import FORGIVEN, judge
+from postroom.senders.health import FORGIVEN, is_about_account, judge
 from postroom.transports import Content, Envelope, Reply, Stage, Transport
 
 _log = structlog.get_logger()
@@ -51,12 +50,11 @@ class Attempter:
         route: Route,
         *,
         senders: SenderDesk | None,
-        clock: Clock,
         signal: Signal,
         held_lanes: Sequence[str],
     ) -> None:
         self._compose, self._route, self._senders = compose, route, senders
-        self._clock, self._signal, self._held_lanes = clock, signal, held_lanes
+        self._signal, self._held_lanes = signal, held_lanes
 
     async def send(self, outgoing: Outgoing, *, on_start: Callable[[], None] = lambda: None) -> Result:
         """Try once; `on_start` is called at the last moment before the way out is."""
@@ -96,9 +94,10 @@ class Attempter:
         """Where the reply was about the account, the mail goes back, and no more of this claim leaves through it."""
         if outgoing.sender_account_id is None or self._senders is None or judge(reply) not in FORGIVEN:
             return result
-        if outgoing.slot is not None:
+        result = forgiven(result, about_account=is_about_account(reply))
+        if outgoing.slot is not None and not result.blames_mail:
             self._senders.turns.close(outgoing.slot)
-        return forgiven(result)
+        return result
 
     def _way_out(self, outgoing: Outgoing) -> Transport:
         if outgoing.sender_account_id is not None and self._senders is not None:
@@ -106,7 +105,7 @@ class Attempter:
         return self._route(outgoing.channel, outgoing.lane)
 
     def _policy(self) -> Policy:
-        return Policy(self._clock() or datetime.now(UTC), random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
+        return Policy(random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
 
     async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
         try:

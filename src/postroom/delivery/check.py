@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from postroom.delivery.header import MEDIA_TYPE, RESERVED_PREFIX, check_header, check_text
 from postroom.delivery.model import Address, Channel, DeliveryRequest
-from postroom.delivery.retry import LADDERS
+from postroom.delivery.retry import LADDERS, LONGEST_PATIENCE, MOST_RETRIES, SHORTEST_PATIENCE
 from postroom.errors import BadInput, FieldError
 
 MAX_RECIPIENTS = 100
@@ -193,6 +193,10 @@ def _bookkeeping(request: DeliveryRequest) -> Problems:
         yield "idempotency_key", f"must be 1 to {MAX_KEY} characters without control characters"
     if request.ladder is not None and request.ladder not in LADDERS:
         yield "ladder", f"must be one of {', '.join(sorted(LADDERS))}"
+    if request.max_retries is not None and not 0 <= request.max_retries <= MOST_RETRIES:
+        yield "max_retries", f"must be between 0 and {MOST_RETRIES}"
+    if request.give_up_after is not None and not SHORTEST_PATIENCE <= request.give_up_after <= LONGEST_PATIENCE:
+        yield "give_up_after", "must be between 1 second and 30 days"
     if request.traceparent is not None and not _is_label(request.traceparent, MAX_KEY):
         yield "traceparent", f"must be 1 to {MAX_KEY} characters"
     yield from _moments(request)

@@ -24,6 +24,7 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
+from postroom.settings import parse_duration
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -40,8 +41,8 @@ Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a deli
 _LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
 _RECORD = (
     "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "locale",
-    "campaign_id", "attempt_count", "created_at", "next_attempt_at", "expires_at", "finished_at", "resend_of", "tags",
-    "subject",
+    "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries", "give_up_after", "expires_at",
+    "finished_at", "resend_of", "tags", "subject",
 )  # fmt: skip
 _ATTEMPTED = (
     "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",
@@ -67,6 +68,8 @@ def send(  # noqa: PLR0913 - one parameter per option
     tag: Annotated[list[str] | None, typer.Option(help="name=value; repeatable.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same mail is accepted once.")] = None,
     at: Annotated[str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z, or +10m.")] = None,
+    max_retries: Annotated[int | None, typer.Option(help="Retries after the first attempt, 0 to 100.")] = None,
+    give_up_after: Annotated[str | None, typer.Option(help="Age limit since the first attempt, such as 2h.")] = None,
     attach: Annotated[list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -85,9 +88,18 @@ def send(  # noqa: PLR0913 - one parameter per option
         lane=lane,
         tags=dict(parse_pair(pair) for pair in tag or []),
         send_at=parse_moment(at) if at else None,
+        max_retries=max_retries,
+        give_up_after=None if give_up_after is None else _seconds(give_up_after),
         attachments=[_attachment(path) for path in attach or []],
     )
     _send(body, key, as_json=as_json)
+
+
+def _seconds(duration: str) -> int:
+    try:
+        return round(parse_duration(duration).total_seconds())
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter("--give-up-after must be a duration such as 90s, 15m, 2h or 3d") from error
 
 
 def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:

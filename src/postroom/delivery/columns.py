@@ -36,6 +36,8 @@ def accept_columns(
         "send_at": [request.send_at for request in requests],
         "expires_at": [request.expires_at for request in requests],
         "ladder": [ladder_of(request) for request in requests],
+        "max_retries": [request.max_retries for request in requests],
+        "give_up_after": [request.give_up_after for request in requests],
         "template_id": [request.template for request in requests],
         "locale": [request.locale for request in requests],
         "variables": [_json(request.variables) for request in requests],

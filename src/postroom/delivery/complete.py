@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,10 +10,13 @@ from msgspec.structs import replace
 
 from postroom.delivery.model import UNSERVED, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
-from postroom.delivery.retry import GiveUp, age_of, next_step
+from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
 from postroom.transports import Reply
 
 NO_TIME = timedelta()
+MOST_FORGIVEN = 3
+"""Attempts of one mail that do not count because its account was throttled or could not log in."""
+
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 _ENDS = {
@@ -49,13 +52,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     elapsed: timedelta = NO_TIME
     transport: str | None = None
     recipients: tuple[Recipient, ...] = ()
-    is_forgiven: bool = False  # the attempt is told, and does not count
+    is_throttled: bool = False  # the account was told to slow down, or could not log in
+    is_forgiven: bool = False  # the attempt is in the ledger and does not count
+    blames_mail: bool = False  # the account is not at fault: another one got the same reply for this mail
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What the attempt itself cannot know: the time, the dice, and the lane's word on ambiguity."""
+    """What the attempt itself cannot know: the dice, and the lane's policy on ambiguity."""
 
-    now: datetime
     jitter: float
     held_lanes: Sequence[str]
 
@@ -77,9 +81,9 @@ def decide(
     written = "ambiguous" if verdict is Verdict.UNKNOWN else "deferred"
     step = next_step(
         outcome,
-        ladder=outgoing.ladder,
+        ladder=_ladder_of(outgoing),
         attempts=outgoing.attempt_no - outgoing.attempt_base,
-        age=age_of(outgoing.retry_since, policy.now),
+        age=outgoing.age + elapsed,
         jitter=policy.jitter,
         hold_unknown=outgoing.lane in policy.held_lanes,
     )
@@ -99,16 +103,28 @@ def decide(
     )
 
 
-def forgiven(result: Result) -> Result:
-    """It failed for the sake of the account that carried it: back to the queue, due at once, for any other account."""
+def forgiven(result: Result, *, about_account: bool) -> Result:
+    """The account was throttled or refused: the mail is due at once, for any other account, and loses no attempt.
+
+    A mail is forgiven a few times, and never beyond its age limit. Unless the reply is certainly about the account
+    (`about_account`: it came before the mail was mentioned), a second account that gets the same reply shows that the
+    mail is at fault: a content filter that answers 421 would otherwise pause every account in turn.
+    """
+    outgoing = result.outgoing
     if result.outcome != "deferred":
         return result
+    used_up = len(outgoing.throttled_by) >= MOST_FORGIVEN
+    others = set(outgoing.throttled_by) - {outgoing.sender_account_id}
+    blames_mail = not about_account and (used_up or bool(others))
+    if blames_mail or used_up or outgoing.age + result.elapsed > _ladder_of(outgoing).max_age:
+        return replace(result, is_throttled=True, blames_mail=blames_mail)
     return replace(
         result,
         state="waiting",
         retry_in=NO_TIME,
         reason="sender_unavailable",
         dead_letter_reason=None,
+        is_throttled=True,
         is_forgiven=True,
     )
 
@@ -135,6 +151,10 @@ def suppressed(outgoing: Outgoing) -> Result:
 def unwritable(outgoing: Outgoing, problem: str) -> Result:
     """The message cannot be put into bytes; trying again would not help."""
     return Result(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+
+
+def _ladder_of(outgoing: Outgoing) -> Ladder:
+    return find_ladder(outgoing.ladder, max_retries=outgoing.max_retries, give_up_after=outgoing.give_up_after)
 
 
 def _deciding_words(reply: Reply, outcome: Outcome) -> str:
@@ -174,6 +194,7 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "reply_text": [_storable(r.reply.text) if r.reply else None for r in results],
         "is_plain": [is_plain(r) for r in results],
         "is_forgiven": [r.is_forgiven for r in results],
+        "is_throttled": [r.is_throttled for r in results],
         "domain": [r.outgoing.domain for r in results],
     }
     told = [(r.outgoing.id, recipient) for r in results if not is_plain(r) for recipient in r.recipients]

@@ -137,6 +137,8 @@ class DeliveryRequest:
     send_at: datetime | None = None
     expires_at: datetime | None = None
     ladder: str | None = None  # None: the lane's own
+    max_retries: int | None = None  # after the first attempt; None: as many as the ladder has
+    give_up_after: timedelta | None = None  # since the first attempt; None: the ladder's age limit
     traceparent: str | None = None
 
 
@@ -187,7 +189,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     attempt_base: int  # attempts the budget no longer counts: those before a redrive
     is_expired: bool
     created_at: datetime
-    retry_since: datetime  # when this round of attempts began: acceptance, or the last redrive
+    dated_at: datetime  # the Date header, the same at every attempt: when it may first leave, or its last redrive
     expires_at: datetime | None
     traceparent: str | None
     recipients: tuple[Recipient, ...]
@@ -200,6 +202,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None  # why what is stored cannot be sent
     campaign_id: int | None = None  # the campaign whose content this is, made personal by `variables`
     variables: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of campaign mail; others were rendered before
+    age: timedelta = timedelta()  # since the first attempt, by the database's clock
+    max_retries: int | None = None
+    give_up_after: timedelta | None = None
+    throttled_by: tuple[int, ...] = ()  # accounts that were throttled while they carried it, in order
+    doubtful_account_id: int | None = None  # the account of an ambiguous attempt, which may have delivered it
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told
@@ -316,6 +323,8 @@ class Delivery:
     finished_at: datetime | None
     resend_of: DeliveryId | None
     ladder: str
+    max_retries: int | None
+    give_up_after: timedelta | None
     source: str
     idempotency_key: str | None
     template_id: str | None

@@ -12,6 +12,8 @@ FROM @room.accept_deliveries(
     p_send_at => :send_at::timestamptz[],
     p_expires_at => :expires_at::timestamptz[],
     p_ladder => :ladder::text[],
+    p_max_retries => :max_retries::integer[],
+    p_give_up_after => :give_up_after::interval[],
     p_template_id => :template_id::text[],
     p_locale => :locale::text[],
     p_variables => :variables::text[],
@@ -45,6 +47,8 @@ FROM @room.accept_deliveries(
     p_send_at => ARRAY[:send_at::timestamptz],
     p_expires_at => ARRAY[:expires_at::timestamptz],
     p_ladder => ARRAY[:ladder::text],
+    p_max_retries => ARRAY[:max_retries::integer],
+    p_give_up_after => ARRAY[:give_up_after::interval],
     p_template_id => ARRAY[:template_id::text],
     p_locale => ARRAY[:locale::text],
     p_variables => ARRAY[:variables::text],
@@ -107,11 +111,13 @@ claimed AS (
     FROM due, claim
     WHERE d.id = due.id
     RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
-        d.created_at, d.retry_since, d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
+        d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
+        d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
         CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
-    retry_since, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
+    dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
+    doubtful_account_id, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
     from_email, from_name, subject, text_body, html_body, headers::text, attachments::text,
     campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id,
     start_in, send_delay, shaped_domain, domain_connections, idempotency_key
@@ -134,11 +140,11 @@ WITH input AS MATERIALIZED (
         :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
         :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
         :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[],
-        :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :domain::text[]
+        :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :is_throttled::boolean[], :domain::text[]
     ) AS i(
         delivery_id, claim_id, outcome, state, retry_in,
         reason, detail, dead_letter_reason, elapsed, transport,
-        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, domain
+        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain
     )
 ),
 done AS (
@@ -153,6 +159,10 @@ done AS (
         claim_id = NULL,
         claim_ordinal = NULL,
         attempt_base = d.attempt_base + CASE WHEN i.is_forgiven THEN 1 ELSE 0 END, -- it was not the mail's fault
+        first_attempt_at = CASE WHEN i.state = 'waiting' THEN
+            coalesce(d.first_attempt_at, coalesce(:now::timestamptz, now()) - i.elapsed) END,
+        throttled_by = CASE WHEN i.is_throttled THEN d.throttled_by || d.sender_account_id ELSE d.throttled_by END,
+        doubtful_account_id = CASE WHEN i.outcome = 'ambiguous' THEN d.sender_account_id ELSE d.doubtful_account_id END,
         reason = i.reason,
         detail = i.detail
     FROM input AS i
@@ -283,8 +293,9 @@ WHERE d.id = i.delivery_id AND d.state = 'queued';
 -- name: find_delivery :maybe
 -- One delivery, whole.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
-    resend_of, ladder, source, idempotency_key, template_id, campaign_id, locale, reason, deliveries.detail, traceparent,
-    tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body, from_email, from_name,
+    resend_of, ladder, max_retries, give_up_after, source, idempotency_key, template_id, campaign_id, locale, reason,
+    deliveries.detail, traceparent, tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body,
+    from_email, from_name,
     coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = deliveries.campaign_id)) AS subject,
     (SELECT c.name FROM campaigns AS c WHERE c.id = deliveries.campaign_id) AS campaign_name,
     text_body, html_body, variables::text, headers::text, attachments::text
@@ -486,6 +497,8 @@ recovered AS (
         next_attempt_at = CASE WHEN NOT held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
         finished_at = CASE WHEN held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
         reason = CASE WHEN held.is_ambiguous THEN 'ambiguous' ELSE d.reason END,
+        first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN held.is_ambiguous THEN held.claimed_at END),
+        doubtful_account_id = CASE WHEN held.is_ambiguous THEN d.sender_account_id ELSE d.doubtful_account_id END,
         claim_id = NULL,
         claim_ordinal = NULL
     FROM held
@@ -555,7 +568,9 @@ freed AS (
 UPDATE deliveries
 SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
     next_attempt_at = coalesce(:now::timestamptz, now()),
-    retry_since = coalesce(:now::timestamptz, now()),
+    dated_at = coalesce(:now::timestamptz, now()),
+    first_attempt_at = NULL,
+    throttled_by = NULL,
     attempt_base = attempt_count,
     finished_at = NULL,
     reason = NULL,
@@ -617,7 +632,7 @@ RETURNING claims.id, was_held;
 -- Move a delivery that was never tried to another moment; one in the past makes it due at once.
 UPDATE deliveries
 SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now())),
-    retry_since = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now()))
+    dated_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now()))
 WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 0
 RETURNING id;
 
@@ -632,11 +647,11 @@ WITH original AS (
 ),
 clone AS (
     INSERT INTO deliveries (
-        lane, channel, next_attempt_at, created_at, retry_since, resend_of, ladder, source, template_id, locale,
+        lane, channel, next_attempt_at, created_at, dated_at, resend_of, ladder, max_retries, give_up_after, source, template_id, locale,
         traceparent, tags, custom_data, campaign_id
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()),
-        coalesce(:now::timestamptz, now()), id, ladder, source, template_id, locale, traceparent, tags, custom_data,
+        coalesce(:now::timestamptz, now()), id, ladder, max_retries, give_up_after, source, template_id, locale, traceparent, tags, custom_data,
         campaign_id
     FROM original
     RETURNING id, resend_of

@@ -1,12 +1,16 @@
-"""When to try again, and when to stop: pure arithmetic on ladders.
+"""When to retry a delivery and when to give up: pure arithmetic on ladders.
 
-A ladder is the waits between attempts and the age at which patience ends. A hint from the other side ("try again in
-300 seconds") takes the place of the ladder's wait when it is longer, within bounds. Every wait is moved by up to a
-quarter in either direction, so that what failed together does not return together.
+A ladder holds the waits between attempts and an age limit. The age counts from the first attempt, not from acceptance:
+mail that waited for a paused campaign or for a mailbox with quota keeps all of its retries. A hint from the other side
+("try again in 300 seconds") replaces the ladder's wait when it is longer, within bounds. Jitter moves every wait by up
+to a quarter in either direction, so that deliveries that failed together do not return together.
+
+A request can set its own limits: `max_retries` and `give_up_after`. Both can lengthen a ladder as well as shorten it:
+beyond its last step, the last wait repeats.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from postroom.delivery.outcome import Outcome, Verdict
 
@@ -41,12 +45,15 @@ LADDERS: dict[str, Ladder] = {
         _seconds(5, 5 * _MINUTE, 30 * _MINUTE, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 14 * _HOUR, 20 * _HOUR, _DAY),
         max_age=timedelta(days=5),
     ),
-    # old enough for three hints, each as long as is followed: here the number of retries ends patience, not the age
+    # old enough for three hints, each as long as is followed: here the number of retries is the limit, not the age
     "greeting": Ladder(_seconds(1, 2, 4), max_age=timedelta(days=4)),
 }
 
 JITTER = 0.25
 LONGEST_HINT = timedelta(days=1)
+MOST_RETRIES = 100
+SHORTEST_PATIENCE, LONGEST_PATIENCE = timedelta(seconds=1), timedelta(days=30)
+"""Limits of `max_retries` and `give_up_after`; SQL has them in check_patience.sql."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +70,35 @@ class GiveUp:
     reason: str
 
 
+def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: timedelta | None = None) -> Ladder:
+    """The named ladder within the limits of one request. A name of a later version stands for the generic ladder."""
+    steps = LADDERS.get(name, LADDERS["generic"])
+    if max_retries is None and give_up_after is None:
+        return steps
+    repeat = steps.repeat or steps.waits[-1]
+    max_age = give_up_after or steps.max_age
+    if max_retries is None:
+        return Ladder(steps.waits, max_age, repeat)
+    return Ladder((*steps.waits, *(repeat,) * max_retries)[:max_retries], max_age)
+
+
 def next_step(
-    outcome: Outcome, *, ladder: str, attempts: int, age: timedelta, jitter: float, hold_unknown: bool
+    outcome: Outcome, *, ladder: Ladder, attempts: int, age: timedelta, jitter: float, hold_unknown: bool
 ) -> RetryIn | GiveUp:
     """What follows an attempt that neither succeeded nor was refused.
 
-    `attempts` counts those of this budget, `jitter` is a random number in [-1, 1), `hold_unknown` is the lane's policy
-    for a message that may already have been delivered.
+    `attempts` counts those since the last redrive, `jitter` is a random number in [-1, 1), `hold_unknown` is the
+    lane's policy for a message that may already have been delivered.
     """
     if outcome.verdict is Verdict.UNKNOWN and hold_unknown:
         return GiveUp("ambiguous")
-    steps = LADDERS.get(ladder, LADDERS["generic"])  # a later version may have named one that we do not know
-    wait = steps.wait_after(attempts)
+    wait = ladder.wait_after(attempts)
     if wait is None:
         return GiveUp("attempts_exhausted")
-    hint = timedelta(seconds=outcome.retry_after_s or 0)
+    hint = timedelta(seconds=min(outcome.retry_after_s or 0, LONGEST_HINT.total_seconds()))
     if hint > wait:  # never earlier than the other side asked for
-        wait, jitter = min(hint, LONGEST_HINT), abs(jitter)
+        wait, jitter = hint, abs(jitter)
     wait *= 1 + JITTER * jitter
-    if age + wait > steps.max_age:
+    if age + wait > ladder.max_age:
         return GiveUp("max_age")
     return RetryIn(wait)
-
-
-def age_of(retry_since: datetime, now: datetime) -> timedelta:
-    return max(now - retry_since, timedelta())

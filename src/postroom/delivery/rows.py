@@ -1,6 +1,7 @@
 """From rows to values, here and nowhere else."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import asyncpg
@@ -62,6 +63,8 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
             "expires_at",
             "finished_at",
             "ladder",
+            "max_retries",
+            "give_up_after",
             "source",
             "idempotency_key",
             "template_id",
@@ -116,7 +119,12 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
         attempt_base=row["attempt_base"],
         is_expired=bool(row["is_expired"]),
         created_at=row["created_at"],
-        retry_since=row["retry_since"],
+        dated_at=row["dated_at"],
+        age=row["age"] or timedelta(),
+        max_retries=row["max_retries"],
+        give_up_after=row["give_up_after"],
+        throttled_by=tuple(row["throttled_by"] or ()),
+        doubtful_account_id=row["doubtful_account_id"],
         expires_at=row["expires_at"],
         traceparent=row["traceparent"],
         recipients=tuple(recipients),

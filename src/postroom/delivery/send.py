@@ -35,6 +35,8 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
     idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL,
     send_at: datetime | None = None,
     expires_at: datetime | None = None,
+    max_retries: int | None = None,
+    give_up_after: timedelta | None = None,
     sender: str | None = None,
     cc: Addresses = (),
     bcc: Addresses = (),
@@ -49,7 +51,9 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
 
     `connection` is an asyncpg connection to the database the room lives in, whatever its search path. Addresses are
     `ada@example.org` or `Ada Lovelace <ada@example.org>`. The same `idempotency_key` with the same content returns the
-    first id again; with other content it raises `IdempotencyConflict`. Bad input raises `BadInput` naming each field.
+    first id again; with other content it raises `IdempotencyConflict`. `max_retries` limits the attempts after the
+    first, and `give_up_after` the time since the first; without them the lane's retry schedule applies.
+    Bad input raises `BadInput` naming each field.
     """
     _check_connection(connection)
     errors: list[FieldError] = []
@@ -74,6 +78,8 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
         idempotency_key=idempotency_key,
         send_at=send_at,
         expires_at=expires_at,
+        max_retries=max_retries,
+        give_up_after=give_up_after,
     )
     if errors:
         raise BadInput(errors)

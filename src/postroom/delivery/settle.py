@@ -40,7 +40,7 @@ async def _tell_accounts(
     if not outcomes:
         return
     await record_outcomes(connection, outcomes, policy=policy, now=now)
-    untried = [o.slot for o in outcomes if o.reply is None and o.slot.account_id is not None]
+    untried = [o.slot for o in outcomes if (o.reply is None or o.is_forgiven) and o.slot.account_id is not None]
     if untried:
         await store.return_untried(
             connection,
@@ -88,4 +88,10 @@ def _refusals(result: Result) -> list[Refusal]:
 
 def _outcome(result: Result, slot: Slot) -> Outcome:
     tried = result.reply is not None and result.transport not in (None, NOWHERE)
-    return Outcome(slot, result.reply if tried else None, result.outgoing.domain)
+    return Outcome(
+        slot,
+        result.reply if tried else None,
+        result.outgoing.domain,
+        blames_mail=result.blames_mail,
+        is_forgiven=result.is_forgiven,
+    )

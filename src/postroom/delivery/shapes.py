@@ -5,7 +5,7 @@ codes, neither do subject and bodies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -23,6 +23,7 @@ from postroom.delivery.model import (
     Recipient,
     RecipientKind,
 )
+from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import Moment, Shape
 
@@ -30,6 +31,7 @@ Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.o
 Addresses = Written | list[Written]
 
 _KINDS = tuple(RecipientKind)
+_LONGEST_PATIENCE_S = int(LONGEST_PATIENCE.total_seconds())
 _FURTHEST = datetime(9000, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,6 +62,8 @@ class DeliveryBody(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
     lane: Lane = Lane.TRANSACTIONAL
     send_at: Moment | None = None
     expires_at: Moment | None = None
+    max_retries: Annotated[int, msgspec.Meta(ge=0, le=MOST_RETRIES)] | None = None
+    give_up_after: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST_PATIENCE_S)] | None = None  # seconds
     attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     tags: dict[str, str] = msgspec.field(default_factory=dict)
@@ -123,6 +127,8 @@ class DeliveryShape(SummaryShape, frozen=True, kw_only=True, rename={"sender": "
     locale: str | None
     idempotency_key: str | None
     expires_at: datetime | None
+    max_retries: int | None
+    give_up_after: int | None
     rendered_at: datetime | None
     resend_of: int | None
     detail: str | None
@@ -182,6 +188,8 @@ def request_from(
         idempotency_key=idempotency_key,
         send_at=_moment("send_at", body.send_at, errors),
         expires_at=_moment("expires_at", body.expires_at, errors),
+        max_retries=body.max_retries,
+        give_up_after=None if body.give_up_after is None else timedelta(seconds=body.give_up_after),
         traceparent=traceparent,
     )
     errors += (FieldError(*found) for found in _all_problems(request) if found[0] not in {e.field for e in errors})
@@ -287,6 +295,8 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
         locale=delivery.locale,
         idempotency_key=delivery.idempotency_key,
         expires_at=delivery.expires_at,
+        max_retries=delivery.max_retries,
+        give_up_after=None if delivery.give_up_after is None else round(delivery.give_up_after.total_seconds()),
         rendered_at=delivery.rendered_at,
         resend_of=delivery.resend_of,
         detail=delivery.detail,

@@ -81,9 +81,7 @@ class Worker:
         self._options = options or WorkerOptions()
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
-        self._attempter = Attempter(
-            compose, route, senders=senders, clock=clock, signal=signal, held_lanes=self._options.held_lanes
-        )
+        self._attempter = Attempter(compose, route, senders=senders, signal=signal, held_lanes=self._options.held_lanes)
         self._completer = Completer(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
         self._completer.on_written = self._written
         if senders is not None:

@@ -81,7 +81,7 @@ class Composer:
             (b"From", encode_addresses("From", (sender,))),
             *_recipient_headers(outgoing.recipients),
             (b"Subject", encode_text("Subject", outgoing.subject)),
-            (b"Date", format_date(outgoing.retry_since)),
+            (b"Date", format_date(outgoing.dated_at)),
             (b"Message-ID", message_id.encode()),
         ]
         if outgoing.lane is Lane.BULK:

@@ -5,6 +5,7 @@
 | taken                                                   | sent                                                    |
 | login refused (5xx, or 401 and 403 of an HTTP API)      | suspended at once; the mail goes back as if never tried  |
 | 421, 429, or a rate limit in words                      | rests for the hinted time; the mail goes back likewise   |
+| the same, where a second account heard it for this mail | neither: the mail is at fault and follows its ladder     |
 | no answer, or any no before the recipients' turn        | error                                                   |
 | 5.7.x: the other side objects to us                     | error                                                   |
 | 5.6.x, 5.3.4: the message itself                        | neither                                                 |
@@ -23,7 +24,8 @@ from postroom.transports import Reply, Stage
 DEFAULT_REST_S = 60.0
 LONGEST_REST_S = 86_400.0
 
-_OURS = frozenset({Stage.CONNECT, Stage.TLS, Stage.LOGIN, Stage.SENDER})
+_BEFORE_MAIL = frozenset({Stage.CONNECT, Stage.TLS, Stage.LOGIN})
+_OURS = _BEFORE_MAIL | {Stage.SENDER}
 _SERVICE_CLOSING, _TOO_MANY = 421, 429
 _LOGIN_REFUSED = frozenset({401, 403})
 _PERMANENT, _SUCCESS = 500, 300
@@ -60,6 +62,8 @@ class Outcome:
     slot: Slot
     reply: Reply | None  # None: it was not tried
     domain: str | None
+    blames_mail: bool = False  # a throttle that is not the account's fault
+    is_forgiven: bool = False  # it used nothing of the account's quota
 
 
 @dataclass(slots=True)
@@ -110,6 +114,11 @@ def _judge_refusal(reply: Reply, code: int) -> Kind:
     return Kind.NEUTRAL if code < _PERMANENT or enhanced.startswith(_CONTENT) else Kind.BOUNCE
 
 
+def is_about_account(reply: Reply) -> bool:
+    """True if the reply came before the mail was mentioned, so that no mail can be the reason for it."""
+    return reply.stage in _BEFORE_MAIL
+
+
 def rest_after(reply: Reply) -> float:
     """How long an account rests after it was told to slow down."""
     return min(reply.retry_after_s or DEFAULT_REST_S, LONGEST_REST_S)
@@ -127,6 +136,8 @@ def tally(outcomes: Iterable[Outcome]) -> dict[int, Tally]:
     tallies: dict[int, Tally] = {}
     for outcome in outcomes:
         kind, account_id = judge(outcome.reply), outcome.slot.account_id
+        if outcome.blames_mail:
+            kind = Kind.NEUTRAL
         if account_id is not None and kind is not Kind.UNTRIED and outcome.reply is not None:
             tallies.setdefault(account_id, Tally()).add(kind, outcome.reply)
     return tallies

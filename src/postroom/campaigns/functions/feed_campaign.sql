@@ -100,7 +100,7 @@ BEGIN
         ),
         queued AS (
             INSERT INTO deliveries (
-                id, lane, next_attempt_at, created_at, retry_since, reason, ladder, source, campaign_id
+                id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id
             )
             SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
                 CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,

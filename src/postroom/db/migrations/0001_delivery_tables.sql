@@ -59,11 +59,16 @@ CREATE TABLE deliveries (
     claim_id               bigint,
     next_attempt_at        timestamptz,
     created_at             timestamptz      NOT NULL DEFAULT now(),
-    retry_since            timestamptz      NOT NULL DEFAULT now(), -- the age that max_age measures; a redrive starts it anew
+    dated_at               timestamptz      NOT NULL DEFAULT now(), -- the Date header: when it may first leave, or its last redrive
+    first_attempt_at       timestamptz,      -- the age that max_age and give_up_after measure; NULL: not tried since the last redrive
     expires_at             timestamptz,      -- after this it must not leave
     finished_at            timestamptz,
     idempotency_expires_at timestamptz,
     resend_of              bigint,
+    doubtful_account_id    bigint,           -- the account of its last ambiguous attempt, which may have delivered it
+    throttled_by           bigint[],         -- accounts that were throttled while they carried it, in order
+    give_up_after          interval,         -- since the first attempt; NULL: the ladder's age limit
+    max_retries            smallint,         -- after the first attempt; NULL: the ladder's number of steps
     ladder                 text             NOT NULL,
     source                 text             NOT NULL,
     idempotency_key        text,
@@ -87,7 +92,9 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_key_has_fingerprint CHECK (
         (idempotency_key IS NULL) = (request_fingerprint IS NULL)
         AND (idempotency_key IS NULL) = (idempotency_expires_at IS NULL)),
-    CONSTRAINT deliveries_attempts_counted CHECK (attempt_count >= 0)
+    CONSTRAINT deliveries_attempts_counted CHECK (attempt_count >= 0),
+    CONSTRAINT deliveries_patience CHECK (
+        max_retries BETWEEN 0 AND 100 AND give_up_after BETWEEN interval '1 second' AND interval '30 days')
 ) WITH (fillfactor = 90);
 
 CREATE TABLE delivery_recipients (

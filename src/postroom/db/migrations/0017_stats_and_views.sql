@@ -61,7 +61,7 @@ SELECT d.id,
     (SELECT c.claimed_at FROM claims AS c WHERE c.id = d.claim_id) AS assigned_at,
     -- tries after the first: made, under way, or waited for
     CASE WHEN d.next_attempt_at IS NULL THEN greatest(d.attempt_count - 1, 0) ELSE d.attempt_count END::integer AS retry_count,
-    NULL::integer AS max_retries, -- the ladder decides, by lane and by what the other side said
+    d.max_retries::integer AS max_retries, -- NULL: the ladder of its lane decides
     d.next_attempt_at AS next_retry_at,
     CASE WHEN d.state <> 'sent' THEN coalesce(d.detail, d.reason) END AS last_error,
     d.created_at,

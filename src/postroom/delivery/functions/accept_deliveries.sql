@@ -14,6 +14,8 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
     p_send_at             timestamptz[],
     p_expires_at          timestamptz[],
     p_ladder              text[],
+    p_max_retries         integer[],
+    p_give_up_after       interval[],
     p_template_id         text[],
     p_locale              text[],
     p_variables           text[],
@@ -56,12 +58,12 @@ BEGIN
             WITH request AS MATERIALIZED (
                 SELECT r.*, nextval('deliveries_id_seq') AS id, r.lane::delivery_lane AS lane_name
                 FROM unnest(
-                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_template_id,
-                    p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
+                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
+                    p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
                     p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent
                 ) WITH ORDINALITY AS r(
-                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, template_id,
-                    locale, variables, from_email, from_name, subject, text_body, html_body,
+                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
+                    give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
                     headers, attachments, tags, custom_data, traceparent, ordinal
                 )
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
@@ -106,8 +108,8 @@ BEGIN
             ),
             inserted AS (
                 INSERT INTO deliveries AS d (
-                    id, state, lane, channel, next_attempt_at, created_at, retry_since, expires_at, finished_at,
-                    reason, ladder, source, idempotency_key, request_fingerprint, idempotency_expires_at,
+                    id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
+                    reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
                     template_id, locale, traceparent, tags, custom_data
                 )
                 SELECT id,
@@ -117,7 +119,7 @@ BEGIN
                     p_now, due_at, expires_at,
                     CASE WHEN is_suppressed THEN p_now END,
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
-                    ladder, source, idempotency_key, fingerprint,
+                    ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data
                 FROM prepared

@@ -21,7 +21,9 @@ CREATE OR REPLACE FUNCTION send(
     p_attachments     jsonb       DEFAULT NULL,
     p_tags            jsonb       DEFAULT NULL,
     p_custom_data     jsonb       DEFAULT NULL,
-    p_idempotency_ttl interval    DEFAULT '7 days'
+    p_idempotency_ttl interval    DEFAULT '7 days',
+    p_max_retries     integer     DEFAULT NULL,
+    p_give_up_after   interval    DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -36,6 +38,7 @@ DECLARE
 BEGIN
     PERFORM check_send(p_to, p_subject, p_text, p_html, p_template, p_lane, p_source, p_idempotency_key, p_headers);
     PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+    PERFORM check_patience(p_max_retries, p_give_up_after);
     IF coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100
         OR cardinality(p_reply_to) > 100 THEN
         RAISE EXCEPTION 'to: at most 100 recipients are allowed, counting cc and bcc' USING ERRCODE = 'PR001', COLUMN = 'to';
@@ -56,6 +59,7 @@ BEGIN
         p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[p_source],
         p_idempotency_key => ARRAY[p_idempotency_key], p_send_at => ARRAY[p_send_at], p_expires_at => ARRAY[p_expires_at],
         p_ladder => ARRAY[CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END],
+        p_max_retries => ARRAY[p_max_retries], p_give_up_after => ARRAY[p_give_up_after],
         p_template_id => ARRAY[p_template], p_locale => ARRAY[p_locale],
         p_variables => ARRAY[p_variables::text],
         p_from_email => ARRAY[v_from[1]], p_from_name => ARRAY[v_from[2]], p_subject => ARRAY[p_subject],

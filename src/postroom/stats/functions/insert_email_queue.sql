@@ -15,7 +15,6 @@ BEGIN
         ('assigned_to', NEW.assigned_to IS NOT NULL),
         ('assigned_at', NEW.assigned_at IS NOT NULL),
         ('retry_count', coalesce(NEW.retry_count, 0) <> 0),
-        ('max_retries', NEW.max_retries IS NOT NULL),
         ('last_error', NEW.last_error IS NOT NULL),
         ('created_at', NEW.created_at IS NOT NULL),
         ('updated_at', NEW.updated_at IS NOT NULL),
@@ -36,6 +35,7 @@ BEGIN
         p_lane => CASE WHEN NEW.campaign_id IS NULL THEN 'transactional' ELSE 'bulk' END,
         p_source => 'email_queue',
         p_send_at => NEW.next_retry_at,
+        p_max_retries => NEW.max_retries,
         p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
         p_custom_data => NEW.custom_data
     );
