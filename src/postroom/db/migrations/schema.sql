@@ -127,7 +127,7 @@ CREATE TYPE token_action AS ENUM (
     'password_recovery'
 );
 
-CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
+CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
@@ -149,12 +149,12 @@ BEGIN
             WITH request AS MATERIALIZED (
                 SELECT r.*, nextval('deliveries_id_seq') AS id, r.lane::delivery_lane AS lane_name
                 FROM unnest(
-                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_template_id,
-                    p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
+                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
+                    p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
                     p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent
                 ) WITH ORDINALITY AS r(
-                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, template_id,
-                    locale, variables, from_email, from_name, subject, text_body, html_body,
+                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
+                    give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
                     headers, attachments, tags, custom_data, traceparent, ordinal
                 )
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
@@ -199,8 +199,8 @@ BEGIN
             ),
             inserted AS (
                 INSERT INTO deliveries AS d (
-                    id, state, lane, channel, next_attempt_at, created_at, retry_since, expires_at, finished_at,
-                    reason, ladder, source, idempotency_key, request_fingerprint, idempotency_expires_at,
+                    id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
+                    reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
                     template_id, locale, traceparent, tags, custom_data
                 )
                 SELECT id,
@@ -210,7 +210,7 @@ BEGIN
                     p_now, due_at, expires_at,
                     CASE WHEN is_suppressed THEN p_now END,
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
-                    ladder, source, idempotency_key, fingerprint,
+                    ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data
                 FROM prepared
@@ -914,6 +914,20 @@ EXCEPTION
     WHEN invalid_text_representation OR array_subscript_error THEN
         RAISE EXCEPTION 'an element of the tags must be an array literal, as {wallet=1}'
             USING ERRCODE = 'PR001', COLUMN = 'events';
+END
+$$;
+
+CREATE FUNCTION check_patience(p_max_retries integer, p_give_up_after interval) RETURNS void
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    IF p_max_retries NOT BETWEEN 0 AND 100 THEN
+        RAISE EXCEPTION 'max_retries: must be between 0 and 100' USING ERRCODE = 'PR001', COLUMN = 'max_retries';
+    END IF;
+    IF p_give_up_after NOT BETWEEN interval '1 second' AND interval '30 days' THEN
+        RAISE EXCEPTION 'give_up_after: must be between 1 second and 30 days'
+            USING ERRCODE = 'PR001', COLUMN = 'give_up_after';
+    END IF;
 END
 $$;
 
@@ -2148,7 +2162,7 @@ BEGIN
         ),
         queued AS (
             INSERT INTO deliveries (
-                id, lane, next_attempt_at, created_at, retry_since, reason, ladder, source, campaign_id
+                id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id
             )
             SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
                 CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,
@@ -2453,7 +2467,6 @@ BEGIN
         ('assigned_to', NEW.assigned_to IS NOT NULL),
         ('assigned_at', NEW.assigned_at IS NOT NULL),
         ('retry_count', coalesce(NEW.retry_count, 0) <> 0),
-        ('max_retries', NEW.max_retries IS NOT NULL),
         ('last_error', NEW.last_error IS NOT NULL),
         ('created_at', NEW.created_at IS NOT NULL),
         ('updated_at', NEW.updated_at IS NOT NULL),
@@ -2474,6 +2487,7 @@ BEGIN
         p_lane => CASE WHEN NEW.campaign_id IS NULL THEN 'transactional' ELSE 'bulk' END,
         p_source => 'email_queue',
         p_send_at => NEW.next_retry_at,
+        p_max_retries => NEW.max_retries,
         p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
         p_custom_data => NEW.custom_data
     );
@@ -3630,7 +3644,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT 'sql'::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval) RETURNS bigint
+CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT 'sql'::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
@@ -3644,6 +3658,7 @@ DECLARE
 BEGIN
     PERFORM check_send(p_to, p_subject, p_text, p_html, p_template, p_lane, p_source, p_idempotency_key, p_headers);
     PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+    PERFORM check_patience(p_max_retries, p_give_up_after);
     IF coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100
         OR cardinality(p_reply_to) > 100 THEN
         RAISE EXCEPTION 'to: at most 100 recipients are allowed, counting cc and bcc' USING ERRCODE = 'PR001', COLUMN = 'to';
@@ -3664,6 +3679,7 @@ BEGIN
         p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[p_source],
         p_idempotency_key => ARRAY[p_idempotency_key], p_send_at => ARRAY[p_send_at], p_expires_at => ARRAY[p_expires_at],
         p_ladder => ARRAY[CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END],
+        p_max_retries => ARRAY[p_max_retries], p_give_up_after => ARRAY[p_give_up_after],
         p_template_id => ARRAY[p_template], p_locale => ARRAY[p_locale],
         p_variables => ARRAY[p_variables::text],
         p_from_email => ARRAY[v_from[1]], p_from_name => ARRAY[v_from[2]], p_subject => ARRAY[p_subject],
@@ -4468,11 +4484,16 @@ CREATE TABLE deliveries (
     claim_id bigint,
     next_attempt_at timestamp with time zone,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    retry_since timestamp with time zone DEFAULT now() NOT NULL,
+    dated_at timestamp with time zone DEFAULT now() NOT NULL,
+    first_attempt_at timestamp with time zone,
     expires_at timestamp with time zone,
     finished_at timestamp with time zone,
     idempotency_expires_at timestamp with time zone,
     resend_of bigint,
+    doubtful_account_id bigint,
+    throttled_by bigint[],
+    give_up_after interval,
+    max_retries smallint,
     ladder text NOT NULL,
     source text NOT NULL,
     idempotency_key text,
@@ -4491,6 +4512,7 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_claim_has_ordinal CHECK (((claim_id IS NULL) = (claim_ordinal IS NULL))),
     CONSTRAINT deliveries_ended_has_time CHECK (((state = ANY (ARRAY['sent'::delivery_state, 'failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) = (finished_at IS NOT NULL))),
     CONSTRAINT deliveries_key_has_fingerprint CHECK ((((idempotency_key IS NULL) = (request_fingerprint IS NULL)) AND ((idempotency_key IS NULL) = (idempotency_expires_at IS NULL)))),
+    CONSTRAINT deliveries_patience CHECK ((((max_retries >= 0) AND (max_retries <= 100)) AND ((give_up_after >= '00:00:01'::interval) AND (give_up_after <= '30 days'::interval)))),
     CONSTRAINT deliveries_rendered_has_template CHECK (((state <> 'rendered'::delivery_state) OR (template_id IS NOT NULL))),
     CONSTRAINT deliveries_sending_has_claim CHECK (((state = 'sending'::delivery_state) = (claim_id IS NOT NULL))),
     CONSTRAINT deliveries_waiting_has_time CHECK (((state = ANY (ARRAY['queued'::delivery_state, 'rendered'::delivery_state])) = (next_attempt_at IS NOT NULL)))
@@ -4574,7 +4596,7 @@ CREATE VIEW email_queue WITH (security_invoker='true') AS
             WHEN (next_attempt_at IS NULL) THEN GREATEST((attempt_count - 1), 0)
             ELSE (attempt_count)::integer
         END AS retry_count,
-    NULL::integer AS max_retries,
+    (max_retries)::integer AS max_retries,
     next_attempt_at AS next_retry_at,
         CASE
             WHEN (state <> 'sent'::delivery_state) THEN COALESCE(detail, reason)
