@@ -5,14 +5,12 @@ process with one sentence, and no port was open.
 """
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -22,6 +20,8 @@ from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveKeeper
 from postroom.campaigns.letters import CampaignLetters, LettersOptions
 from postroom.campaigns.worker import Feeder, FeederOptions
+from postroom.db.connection import Url
+from postroom.db.failures import record_loop_failure
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
@@ -47,6 +47,7 @@ from postroom.mail.dkim import Signer
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
 from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.runtime.loops import Loop, run_loops
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
@@ -71,13 +72,6 @@ _log = structlog.get_logger()
 
 LEAVING = ("smtp", "capture")
 """Transports beside which others may be used; stub and noop stand in for every way out."""
-
-
-class Loop(Protocol):
-    """Something that runs by itself until it is told to stop, and then finishes what it has begun."""
-
-    async def run(self) -> None: ...
-    def stop(self) -> None: ...
 
 
 # ── what goes out, and how ────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +212,7 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
             await transport.close()
 
 
-async def settle_room(direct_url: str, settings: Settings) -> None:
+async def settle_room(direct_url: Url, settings: Settings) -> None:
     """What follows a migration: adopt what was restored from another cluster, record the facts that are asked for."""
     async with await open_pool(direct_url, settings.schema, size=1) as pool:
         await adopt_restored_events(pool)
@@ -262,7 +256,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
             await run_loops([renderer], main=worker, stop=stop)
         else:
             others = [renderer, *await _other_loops(room, stack)]
-            await run_loops(others, main=worker, stop=stop)
+            await run_loops(others, main=worker, stop=stop, failed=partial(record_loop_failure, room.pool))
 
 
 class OutboxLoop:
@@ -307,41 +301,8 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
     return loops
 
 
-async def run_loops(loops: Sequence[Loop], *, main: Loop, stop: asyncio.Event) -> None:
-    """Run all loops; when asked to stop, or when the main one ends by itself, the others end too."""
-
-    def stop_all() -> None:
-        for loop in (*loops, main):
-            loop.stop()
-
-    async def stop_when_asked() -> None:
-        await stop.wait()
-        stop_all()
-
-    asking = asyncio.create_task(stop_when_asked())
-    try:
-        async with asyncio.TaskGroup() as together:
-            for loop in loops:
-                together.create_task(loop.run(), name=type(loop).__name__)
-            await together.create_task(main.run(), name=type(main).__name__)
-            stop_all()
-    finally:
-        asking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asking
-
-
-def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
 def _listener(room: Room, channel: str, on_wake: Callable[[str], None]) -> Listener:
-    return Listener(room.direct_url, room.name, channel=channel, on_wake=on_wake)
+    return Listener(room.direct, room.name, channel=channel, on_wake=on_wake)
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

@@ -36,15 +36,15 @@ def _run(kind: StreamKind, consumers: int) -> None:
     async def main(life: "Life") -> None:
         await _consume_here(settings, life, kind=kind, consumers=consumers)
 
-    run(live(main))
+    run(live(main, grace=settings.shutdown_grace))
 
 
 async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, consumers: int) -> None:
     """Be the consumers; each finishes the batch in hand when it is told to stop."""
-    from postroom.app import run_loops
     from postroom.db.room import open_room
     from postroom.intake.source import open_source
     from postroom.intake.worker import open_consumers
+    from postroom.runtime.loops import run_loops
     from postroom.runtime.metrics_server import metrics_served
 
     sources = [open_source(kind, settings) for _consumer in range(consumers)]

@@ -9,7 +9,14 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from postroom.errors import BadInput, CampaignFrozen, IdempotencyConflict, MonthTaken, PostroomError
+from postroom.errors import (
+    BadInput,
+    CampaignFrozen,
+    DatabaseUnreachable,
+    IdempotencyConflict,
+    MonthTaken,
+    PostroomError,
+)
 
 BAD_INPUT = "PR001"
 IDEMPOTENCY_CONFLICT = "PR002"
@@ -19,19 +26,20 @@ NOT_SETTABLE = "PR101"
 MONTH_CHANGED = "PR112"
 
 FLICKER = (
-    OSError,
+    OSError,  # TimeoutError is one: a statement or a connection took too long
+    DatabaseUnreachable,
     asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.PostgresSystemError,
-    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated
+    asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
     asyncpg.LockNotAvailableError,
+    asyncpg.OperatorInterventionError,  # a restart, a cancelled statement
+    asyncpg.PostgresSystemError,  # an error of the server's own disk or kernel
+    asyncpg.ReadOnlySQLTransactionError,  # the first seconds of a switchover
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.TransactionRollbackError,
+    asyncpg.InternalClientError,  # the driver's name for a connection that dropped between two messages
+    asyncpg.TransactionRollbackError,  # a deadlock, for example with the recovery of a lost claim
 )
-"""Errors that pass: a dropped connection (at a bad moment the driver calls that an internal error), a restart, too many
-connections, a full disk, a server that is read-only during a switchover, a lock timeout, a deadlock with recovery."""
+"""Errors of the database, its connections and its driver that pass. A loop that meets one pauses and tries again."""
 
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Everything that the database, the driver or the network between them raises."""

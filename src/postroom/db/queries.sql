@@ -8,6 +8,10 @@ CREATE TABLE IF NOT EXISTS migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- name: describe_session :one
+-- The role, the search path's first schema and the time zone of this session.
+SELECT current_user::text AS role, current_schema()::text AS schema, current_setting('timezone') AS timezone;
+
 -- name: find_migrations_table :maybe
 -- The table of applied files, if the room has one.
 SELECT 1
@@ -31,9 +35,21 @@ WHERE nspname = :room;
 SELECT name, checksum
 FROM migrations;
 
+-- name: list_loop_failures :many
+-- Side loops that have raised an error lately, the last one first.
+SELECT loop, host, pid, error, failures, clock_timestamp() - failed_at AS ago
+FROM loop_failures
+WHERE failed_at > clock_timestamp() - :since::interval
+ORDER BY failed_at DESC
+LIMIT 5;
+
 -- name: lock_migrations :exec
 -- Wait for any other process that is migrating this room; the lock ends with the session.
 SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
+
+-- name: ping :one
+-- Prove that the server still answers on this connection.
+SELECT 1;
 
 -- name: put_temporary_tables_last :exec
 -- Functions that run as the owner keep this search path: a caller's temporary table must not stand in for one of ours.
@@ -44,3 +60,10 @@ SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', 
 INSERT INTO migrations (name, checksum)
 VALUES (:name, :checksum)
 ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now();
+
+-- name: record_loop_failure :exec
+-- Count one failure of a side loop on this host.
+INSERT INTO loop_failures (loop, host, pid, error)
+VALUES (:loop, :host, :pid, :error)
+ON CONFLICT (loop, host) DO UPDATE
+SET pid = excluded.pid, error = excluded.error, failed_at = now(), failures = loop_failures.failures + 1;

@@ -298,9 +298,16 @@ class Worker:
     # ── keeping and giving back ───────────────────────────────────────────────────────────────────────────────────
 
     async def _register(self) -> None:
-        if self._worker_id is None:
-            async with self._pool.acquire() as connection:
-                self._worker_id = await store.register_worker(connection, pid=os.getpid(), host=socket.gethostname())
+        """Get an id for this worker's claims; a database that does not answer is asked again."""
+        while self._worker_id is None and not self._stopping.is_set():
+            try:
+                async with self._pool.acquire() as connection:
+                    self._worker_id = await store.register_worker(
+                        connection, pid=os.getpid(), host=socket.gethostname()
+                    )
+            except FLICKER as error:
+                _log.warning("registration_postponed", error=type(error).__name__)
+                await asyncio.sleep(self._options.poll_interval.total_seconds())
 
     async def _keep_leases(self) -> None:
         while True:

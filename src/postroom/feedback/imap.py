@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
@@ -81,7 +82,7 @@ class ImapPoller:
             try:
                 await self.run_once()
                 pause_s = interval_s
-            except (OSError, imaplib.IMAP4.error, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (*FLICKER, imaplib.IMAP4.error, asyncpg.PostgresError) as error:
                 pause_s = min(pause_s * 2, 15 * interval_s)
                 _log.warning("mailbox_postponed", error=type(error).__name__, retry_in_s=pause_s)
             with contextlib.suppress(TimeoutError):

@@ -12,6 +12,7 @@ from datetime import timedelta
 import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.feedback import store
 from postroom.feedback.store import Untold
@@ -21,7 +22,6 @@ _log = structlog.get_logger()
 
 STEP = 1000
 MOST_NAMED = 20
-_FLICKER = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class FeedbackKeeper:
             for step in steps:
                 try:
                     await step()
-                except _FLICKER as error:
+                except (*FLICKER, asyncpg.PostgresError) as error:
                     _log.warning("feedback_postponed", step=step.__name__, error=type(error).__name__)
             try:
                 async with asyncio.timeout(self._options.poll_interval.total_seconds()):

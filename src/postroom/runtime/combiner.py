@@ -18,7 +18,13 @@ import asyncpg
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_LOST = (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+_LOST = (
+    OSError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+)
 
 
 def is_connection_lost(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ from datetime import timedelta
 import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.runtime.signals import Signal, unheard
 from postroom.stats import store
@@ -42,7 +43,7 @@ class Folder:
         while not self._stopping.is_set():
             try:
                 folded = await self.run_once()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (*FLICKER, asyncpg.PostgresError) as error:
                 _log.warning("fold_postponed", error=type(error).__name__)
                 folded = 0
             self._signal("folded")

@@ -11,6 +11,7 @@ from datetime import timedelta
 import asyncpg
 import structlog
 
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.runtime.clock import Clock, database_time
 from postroom.tracking import store
@@ -44,7 +45,7 @@ class TrackingMaintenance:
         while not self._stopping.is_set():
             try:
                 await self.run_once()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            except (*FLICKER, asyncpg.PostgresError) as error:
                 _log.warning("tracking_maintenance_postponed", error=type(error).__name__)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.interval.total_seconds()):

@@ -193,6 +193,17 @@ CREATE TABLE workers (
     asleep     delivery_lane[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
 
+-- Side loops of worker processes that raised an error and were started again: what `postroom doctor` shows.
+CREATE TABLE loop_failures (
+    failures  bigint      NOT NULL DEFAULT 1,
+    failed_at timestamptz NOT NULL DEFAULT now(),
+    pid       integer     NOT NULL,
+    loop      text        NOT NULL,
+    host      text        NOT NULL,
+    error     text        NOT NULL,
+    PRIMARY KEY (loop, host)
+);
+
 -- ── Indexes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- claim_due: what may leave now, lane by lane, oldest first
