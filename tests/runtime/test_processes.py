@@ -33,7 +33,7 @@ import asyncio
 from postroom.runtime.processes import stop_with_parent
 async def main():
     stop = asyncio.Event()
-    stop_with_parent(stop)
+    stop_with_parent(stop.set)
     print("ready", flush=True)
     await stop.wait()
 asyncio.run(main())

@@ -1,23 +1,39 @@
 """The life of a long-running command: starting, running, stopping.
 
 A signal while starting ends it at once, because nothing has begun. A signal while running sets `stop`, and everything
-that runs finishes what it has begun. Both end with exit 0: being told to stop is not a failure.
+that runs finishes the work it has begun. Both end with exit 0: a requested stop is not a failure.
+
+From the first signal on, a thread counts down POSTROOM_SHUTDOWN_GRACE and a margin. If the process still exists then,
+because a task, a library or the database hangs, the thread ends it with exit 1. No work is lost by that: claims are
+recovered by other workers when their lease ends.
 """
 
 import asyncio
 import gc
+import os
+import signal
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 
-from postroom.app import stop_on_signals
+import structlog
+
+MARGIN = timedelta(seconds=3)  # to write results and close connections; 25 s + 3 s is below the 30 s of Docker
+_FORCED_EXIT = 1
+
+_log = structlog.get_logger()
 
 
 class Life:
     """Handed to a command's main: `stop` to watch, `running` to call once its start is done."""
 
-    def __init__(self) -> None:
-        self.stop = stop_on_signals()
-        self._is_running = False
+    def __init__(self, limit: timedelta) -> None:
+        self.stop = asyncio.Event()
+        self._limit, self._is_running = limit, False
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.end)
 
     @property
     def is_running(self) -> bool:
@@ -28,6 +44,24 @@ class Life:
         self._is_running = True
         _collect_less()
 
+    def end(self) -> None:
+        """Stop, and do not outlive the limit."""
+        if not self.stop.is_set():
+            self.stop.set()
+            exit_after(self._limit)
+
+
+def exit_after(limit: timedelta) -> None:
+    """End this process when the time is over, whatever it does then."""
+
+    def end() -> None:
+        _log.error("shutdown_forced", after_s=limit.total_seconds())
+        os._exit(_FORCED_EXIT)
+
+    timer = threading.Timer(min(limit.total_seconds(), threading.TIMEOUT_MAX), end)
+    timer.daemon = True  # a process that ends in time takes the thread along
+    timer.start()
+
 
 def _collect_less() -> None:
     """What was made while starting stays, and mail makes no circles: looking for garbage cost a tenth of all work."""
@@ -36,9 +70,9 @@ def _collect_less() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-async def live(main: Callable[[Life], Awaitable[None]]) -> None:
-    """Run a command's main until it ends by itself or by a signal."""
-    life = Life()
+async def live(main: Callable[[Life], Awaitable[None]], *, grace: timedelta, margin: timedelta = MARGIN) -> None:
+    """Run a command's main until it ends by itself or by a signal, at most `grace` and `margin` after the signal."""
+    life = Life(grace + margin)
     work = asyncio.ensure_future(main(life))
     told = asyncio.ensure_future(life.stop.wait())
     await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)

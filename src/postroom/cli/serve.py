@@ -20,7 +20,7 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
     async def main(life: "Life") -> None:
         await serve_here(settings, life, migrating=migrate)
 
-    run(live(main))
+    run(live(main, grace=settings.shutdown_grace))
 
 
 async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> None:

@@ -32,13 +32,14 @@ def up(
 ) -> None:
     """Start everything: database (embedded unless POSTROOM_DATABASE_URL is set), API and workers. Ctrl-C stops."""
     from postroom.cli.lifetime import live
+    from postroom.cli.work import SUPERVISED_MARGIN
 
     settings = load_settings()
 
     async def main(life: "Life") -> None:
         await start_everything(settings, life, workers=workers)
 
-    run(live(main))
+    run(live(main, grace=settings.shutdown_grace, margin=SUPERVISED_MARGIN))
 
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:

@@ -1,5 +1,6 @@
 """`postroom work`: render and deliver, in this process or in several supervised ones."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,9 @@ from postroom.settings import Settings
 
 if TYPE_CHECKING:
     from postroom.cli.lifetime import Life
+
+KILL_MARGIN = timedelta(seconds=4)
+SUPERVISED_MARGIN = timedelta(seconds=4.9)  # a supervisor outlives its workers; 25 s + 4.9 s is below 30 s
 
 
 def work(
@@ -25,7 +29,7 @@ def work(
 
     Stopping finishes what is in flight within POSTROOM_SHUTDOWN_GRACE and gives the rest back.
     """
-    from postroom.cli.lifetime import live
+    from postroom.cli.lifetime import MARGIN, live
 
     settings = load_settings()
 
@@ -33,13 +37,14 @@ def work(
         if supervised:
             from postroom.runtime.processes import stop_with_parent
 
-            stop_with_parent(life.stop)
+            stop_with_parent(life.end)
         if processes > 1:
             await work_in_processes(settings, processes, life, until_empty=until_empty, migrating=migrate)
         else:
             await work_here(settings, life, until_empty=until_empty, migrating=migrate)
 
-    run(live(main))
+    margin = SUPERVISED_MARGIN if processes > 1 else MARGIN
+    run(live(main, grace=settings.shutdown_grace, margin=margin))
 
 
 async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migrating: bool) -> None:
@@ -81,12 +86,10 @@ async def supervise_workers(
     environment: dict[str, str] | None = None,
 ) -> None:
     """Keep worker processes running until `life.stop`; raises if one had to be killed."""
-    from datetime import timedelta
-
     from postroom.runtime.processes import Supervisor, SupervisorOptions, own_command
 
-    # A worker ends within its own grace time; the margin is for writing down what hung until then.
-    options = SupervisorOptions(grace=settings.shutdown_grace + timedelta(seconds=3), until_done=until_empty)
+    # A worker ends itself within its grace time and MARGIN; one that does not even do that is killed a little later.
+    options = SupervisorOptions(grace=settings.shutdown_grace + KILL_MARGIN, until_done=until_empty)
     command = own_command("work", "--supervised", *(["--until-empty"] if until_empty else []))
     if not await Supervisor(command, processes, options=options, environment=environment).run(life.stop):
         raise PostroomError("A worker did not stop within POSTROOM_SHUTDOWN_GRACE and was killed.")

@@ -13,7 +13,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -115,14 +115,14 @@ class Supervisor:
         return child.returncode in (0, -signal.SIGTERM)  # the latter: it had not even begun
 
 
-def stop_with_parent(stop: asyncio.Event) -> None:
-    """In a child: set `stop` when the supervisor, who holds the other end of our standard input, is gone."""
+def stop_with_parent(end: Callable[[], None]) -> None:
+    """In a child: call `end` when the supervisor, who holds the other end of our standard input, is gone."""
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
         if not os.read(sys.stdin.fileno(), 1):
             loop.remove_reader(sys.stdin.fileno())
-            stop.set()
+            end()
 
     loop.add_reader(sys.stdin.fileno(), gone)
 
