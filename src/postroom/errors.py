@@ -10,7 +10,8 @@
     │   ├── DatabaseUnreachable
     │   ├── DatabaseNewer           migrated by a later version
     │   ├── MigrationChanged        an applied migration was edited
-    │   └── MigrationPending        run `postroom migrate`
+    │   ├── MigrationPending        run `postroom migrate`
+    │   └── RoomMissing             no database is configured, and no embedded one was made here
     ├── InputError                  the caller's data is wrong; nothing was stored
     │   └── BadInput                names every field that is wrong
     ├── AccessError
@@ -173,6 +174,12 @@ class MigrationPending(DatabaseError):
     """The database lacks migrations; run `postroom migrate`."""
 
     code = "migration_pending"
+
+
+class RoomMissing(DatabaseError):
+    """There is no room here. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL."""
+
+    code = "room_missing"
 
 
 class InputError(PostroomError):

@@ -58,7 +58,7 @@ def test_an_unreachable_database_is_one_sentence() -> None:
     url = "postgresql://nobody@127.0.0.1:1/nothing"
     done = postroom("deliveries", "list", settings={"POSTROOM_DATABASE_URL": url})
     assert done.returncode == 1
-    assert done.stderr.startswith("postroom: The database at 127.0.0.1:1/nothing does not answer")
+    assert done.stderr.startswith("postroom: The database at 127.0.0.1:1/nothing cannot be reached")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -237,13 +237,28 @@ def test_migrate_says_what_it_would_do_and_does_it(settings: dict[str, str]) -> 
     assert postroom("migrate", settings=second).stdout == "The room 'second' is up to date.\n"
 
 
-def test_psql_and_db_url_lead_into_the_room(settings: dict[str, str]) -> None:
-    """Other programs find the tables without naming the schema."""
+def test_psql_leads_into_the_room(settings: dict[str, str]) -> None:
+    """It finds the tables without naming the schema."""
     query = ("psql", "-Atc", "SELECT current_schema(), count(*) FROM deliveries")
     done = postroom(*query, settings=settings, command=PATIENT)
     assert done.stdout == "postroom|0\n", done.stderr
-    url = postroom("db-url", settings=settings).stdout
-    assert "options=-csearch_path%3Dpostroom" in url
+
+
+def test_db_url_has_the_room_on_its_search_path_only_on_request(settings: dict[str, str]) -> None:
+    """An application that gets the plain URL creates its own tables outside the room."""
+    assert postroom("db-url", settings=settings).stdout == settings["POSTROOM_DATABASE_URL"] + "\n"
+    assert "options=-csearch_path%3Dpostroom" in postroom("db-url", "--room", settings=settings).stdout
+
+
+def test_commands_create_no_database(tmp_path: Path) -> None:
+    """In a folder without a room, a command says so, ends with 1 and leaves no file behind."""
+    for command in (("deliveries", "list"), ("send", "--to", "a@b.example", "--text", "x"), ("psql", "-c", "SELECT 1")):
+        done = postroom(*command, settings={"POSTROOM_DATA_DIR": str(tmp_path / "data")})
+        assert done.returncode == 1
+        assert done.stderr == (
+            "postroom: There is no room here. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL.\n"
+        )
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_goes_away_is_no_failure_of_ours(settings: dict[str, str]) -> None:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from typing import Annotated
 
 import typer
 
-from postroom.db.url import joined, without_password
+from postroom.db.connection import current
+from postroom.db.url import for_programs, parameters_of, with_parameter
 from postroom.errors import DatabaseUnreachable
 from postroom.runtime.terminal import run, say
 from postroom.settings import Settings, read_settings
@@ -19,15 +20,14 @@ from postroom.settings import Settings, read_settings
 
 def room_url(url: str, room: str) -> str:
     """A URL whose sessions find the room's tables without naming its schema."""
-    parts = urlsplit(url)
     # `options` may be there already; libpq takes several switches separated by spaces.
-    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
-    parameters["options"] = f"{parameters.get('options', '')} -csearch_path={room}".strip()
-    return joined(parts._replace(query=urlencode(parameters, quote_via=quote)))
+    return with_parameter(url, "options", f"{parameters_of(url).get('options', '')} -csearch_path={room}".strip())
 
 
-def db_url() -> None:
-    """Print a URL of the database with the room on its search path. It holds the password."""
+def db_url(
+    *, room: Annotated[bool, typer.Option("--room", help="With the room's schema as its search path.")] = False
+) -> None:
+    """Print the URL of the database for other programs. It holds the password."""
     from postroom.db.embedded import running_url
 
     settings = read_settings()
@@ -36,29 +36,30 @@ def db_url() -> None:
         url = run(running_url(settings.data_dir.absolute()))
     if url is None:
         raise DatabaseUnreachable("The embedded server is not running; start it with `postroom up`.")
-    say(room_url(url, settings.schema))
+    say(room_url(url, settings.schema) if room else url)
 
 
 def psql(context: typer.Context) -> None:
     """Open psql in the room; everything after `psql` is passed on to it."""
-    from postroom.db.binaries import find_binaries
+    from postroom.db.binaries import find_client
 
     settings = read_settings()
-    program = find_binaries().tool("psql")
     url = settings.database_direct_url or settings.database_url
     if url is None:
-        sys.exit(run(_with_embedded(settings, program, context.args)))
-    command, environment = psql_command(program, room_url(url, settings.schema), context.args)
+        sys.exit(run(_with_embedded(settings, context.args)))
+    command, environment = psql_command(find_client("psql", url), room_url(url, settings.schema), context.args)
     sys.stdout.flush()
-    os.execve(program, command, environment)  # noqa: S606 - a path we found, and no shell
+    os.execve(command[0], command, environment)  # noqa: S606 - a path we found, and no shell
 
 
-async def _with_embedded(settings: Settings, program: Path, arguments: Sequence[str]) -> int:
+async def _with_embedded(settings: Settings, arguments: Sequence[str]) -> int:
     """Keep the embedded server running while psql does."""
+    from postroom.db.binaries import find_binaries
     from postroom.db.room import open_database
 
+    program = find_binaries().tool("psql")
     async with open_database(settings) as (url, _):
-        command, environment = psql_command(program, room_url(url, settings.schema), arguments)
+        command, environment = psql_command(program, room_url(current(url), settings.schema), arguments)
         # Ctrl-C is psql's: it cancels a query. A handler of ours, unlike an ignored signal, is not passed on to it.
         before = signal.signal(signal.SIGINT, lambda *_: None)
         try:
@@ -70,6 +71,6 @@ async def _with_embedded(settings: Settings, program: Path, arguments: Sequence[
 
 def psql_command(program: Path, url: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Arguments and environment of psql; the password goes into the latter, because everybody sees the former."""
-    address, password = without_password(url)
+    address, password = for_programs(url)
     given = {} if password is None else {"PGPASSWORD": password}
     return [str(program), "-d", address, *arguments], {**os.environ, **given}

@@ -21,7 +21,7 @@ def migrate(
     settings = load_settings()
 
     async def migrated() -> Plan:
-        async with open_database(settings) as (_, direct_url):
+        async with open_database(settings, creating=not dry_run) as (_, direct_url):
             done = await apply(direct_url, settings.schema, dry_run=dry_run)
             if not dry_run:
                 await settle_room(direct_url, settings)
