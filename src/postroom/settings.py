@@ -293,6 +293,12 @@ class Settings:
     data_dir: Path = _setting("POSTROOM_DATA_DIR", Path, Path(".postroom"), "where the embedded server lives")
     schema: str = _setting("POSTROOM_SCHEMA", parse_schema, "postroom", "the room: one PostgreSQL schema")
     pool_size: int = _setting("POSTROOM_POOL_SIZE", _positive, 20, "database connections per process")
+    database_timeout: timedelta = _setting(
+        "POSTROOM_DATABASE_TIMEOUT",
+        _duration_from(timedelta(seconds=1)),
+        timedelta(seconds=30),
+        "longest time for one statement of an API or worker process; its connection is dropped then",
+    )
     secret_key: bytes | None = _setting(
         "POSTROOM_SECRET_KEY",
         _secret_key,

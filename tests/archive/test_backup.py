@@ -272,7 +272,7 @@ async def test_no_program_is_told_the_password(room: Room, tmp_path: Path, monke
     monkeypatch.setenv("PG_BIN", str(bin_dir))
     address, password = without_password(room.direct_url)
     assert password
-    keyed = replace(room, direct_url=f"{address}?password={quote(password)}")
+    keyed = replace(room, direct=f"{address}?password={quote(password)}")
     await make_backup(keyed, tmp_path / "room.backup", actor=ACTOR, verify=False)
     in_secret, _, openly = told.read_text().partition(" at ")
     assert (in_secret, password in openly) == (password, False)

@@ -246,7 +246,7 @@ def options_of(settings: Settings) -> CollectorOptions:
 
 def listen(room: Room, collector: Collector) -> Listener:
     """What wakes a collector; open it for as long as the collector runs."""
-    return Listener(room.direct_url, room.name, channel=CHANNEL, on_wake=collector.wake)
+    return Listener(room.direct, room.name, channel=CHANNEL, on_wake=collector.wake)
 
 
 async def run_collector(

@@ -1,15 +1,19 @@
 """db: PostgreSQL, as Postroom uses it.
 
 NAME     db, the ground floor: it knows PostgreSQL and no capability
-OWNS     the table `migrations`
+OWNS     the tables `migrations` and `loop_failures`
          binaries   where PostgreSQL's programs are
+         connection one connection: hosts in turn, verified TLS, time limits
          embedded   a server of our own under a data directory
+         failures   side loops that raised an error, for `postroom doctor`
          pool       connections whose search path is the room
          queries    named statements out of `queries.sql` files
          migrate    numbered migrations and canonical function files
          listen     wake-ups by NOTIFY, with reconnection
          faults     SQLSTATE → Python error
-         url        its address for other programs, and the password apart
+         url        hosts, TLS mode, and the address for other programs with the password apart
 CALLED BY  every capability's store, and app
-FAILURES   `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`, `EmbeddedServerError`
+FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is
+           dropped; `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`,
+           `EmbeddedServerError`
 """

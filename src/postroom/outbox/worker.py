@@ -16,7 +16,6 @@ import structlog
 
 from postroom.db.faults import FLICKER
 from postroom.db.room import Room
-from postroom.errors import DatabaseUnreachable
 from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service
 from postroom.outbox.model import Pair
@@ -74,14 +73,14 @@ class Outbox:
             try:
                 await self._sit(stop)
                 pause_s = 0.1
-            except (*FLICKER, DatabaseUnreachable, TimeoutError) as error:
+            except FLICKER as error:
                 _log.warning("outbox_seat_lost", error=type(error).__name__, retry_in_s=pause_s)
             await _first(stop.wait(), timeout_s=0 if stop.is_set() else pause_s)
             pause_s = min(pause_s * 2, 5)
 
     async def _sit(self, stop: asyncio.Event) -> None:
         room, names = self._room, self._publishers.names
-        async with Seat(room.direct_url, room.name, publishers=names, on_wake=self._wake) as seat:
+        async with Seat(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
             await adopt_restored_events(room.pool)  # in a room that came with a dump nothing would ever settle
             try:
                 while not stop.is_set() and not seat.lost.is_set():
@@ -173,7 +172,7 @@ class Outbox:
         try:
             async with asyncio.timeout(2):  # a busy pool must not cost us the seat
                 lines = await service.list_progress(self._room.pool)
-        except (*FLICKER, TimeoutError) as error:
+        except FLICKER as error:
             _log.info("outbox_unobserved", error=type(error).__name__)
             return
         stall = next((line.stall for line in lines if line.stall is not None), None)

@@ -9,7 +9,7 @@ import getpass
 import json
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -26,6 +26,7 @@ Cursor = Annotated[str | None, typer.Option(help="Continue after an earlier page
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")]
 
 CLI_POOL_SIZE = 2
+CLI_TIMEOUT = timedelta(minutes=10)  # a report over months, or an erasure, may take minutes; Ctrl-C ends it earlier
 LARGEST_ID = 2**63 - 1
 _PIPE_WIDTH = 200  # of a table that no terminal shows: wide enough for grep
 _WHOLE = len("2026-01-01 00:00:00")  # numbers, states and times stay in one piece, however narrow the terminal
@@ -61,7 +62,7 @@ def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
     configure_logging(settings.log_level, settings.log_format)
 
     async def opened() -> Result:
-        async with open_room(replace(settings, pool_size=CLI_POOL_SIZE)) as room:
+        async with open_room(replace(settings, pool_size=CLI_POOL_SIZE, database_timeout=CLI_TIMEOUT)) as room:
             return await command(room)
 
     return run(opened())

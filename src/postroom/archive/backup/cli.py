@@ -52,7 +52,7 @@ async def _restore(settings: "Settings", source: Path, room: str | None) -> "Bac
     from postroom.archive.backup.service import restore_backup
     from postroom.db.room import open_database
 
-    async with open_database(settings) as (_, direct_url):
+    async with open_database(settings, creating=True) as (_, direct_url):
         return await restore_backup(direct_url, source, actor=actor(), room=room)
 
 

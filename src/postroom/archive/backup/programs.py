@@ -5,12 +5,13 @@ import os
 import subprocess
 from pathlib import Path
 
-from postroom.db.binaries import PASSED_ON, find_binaries
-from postroom.db.url import without_password
+from postroom.db.binaries import PASSED_ON, find_client
+from postroom.db.connection import Url, current
+from postroom.db.url import for_programs
 from postroom.errors import BackupFailed
 
 
-async def dump(url: str, room: str, target: Path, *, snapshot: str | None = None) -> None:
+async def dump(url: Url, room: str, target: Path, *, snapshot: str | None = None) -> None:
     """Write one room into a file, as of a snapshot."""
     arguments = ["--format=custom", "--no-owner", "--no-privileges", f"--schema={room}", f"--file={target}"]
     if snapshot is not None:
@@ -18,15 +19,15 @@ async def dump(url: str, room: str, target: Path, *, snapshot: str | None = None
     await _run("pg_dump", url, arguments)
 
 
-async def restore(url: str, room: str, source: Path) -> None:
+async def restore(url: Url, room: str, source: Path) -> None:
     """Fill an empty schema from a file: all of it, or nothing."""
     arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", f"--schema={room}"]
     await _run("pg_restore", url, [*arguments, str(source)])
 
 
-async def _run(name: str, url: str, arguments: list[str]) -> None:
-    program = (await asyncio.to_thread(find_binaries)).tool(name)
-    address, password = without_password(url)
+async def _run(name: str, url: Url, arguments: list[str]) -> None:
+    program = await asyncio.to_thread(find_client, name, current(url))
+    address, password = for_programs(current(url))
     environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
     done = await asyncio.to_thread(

@@ -20,6 +20,7 @@ from postroom.archive.backup import programs, store
 from postroom.archive.backup.model import BackupManifest, TableCount, differences
 from postroom.archive.parquet import file_sha256
 from postroom.archive.store import settle
+from postroom.db.connection import Url
 from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Session, connect, quote_identifier
@@ -58,7 +59,7 @@ async def verify_backup(source: Path) -> BackupManifest:
 
 
 async def restore_backup(
-    url: str, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
+    url: Url, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
 ) -> BackupManifest:
     """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
     manifest = await read_manifest(source)
@@ -117,7 +118,7 @@ async def _prove(source: Path, manifest: BackupManifest) -> None:
         _compare(manifest, await _counts(url, manifest.room))
 
 
-async def _restore_renamed(url: str, name: str, source: Path, manifest: BackupManifest) -> None:
+async def _restore_renamed(url: Url, name: str, source: Path, manifest: BackupManifest) -> None:
     """A dump knows only the name it was made under, so the room changes its name on the way."""
     async with _scratch_server() as scratch:
         await _make_room(scratch, manifest.room)
@@ -135,7 +136,7 @@ async def _restore_renamed(url: str, name: str, source: Path, manifest: BackupMa
             await programs.restore(url, name, renamed)
 
 
-async def _renew_functions(url: str, name: str) -> None:
+async def _renew_functions(url: Url, name: str) -> None:
     session = await connect(url, name)
     try:
         await store.forget_functions(session)
@@ -144,7 +145,7 @@ async def _renew_functions(url: str, name: str) -> None:
     await migrate(url, name)
 
 
-async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
+async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
     """Cursors that count transactions of another cluster, or another past, are set right before anybody uses them."""
     session = await connect(url, name)
     try:
@@ -159,7 +160,7 @@ async def _go_on(url: str, name: str, *, actor: str, source: Path) -> None:
         await session.close()
 
 
-async def _make_room(url: str, name: str) -> bool:
+async def _make_room(url: Url, name: str) -> bool:
     """An empty schema, as a dump needs it; one that is there and empty will do. Answers whether it was made."""
     session: Session = await connect(url, name)
     try:
@@ -173,7 +174,7 @@ async def _make_room(url: str, name: str) -> bool:
         await session.close()
 
 
-async def _begin_restore(url: str, name: str, sha256: str) -> tuple[bool, bool]:
+async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
     """Mark the room as one that comes back. Answers whether its schema was made, and whether it is still empty.
 
     It is not empty if its rows are there already, left by a restore that was killed.
@@ -192,7 +193,7 @@ async def _begin_restore(url: str, name: str, sha256: str) -> tuple[bool, bool]:
         await session.close()
 
 
-async def _abandon(url: str, name: str, *, drop: bool) -> None:
+async def _abandon(url: Url, name: str, *, drop: bool) -> None:
     """A restore that failed leaves nothing behind; a dump comes back whole or not at all, so there is only the mark."""
     session = await connect(url, name)
     try:
@@ -213,7 +214,7 @@ def _checked_name(room: str) -> str:
         raise BadInput.of("as", str(error)) from error
 
 
-async def _counts(url: str, name: str) -> tuple[TableCount, ...]:
+async def _counts(url: Url, name: str) -> tuple[TableCount, ...]:
     session = await connect(url, name)
     try:
         return await store.list_table_counts(session)

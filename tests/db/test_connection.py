@@ -1,0 +1,113 @@
+"""Connections that end by themselves: silent servers, lost listeners, several hosts."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from tests.conftest import SCHEMA
+from tests.support.freezing_proxy import FreezingProxy
+from tests.support.patience import PATIENCE_S
+
+from postroom.db import connection, listen
+from postroom.db.faults import FLICKER
+from postroom.db.listen import Listener
+from postroom.db.pool import Pool, Session, connect, open_pool
+
+SHORT = timedelta(seconds=1)
+
+
+@pytest.fixture
+async def proxy(database_url: str) -> AsyncIterator[FreezingProxy]:
+    async with FreezingProxy(database_url) as made:
+        yield made
+
+
+async def test_statements_go_on_after_all_connections_fell_silent(
+    proxy: FreezingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen connection fails within its limit, also inside a transaction, and the pool makes another."""
+    monkeypatch.setattr(connection, "END_S", 0.5)
+    async with asyncio.timeout(PATIENCE_S):
+        pool = await open_pool(proxy.url, SCHEMA, size=1, timeout=SHORT)
+        assert await pool.fetchval("SELECT 1") == 1
+        assert proxy.freeze() == 1
+        with pytest.raises(FLICKER):
+            async with pool.acquire() as held, held.transaction():
+                await held.execute("SELECT 2")
+        assert await pool.fetchval("SELECT 3") == 3
+        proxy.freeze()
+        await pool.close()
+
+
+async def test_waiting_for_a_connection_ends(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool whose connections are all in use raises instead of waiting without end."""
+    monkeypatch.setattr("postroom.db.pool.CONNECT_S", 0.1)
+    async with asyncio.timeout(PATIENCE_S):
+        pool = await open_pool(database_url, SCHEMA, size=1, timeout=SHORT)
+        async with pool.acquire():
+            with pytest.raises(TimeoutError):
+                await pool.fetchval("SELECT 1")
+        await pool.close()
+
+
+async def test_the_kernel_probes_the_server(database_url: str) -> None:
+    """Keepalive and TCP_USER_TIMEOUT are set on the socket of every connection."""
+    session = await connect(database_url, SCHEMA)
+    try:
+        made = session._transport.get_extra_info("socket")
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+        assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+    finally:
+        await session.close()
+
+
+class Heard:
+    """Collects notifications and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self._heard: asyncio.Queue[str] = asyncio.Queue()
+
+    def __call__(self, payload: str) -> None:
+        self._heard.put_nowait(payload)
+
+    async def expect(self, payload: str) -> None:
+        while await self._heard.get() != payload:
+            pass
+
+
+async def test_a_listener_whose_server_fell_silent_reconnects(
+    proxy: FreezingProxy, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ping finds that no answer comes; the next connection gets the next notification."""
+    monkeypatch.setattr(listen, "PING_S", 0.1)
+    monkeypatch.setattr(listen, "PING_TIMEOUT_S", 2.0)
+    heard = Heard()
+    async with asyncio.timeout(PATIENCE_S), Listener(proxy.url, SCHEMA, channel="frozen", on_wake=heard):
+        await heard.expect("")
+        proxy.freeze()
+        await heard.expect("")
+        await pool.execute("NOTIFY frozen, 'after'")
+        await heard.expect("after")
+
+
+async def test_an_error_of_the_driver_does_not_end_a_listener(
+    database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver raises InternalClientError when a server goes away between two messages; a bug is survived too."""
+    errors: list[Exception] = [asyncpg.InternalClientError("cannot switch to state 12"), RuntimeError("a bug")]
+
+    async def failing(url: str, room: str) -> Session:
+        if errors:
+            raise errors.pop()
+        return await connect(url, room)
+
+    monkeypatch.setattr(listen, "connect", failing)
+    heard = Heard()
+    async with asyncio.timeout(PATIENCE_S), Listener(database_url, SCHEMA, channel="driver", on_wake=heard):
+        await heard.expect("")
+        await pool.execute("NOTIFY driver, 'heard'")
+        await heard.expect("heard")
