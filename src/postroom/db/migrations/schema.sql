@@ -4741,6 +4741,15 @@ CREATE TABLE jobs (
     last_transaction_id xid8 DEFAULT '0'::xid8 NOT NULL
 );
 
+CREATE TABLE loop_failures (
+    failures bigint DEFAULT 1 NOT NULL,
+    failed_at timestamp with time zone DEFAULT now() NOT NULL,
+    pid integer NOT NULL,
+    loop text NOT NULL,
+    host text NOT NULL,
+    error text NOT NULL
+);
+
 CREATE TABLE malformed_commands (
     id bigint NOT NULL,
     recorded_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -5340,6 +5349,9 @@ ALTER TABLE ONLY inbox_messages
 
 ALTER TABLE ONLY jobs
     ADD CONSTRAINT jobs_pkey PRIMARY KEY (job_type);
+
+ALTER TABLE ONLY loop_failures
+    ADD CONSTRAINT loop_failures_pkey PRIMARY KEY (loop, host);
 
 ALTER TABLE ONLY malformed_commands
     ADD CONSTRAINT malformed_commands_pkey PRIMARY KEY (id);
