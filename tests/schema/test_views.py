@@ -1,7 +1,7 @@
 """The queue and the ledger under the names that reports use, read and written as in plain SQL."""
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -9,19 +9,7 @@ import pytest
 from tests.support.builders import NOON, a_mail, accepted, suppress
 
 from postroom.db.pool import Pool, Session
-from postroom.delivery.model import (
-    Address,
-    Channel,
-    ClaimId,
-    DeliveryId,
-    Lane,
-    Outgoing,
-    Recipient,
-    RecipientKind,
-    RecipientOutcome,
-)
 from postroom.delivery.store import QUERIES
-from postroom.mail.compose import Composer
 from postroom.stats import service
 
 INSERT = """
@@ -31,8 +19,8 @@ INSERT = """
 """
 ATTEMPT = """
     INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, code, enhanced_code, stage, reply_text, started_at,
-        finished_at, campaign_id, sender_account_id)
-    VALUES ($1, $2, $3, 'bulk', $4, $5, $6, $7, $8::timestamptz - interval '250 milliseconds', $8, 7, 3)
+        finished_at, campaign_id, sender_account_id, domain)
+    VALUES ($1, $2, $3, 'bulk', $4, $5, $6, $7, $8::timestamptz - interval '250 milliseconds', $8, 7, 3, 'example.org')
 """
 
 
@@ -302,50 +290,39 @@ async def test_lines_have_ids_of_their_own(session: Session) -> None:
     assert await session.fetchval("SELECT count(DISTINCT id) FROM send_logs WHERE id > 0") == 4
 
 
+async def test_webhooks_are_not_part_of_the_log(session: Session) -> None:
+    """An attempt of a webhook has no domain of a recipient; retired or not, send_logs does not show it."""
+    await session.execute(ATTEMPT, 42, 1, "sent", 200, None, "final", "ok", NOON)
+    await session.execute("UPDATE attempts SET domain = NULL, recipient = 'https://example.org/hook'")
+    assert await session.fetch("SELECT * FROM send_logs") == []
+
+
 @pytest.mark.parametrize(
-    "created_at", [NOON, NOON + timedelta(microseconds=120), NOON + timedelta(seconds=1.5)], ids=str
+    "question",
+    [
+        "recipient_email = 'b6bd8a93ea3dddbf4a8ab5eab2f5e6ae@example.org'",
+        "other_recipients @> ARRAY['b6bd8a93ea3dddbf4a8ab5eab2f5e6ae@example.org']",
+        "sent_at > now() - interval '5 minutes'",
+    ],
 )
-async def test_the_message_id_is_that_of_the_mail(pool: Pool, session: Session, created_at: datetime) -> None:
-    """If the session says for which domain; in the very words that the composer uses."""
-    [mail] = await accepted(pool, a_mail(), now=created_at)
-    await session.execute(ATTEMPT, mail, 1, "sent", 250, None, "final", "ok", NOON)
-    assert await session.fetchval("SELECT message_id FROM send_logs") is None
-    await session.execute("SET postroom.message_domain = 'Mail.Example.ORG'")
-    composer = Composer(default_sender=Address("post@example.org"), message_domain="Mail.Example.ORG")
-    envelope, _ = composer.compose(_outgoing(mail, created_at), now=NOON)
-    assert await session.fetchval("SELECT message_id FROM send_logs") == envelope.message_id
-    await session.execute("RESET postroom.message_domain")
-
-
-def _outgoing(delivery_id: int, created_at: datetime) -> Outgoing:
-    return Outgoing(
-        id=DeliveryId(delivery_id),
-        claim_id=ClaimId(1),
-        channel=Channel.EMAIL,
-        lane=Lane.TRANSACTIONAL,
-        ladder="generic",
-        attempt_no=1,
-        attempt_base=0,
-        is_expired=False,
-        created_at=created_at,
-        dated_at=created_at,
-        expires_at=None,
-        traceparent=None,
-        recipients=(Recipient(RecipientKind.TO, 0, "ada@example.org", None, RecipientOutcome.PENDING),),
-        sender=None,
-        subject="Hello",
-        text="Hello",
-        html=None,
-        headers={},
-        attachments=(),
+async def test_the_log_is_indexed_by_recipient_and_by_recent_time(session: Session, question: str) -> None:
+    """A month of attempts is not read as a whole to find one person or the last minutes."""
+    await session.execute("SELECT ensure_attempt_partitions(now())")
+    await session.execute(
+        """
+        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain, recipient,
+            other_recipients)
+        SELECT n, 1, 'sent', 'bulk', now(),
+            date_trunc('month', now()) + n * (now() - date_trunc('month', now())) / 20000,
+            'example.org', format('%s@example.org', md5(n::text)),
+            CASE WHEN n % 1000 = 711 THEN ARRAY[format('%s@example.org', md5(n::text))] END
+        FROM generate_series(1, 20000) AS n
+        """
     )
-
-
-async def test_a_message_id_that_was_given_is_kept(pool: Pool, session: Session) -> None:
-    """However its header is spelt."""
-    [mail] = await accepted(pool, a_mail(headers={"message-id": "<mine@example.org>"}))
-    await session.execute(ATTEMPT, mail, 1, "sent", 250, None, "final", "ok", NOON)
-    assert await session.fetchval("SELECT message_id FROM send_logs") == "<mine@example.org>"
+    await session.execute("VACUUM ANALYZE attempts")
+    plan = "\n".join(row[0] for row in await session.fetch(f"EXPLAIN SELECT count(*) FROM send_logs WHERE {question}"))
+    month = await session.fetchval("SELECT to_char(now() AT TIME ZONE 'UTC', 'attempts_YYYY_MM')")
+    assert f"Seq Scan on {month}" not in plan, plan
 
 
 # ── bounce_list, unsubscribe_list ───────────────────────────────────────────────────────────────────────────────────

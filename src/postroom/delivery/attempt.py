@@ -11,6 +11,7 @@ from datetime import timedelta
 from time import perf_counter
 
 import structlog
+from msgspec.structs import replace
 
 from postroom.delivery.complete import (
     NO_TIME,
@@ -88,7 +89,7 @@ class Attempter:
             elapsed=timedelta(seconds=elapsed),
             transport=transport.name,
         )
-        return self._for_the_account(outgoing, reply, result)
+        return replace(self._for_the_account(outgoing, reply, result), message_id=envelope.message_id)
 
     def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: Result) -> Result:
         """Where the reply was about the account, the mail goes back, and no more of this claim leaves through it."""

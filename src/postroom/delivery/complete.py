@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from postroom.delivery.model import UNSERVED, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import UNSERVED, Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
 from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
 from postroom.transports import Reply
@@ -51,6 +51,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_reason: str | None = None
     elapsed: timedelta = NO_TIME
     transport: str | None = None
+    message_id: str | None = None  # None if no message was composed
     recipients: tuple[Recipient, ...] = ()
     is_throttled: bool = False  # the account was told to slow down, or could not log in
     is_forgiven: bool = False  # the attempt is in the ledger and does not count
@@ -175,6 +176,7 @@ def is_open(recipient: Recipient) -> bool:
 
 def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
     """Results as columns, for one statement."""
+    addressed = [_addressed(r.outgoing) for r in results]
     columns: dict[str, list[Any]] = {
         "delivery_id": [r.outgoing.id for r in results],
         "claim_id": [r.outgoing.claim_id for r in results],
@@ -196,6 +198,9 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "is_forgiven": [r.is_forgiven for r in results],
         "is_throttled": [r.is_throttled for r in results],
         "domain": [r.outgoing.domain for r in results],
+        "recipient": [addresses[0] if addresses else None for addresses in addressed],
+        "other_recipients": ["\n".join(addresses[1:]) or None for addresses in addressed],
+        "message_id": [r.message_id for r in results],
     }
     told = [(r.outgoing.id, recipient) for r in results if not is_plain(r) for recipient in r.recipients]
     columns |= {
@@ -208,6 +213,13 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
         "recipient_detail": [_storable(recipient.detail) for _, recipient in told],
     }
     return columns
+
+
+def _addressed(outgoing: Outgoing) -> list[str]:
+    """The addresses that an attempt is for, as the ledger stores them; all of them if no recipient was still open."""
+    receiving = [r for r in outgoing.recipients if r.kind is not RecipientKind.REPLY_TO]
+    chosen = [r.address for r in receiving if is_open(r)] or [r.address for r in receiving]
+    return [address.lower() for address in chosen] if outgoing.channel is Channel.EMAIL else chosen
 
 
 def is_plain(result: Result) -> bool:

@@ -140,11 +140,13 @@ WITH input AS MATERIALIZED (
         :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
         :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
         :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[],
-        :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :is_throttled::boolean[], :domain::text[]
+        :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :is_throttled::boolean[], :domain::text[],
+        :recipient::text[], :other_recipients::text[], :message_id::text[]
     ) AS i(
         delivery_id, claim_id, outcome, state, retry_in,
         reason, detail, dead_letter_reason, elapsed, transport,
-        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain
+        stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain,
+        recipient, other_recipients, message_id
     )
 ),
 done AS (
@@ -169,16 +171,19 @@ done AS (
     -- Only a delivery that is sending has a claim (deliveries_sending_has_claim). Asking for the state as well would offer
     -- the planner the claim's index, and a cached plan then reads the whole claim once for each of its rows.
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
-    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, i.*
+    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.idempotency_key,
+        d.template_id, d.tags, d.custom_data, i.*
 ),
 attempted AS (
     INSERT INTO attempts (
         delivery_id, attempt_no, outcome, lane, code, claim_id, started_at, finished_at, next_attempt_at, transport,
-        stage, enhanced_code, remote_host, tls, reply_text, campaign_id, sender_account_id, domain
+        stage, enhanced_code, remote_host, tls, reply_text, campaign_id, sender_account_id, domain, recipient,
+        other_recipients, message_id, idempotency_key, template_id, tags, custom_data
     )
     SELECT id, attempt_count, outcome::attempt_outcome, lane, code, claim_id, coalesce(:now::timestamptz, now()) - elapsed,
         coalesce(:now::timestamptz, now()), next_attempt_at, transport, stage, enhanced_code, remote_host, tls, reply_text,
-        campaign_id, sender_account_id, domain
+        campaign_id, sender_account_id, domain, recipient, string_to_array(other_recipients, E'\n'), message_id,
+        idempotency_key, template_id, tags, custom_data
     FROM done
 ),
 served AS ( -- the usual case: taken for everybody, in the same words
@@ -503,20 +508,32 @@ recovered AS (
         claim_ordinal = NULL
     FROM held
     WHERE d.id = held.id AND d.claim_id = held.claim_id AND d.state = 'sending'
-    RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id,
-        held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
+    RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.channel,
+        d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
 ),
 attempted AS (
     INSERT INTO attempts (
         delivery_id, attempt_no, outcome, lane, claim_id, started_at, finished_at, next_attempt_at, stage, reply_text,
-        campaign_id, sender_account_id, domain
+        campaign_id, sender_account_id, domain, recipient, other_recipients, message_id, idempotency_key, template_id,
+        tags, custom_data
     )
     SELECT id, attempt_count, 'ambiguous', lane, claim_id, claimed_at, coalesce(:now::timestamptz, now()),
         next_attempt_at, 'final', 'the worker died; the message may have been handed over', campaign_id,
-        sender_account_id,
-        (SELECT lower(substring(r.email FROM '[^@]*$')) FROM delivery_recipients AS r
-            WHERE r.delivery_id = recovered.id AND r.kind <> 'reply_to' ORDER BY r.kind, r.position LIMIT 1)
+        sender_account_id, CASE WHEN channel = 'email' THEN split_part(addressed.emails[1], '@', -1) END,
+        addressed.emails[1], nullif(addressed.emails[2:], '{}'), headers.message_id, idempotency_key, template_id, tags,
+        custom_data
     FROM recovered
+    LEFT JOIN LATERAL (
+        SELECT array_agg(CASE WHEN channel = 'email' THEN lower(r.email) ELSE r.email END ORDER BY r.kind, r.position) AS emails
+        FROM delivery_recipients AS r
+        WHERE r.delivery_id = recovered.id AND r.kind <> 'reply_to'
+            AND r.outcome NOT IN ('delivered', 'refused', 'suppressed') -- an earlier attempt settled those
+    ) AS addressed ON true
+    LEFT JOIN LATERAL (
+        SELECT h.value AS message_id
+        FROM delivery_payloads AS p, jsonb_each_text(p.headers) AS h
+        WHERE p.delivery_id = recovered.id AND lower(h.key) = 'message-id'
+    ) AS headers ON true
     WHERE is_ambiguous
 ),
 doubted AS (

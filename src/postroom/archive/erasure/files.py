@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from postroom.db.pool import Session
 from postroom.errors import ArchiveDamaged
 from postroom.runtime.signals import Signal, unheard
 
-_DELIVERY_COLUMNS = {"attempts": ("delivery_id", "reply_text")}
-"""Texts that belong to a delivery as a whole: what was said about one recipient may name them without the address."""
+LEDGER = "attempts"
+"""Its rows stay without the person, by the rules of functions/erase_attempts.sql."""
 
 
 async def erase_file(
@@ -113,7 +114,7 @@ class Rewriting:
         for table in read_tables(before):
             kept = self._without_rows(table)
             self.touched += int(table.num_rows - kept.num_rows)
-            kept = self._without_replies(kept)
+            kept = self._without_ledger_texts(kept)
             for column in self._texts:
                 for spelling in self._patterns:
                     kept = self._without_address(kept, column, spelling)
@@ -126,17 +127,34 @@ class Rewriting:
             table = table.filter(compute.invert(compute.fill_null(mine, fill_value=False)))
         return table
 
-    def _without_replies(self, table: Any) -> Any:
-        if self._segment.table_name not in _DELIVERY_COLUMNS or not self._work.delivery_ids:
+    def _without_ledger_texts(self, table: Any) -> Any:
+        """Replies of the person's attempts go; tags and custom data too where they were the only recipient."""
+        if self._segment.table_name != LEDGER:
             return table
         compute, arrow = load_arrow("compute"), load_arrow()
-        owner, text = _DELIVERY_COLUMNS[self._segment.table_name]
-        theirs = arrow.array(self._work.delivery_ids, arrow.int64())
-        mine = compute.and_(compute.is_in(table.column(owner), theirs), compute.is_valid(table.column(text)))
-        self.touched += int(compute.sum(mine).as_py() or 0)
-        nothing = arrow.scalar(None, arrow.string())
-        changed = compute.if_else(mine, nothing, table.column(text))
-        return table.set_column(table.schema.get_field_index(text), text, changed)
+        theirs = compute.is_in(table.column("delivery_id"), arrow.array(self._work.delivery_ids, arrow.int64()))
+        alone = compute.is_in(table.column("recipient"), arrow.array(list(self._patterns), arrow.string()))
+        mine = compute.or_(theirs, self._mentions(table.column("other_recipients")))
+        mine = compute.or_(mine, alone)
+        alone = compute.and_(alone, compute.is_null(table.column("other_recipients")))
+        table = self._without_text(table, "reply_text", mine)
+        named = compute.and_(mine, self._mentions(table.column("idempotency_key")))
+        table = self._without_text(table, "idempotency_key", named)
+        for column in ("tags", "custom_data"):
+            table = self._without_text(table, column, alone)
+        return table
+
+    def _mentions(self, texts: Any) -> Any:
+        compute = load_arrow("compute")
+        found = [compute.match_substring(texts, spelling, ignore_case=True) for spelling in self._patterns]
+        return compute.fill_null(reduce(compute.or_, found), fill_value=False)
+
+    def _without_text(self, table: Any, column: str, where: Any) -> Any:
+        compute, arrow = load_arrow("compute"), load_arrow()
+        where = compute.and_(where, compute.is_valid(table.column(column)))
+        self.touched += int(compute.sum(where).as_py() or 0)
+        changed = compute.if_else(where, arrow.scalar(None, arrow.string()), table.column(column))
+        return table.set_column(table.schema.get_field_index(column), column, changed)
 
     def _without_address(self, table: Any, column: str, spelling: str) -> Any:
         compute, arrow = load_arrow("compute"), load_arrow()

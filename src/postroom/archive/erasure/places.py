@@ -37,7 +37,7 @@ PLACES = (
     Place("bounces", How.REPLACE, ("address",)),
     Place("suppression_changes", How.REPLACE, ("address",)),
     Place("delivery_recipients", How.REPLACE, ("email",)),  # those that answers go to; the others are gone by then
-    Place("attempts", How.WITHIN, ("reply_text",)),
+    Place("attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")),
     Place("bounces", How.WITHIN, ("text", "origin")),
     Place("suppressions", How.WITHIN, ("origin", "detail")),
     Place("suppression_changes", How.WITHIN, ("note", "origin", "actor")),
@@ -51,6 +51,7 @@ PLACES = (
 )
 
 BY_FUNCTION = (
+    "attempts",
     "audit_log",
     "deliveries",
     "delivery_recipients",

@@ -17,6 +17,10 @@ RETURNING id, state::text, address, pseudonym, delivery_ids, last_file_id, xmax 
 -- What was counted of the address.
 SELECT erase_address_limits(:address) AS touched;
 
+-- name: erase_attempts :one
+-- The person in one table of the ledger; see functions/erase_attempts.sql.
+SELECT erase_attempts(:table_name, :address, :pseudonym) AS delivery_ids;
+
 -- name: erase_audit :one
 -- The person in words of the audit log.
 SELECT erase_audit(:address, :pseudonym) AS touched;

@@ -110,6 +110,8 @@ async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -
 
 
 async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
+    for table in sorted({"attempts", *await store.list_searched_tables(connection, table_name="attempts")}):
+        await _erase_attempts(connection, work, table=table)
     for who in _who(work):
         deliveries = await store.erase_deliveries(connection, **who)
         await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
@@ -125,6 +127,13 @@ async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) 
     for place in PLACES:
         if place.how is not How.WITHIN and not (keep_accounts and place.is_account):
             await _erase_equal(connection, work, place)
+
+
+async def _erase_attempts(connection: Session, work: Work, *, table: str) -> None:
+    for who in _who(work):
+        deliveries = await store.erase_attempts(connection, table_name=table, **who)
+        await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
+        await _count(connection, work, "attempts", len(deliveries))
 
 
 async def _erase_equal(connection: Session, work: Work, place: Place) -> None:
@@ -235,7 +244,10 @@ async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[E
 
 
 async def _search_restored(session: Session, work: Work, *, options: ArchiveOptions) -> None:
-    """Months that came back while the database was searched. Whoever restores one needs the lock that we hold."""
+    """Months that came back while the database was searched. Restoring one takes the lock that this session holds."""
+    for table in await store.list_searched_tables(session, table_name="attempts"):
+        if table.startswith("attempts_restored_"):
+            await _erase_attempts(session, work, table=table)
     for place in PLACES:
         for table in await store.list_searched_tables(session, table_name=place.table):
             if not table.startswith(f"{place.table}_restored_"):

@@ -28,6 +28,11 @@ async def erase_address_limits(connection: Connection, *, address: str) -> int:
     return int((await QUERIES["erase_address_limits"].one(connection, address=address))["touched"])
 
 
+async def erase_attempts(connection: Connection, *, table_name: str, address: str, pseudonym: str) -> list[int]:
+    row = await QUERIES["erase_attempts"].one(connection, table_name=table_name, address=address, pseudonym=pseudonym)
+    return list(row["delivery_ids"])
+
+
 async def erase_audit(connection: Connection, *, address: str, pseudonym: str) -> int:
     return int((await QUERIES["erase_audit"].one(connection, address=address, pseudonym=pseudonym))["touched"])
 

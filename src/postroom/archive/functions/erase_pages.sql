@@ -30,7 +30,10 @@ BEGIN
         SELECT attname AS name, format_type(atttypid, NULL) AS type, format(
             CASE format_type(atttypid, NULL)
                 WHEN 'bytea' THEN '%2$I'
-                WHEN 'jsonb' THEN '%1$I(%2$I::text, $1, $2)::jsonb'
+                WHEN 'jsonb' THEN CASE
+                    WHEN attname = ANY(p_keys) THEN 'erase_tags(%2$I, $1, $2)'
+                    ELSE '%1$I(%2$I::text, $1, $2)::jsonb'
+                END
                 WHEN 'text[]' THEN
                     'ARRAY(SELECT %1$I(i, $1, $2) FROM unnest(%2$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
                 ELSE '%1$I(%2$I, $1, $2)'

@@ -130,7 +130,8 @@ ALTER TABLE delivery_payloads
     ALTER html_body SET STORAGE EXTERNAL,
     ALTER attachments SET STORAGE EXTERNAL;
 
--- One row per finished attempt. No foreign key: attempts outlive their deliveries.
+-- One row per finished attempt. No foreign key: attempts outlive their deliveries (90 days against 7 by default), so the
+-- row itself says to whom, under which Message-ID and for which request of the application the attempt was made (ADR 22).
 CREATE TABLE attempts (
     delivery_id   bigint          NOT NULL,
     attempt_no    smallint        NOT NULL,
@@ -147,6 +148,13 @@ CREATE TABLE attempts (
     remote_host   text,
     tls           text,
     reply_text    text,
+    recipient        text,   -- the first address that this attempt was for, in lower case; the URL of a webhook
+    message_id       text,   -- NULL if the attempt ended before a message was composed
+    idempotency_key  text,
+    template_id      text,
+    tags             jsonb,
+    custom_data      jsonb,
+    other_recipients text[], -- the further addresses, in lower case; NULL if there was one recipient
     PRIMARY KEY (delivery_id, attempt_no, finished_at)
 ) PARTITION BY RANGE (finished_at);
 
@@ -237,6 +245,13 @@ CREATE INDEX deliveries_finished_idx ON deliveries (finished_at)
 -- list_deliveries by recipient
 CREATE INDEX delivery_recipients_email_idx ON delivery_recipients (lower(email), delivery_id)
     WHERE kind <> 'reply_to';
+
+-- send_logs by recent time and by recipient, erase_attempts: a summary of every 32 blocks. A B-tree by recipient would write
+-- a page image for most mails (ADR 22). Nearly every mail has one recipient, so the index of the others stays nearly empty.
+CREATE INDEX attempts_ledger_idx ON attempts USING brin (
+    finished_at, recipient text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.001)
+) WITH (pages_per_range = 32, autosummarize = on);
+CREATE INDEX attempts_other_recipients_idx ON attempts USING gin (other_recipients) WHERE other_recipients IS NOT NULL;
 
 -- list_dead_letters: newest first
 CREATE INDEX dead_letters_created_idx ON dead_letters (created_at, delivery_id);

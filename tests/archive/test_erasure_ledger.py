@@ -1,0 +1,65 @@
+"""Forgetting a person in the ledger, whose attempts outlive their deliveries."""
+
+from pathlib import Path
+
+from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, make_months, options_for, run
+from tests.support.builders import Recording, a_mail, a_worker, accepted
+
+from postroom.archive.erasure.service import erase
+from postroom.archive.parquet import read_tables
+from postroom.db.room import Room
+from postroom.delivery.model import Lane
+
+ANN, BOB = "ann@example.org", "bob@example.org"
+
+
+async def test_the_ledger_forgets_a_person_whose_deliveries_are_retired(room: Room, tmp_path: Path) -> None:
+    """Attempts name their recipients for 90 days; the delivery that an index would find is gone after seven."""
+    data = {"tags": {"kind": "welcome"}, "custom_data": {"name": "Ann"}}
+    mails = [
+        a_mail("Ann@example.org", idempotency_key=f"signup-{ANN}", **data),
+        a_mail(BOB, ANN, **data),
+        a_mail(BOB, tags={"for": f"welcome-{ANN}"}, custom_data={"by": ANN}),
+    ]
+    await accepted(room.pool, *mails)
+    await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    await room.pool.execute("DELETE FROM deliveries")
+    done = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    assert (done.is_done, done.counts["attempts"]) == (True, 3)
+    said = "\n".join(row[0] for row in await room.pool.fetch("SELECT a::text FROM attempts AS a ORDER BY delivery_id"))
+    assert ANN not in said.lower()
+    rows = await room.pool.fetch(
+        "SELECT recipient, other_recipients, idempotency_key, tags ->> 'kind', custom_data ->> 'name'"
+        " FROM attempts ORDER BY delivery_id"
+    )
+    pseudonym = await room.pool.fetchval("SELECT erased_address($1)", ANN)
+    assert rows[:2] == [(pseudonym, None, None, None, None), (BOB, [pseudonym], None, "welcome", "Ann")]
+
+
+async def test_the_archive_forgets_the_recipient_of_an_attempt(room: Room, tmp_path: Path) -> None:
+    """In a file no delivery id leads to the person: the columns of the attempt itself do."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 3)
+    await room.pool.execute(
+        """
+        UPDATE attempts
+        SET recipient = CASE delivery_id WHEN 1 THEN $1 ELSE 'bob@example.org' END,
+            other_recipients = CASE delivery_id WHEN 2 THEN ARRAY[$1] END,
+            reply_text = 'Ann is on holiday', idempotency_key = 'signup-' || $1,
+            tags = '{"kind": "welcome"}', custom_data = '{"name": "Ann"}'
+        """,
+        ANN,
+    )
+    await run(room, options_for(tmp_path))
+    assert await room.pool.fetchval("SELECT count(*) FROM attempts") == 0
+    done = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    assert done.is_done
+    [file] = files_of(tmp_path)
+    rows = [row for part in read_tables(file) for row in part.to_pylist()]
+    pseudonym = await room.pool.fetchval("SELECT erased_address($1)", ANN)
+    assert [(row["recipient"], row["other_recipients"], row["reply_text"], row["custom_data"]) for row in rows[:2]] == [
+        (pseudonym, None, None, None),
+        (BOB, f"{{{pseudonym}}}", None, '{"name": "Ann"}'),
+    ]
+    assert [row["idempotency_key"] for row in rows[:2]] == [None, None]
+    assert rows[2]["reply_text"] == "Ann is on holiday"

@@ -1,0 +1,113 @@
+"""The ledger: every attempt keeps recipients, Message-ID and the application's data after its delivery is retired."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.builders import (
+    BUSY,
+    DELIVERED,
+    NOON,
+    REFUSED,
+    Hands,
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    addresses,
+    claimed,
+    per_recipient,
+    suppress,
+)
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
+from postroom.delivery.model import Lane
+
+DATA = {
+    "tags": {"kind": "receipt", "campaign_id": "spring"},
+    "custom_data": {"order": 17},
+    "idempotency_key": "order-17",
+}
+
+
+async def ledger(pool: Pool) -> list[dict[str, Any]]:
+    rows = await pool.fetch("SELECT *, tags::text AS tags, custom_data::text AS custom_data FROM send_logs ORDER BY id")
+    return [dict(row) for row in rows]
+
+
+async def test_the_ledger_is_complete_after_the_delivery_is_retired(pool: Pool) -> None:
+    """Retention deletes the delivery after seven days; the attempt keeps every column that send_logs shows."""
+    await accepted(pool, a_mail("Ada@Example.org", "bob@example.org", **DATA))
+    transport = Recording()
+    await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    before = await ledger(pool)
+    await Maintenance(
+        pool,
+        MaintenanceOptions(delivery_retention=timedelta(), payload_retention=timedelta()),
+        clock=Hands(NOON + timedelta(days=3650)),
+    ).clean_up()
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
+    after = await ledger(pool)
+    assert after == before
+    [row] = after
+    assert (row["recipient_email"], row["other_recipients"]) == ("ada@example.org", ["bob@example.org"])
+    assert row["message_id"] == transport.envelopes[0].message_id
+    assert (row["idempotency_key"], row["custom_data"]) == ("order-17", '{"order": 17}')
+    assert (row["campaign_id"], row["tags"]) == ("spring", '{"kind": "receipt", "campaign_id": "spring"}')
+
+
+async def test_each_attempt_names_the_recipients_it_was_for(pool: Pool) -> None:
+    """The second attempt is for the recipient that was deferred, not for the one that was served."""
+    clock = Hands()
+    mail = a_mail("ada@example.org", cc=addresses("bob@example.org"), reply_to=addresses("c@example.org"))
+    await accepted(pool, mail, now=NOON)
+    transport = Recording(per_recipient({"bob@example.org": (451, "4.3.0")}), DELIVERED)
+    worker = a_worker(pool, transport, clock=clock)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    clock.forward(hours=1)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    rows = await pool.fetch("SELECT recipient, other_recipients FROM attempts ORDER BY attempt_no")
+    assert rows == [("ada@example.org", ["bob@example.org"]), ("bob@example.org", None)]
+
+
+@pytest.mark.parametrize("answer", [BUSY, REFUSED])
+async def test_a_failed_attempt_is_recorded_as_completely_as_a_sent_one(pool: Pool, answer: Any) -> None:
+    """The outcome does not decide which columns are filled."""
+    await accepted(pool, a_mail(**DATA))
+    await a_worker(pool, Recording(answer)).run_once(Lane.TRANSACTIONAL)
+    [row] = await ledger(pool)
+    assert row["message_id"].startswith("<pr.")
+    assert (row["recipient_email"], row["idempotency_key"]) == ("ada@example.org", "order-17")
+
+
+async def test_an_attempt_without_a_message_still_names_the_recipient(pool: Pool) -> None:
+    """A recipient that was suppressed after acceptance: no message was composed, so there is no Message-ID."""
+    await accepted(pool, a_mail(**DATA))
+    await suppress(pool, "ada@example.org")
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    [row] = await ledger(pool)
+    assert (row["status"], row["recipient_email"], row["message_id"]) == ("rejected", "ada@example.org", None)
+
+
+async def test_an_attempt_of_a_dead_worker_is_recorded_as_completely(pool: Pool) -> None:
+    """The worker that takes over writes the same columns as the one that died would have."""
+    await accepted(
+        pool, a_mail("Ada@example.org", "bob@example.org", headers={"Message-ID": "<mine@example.org>"}, **DATA)
+    )
+    [outgoing] = await claimed(pool, now=NOON + timedelta(days=1))
+    async with pool.acquire() as connection:
+        now = NOON + timedelta(days=1, seconds=1)
+        await store.mark_started(
+            connection, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=now
+        )
+    await Maintenance(pool, clock=Hands(NOON + timedelta(days=2))).recover()
+    [row] = await ledger(pool)
+    assert (row["error_code"], row["recipient_email"], row["other_recipients"]) == (
+        None,
+        "ada@example.org",
+        ["bob@example.org"],
+    )
+    assert (row["message_id"], row["custom_data"]) == ("<mine@example.org>", '{"order": 17}')
+    assert await pool.fetchval("SELECT domain FROM attempts") == "example.org"
