@@ -1572,6 +1572,38 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION erase_attempts(p_table text, p_address text, p_pseudonym text) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $_$
+DECLARE
+    v_ids bigint[];
+BEGIN
+    EXECUTE format(
+        $f$
+            WITH erased AS (
+                UPDATE %I
+                SET recipient = CASE WHEN recipient = $1 THEN $2 ELSE recipient END,
+                    other_recipients = array_replace(other_recipients, $1, $2),
+                    reply_text = NULL,
+                    message_id = erase_text(message_id, $1, $2),
+                    idempotency_key = CASE WHEN strpos(lower(idempotency_key), $1) = 0 THEN idempotency_key END,
+                    tags = CASE WHEN other_recipients IS NOT NULL THEN erase_tags(tags, $1, $2) END,
+                    custom_data = CASE WHEN other_recipients IS NOT NULL THEN erase_text(custom_data::text, $1, $2)::jsonb END
+                -- always true, and lets the planner use attempts_ledger_idx: see the view send_logs
+                WHERE finished_at > '-infinity' AND (recipient = $1 OR other_recipients @> ARRAY[$1])
+                RETURNING delivery_id
+            )
+            SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') FROM erased
+        $f$, p_table)
+    INTO v_ids
+    USING p_address, p_pseudonym;
+    RETURN v_ids;
+EXCEPTION WHEN undefined_table THEN
+    RETURN '{}'; -- the archiver dropped this month since it was listed; its file is rewritten instead
+END
+$_$;
+
 CREATE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -1806,7 +1838,10 @@ BEGIN
         SELECT attname AS name, format_type(atttypid, NULL) AS type, format(
             CASE format_type(atttypid, NULL)
                 WHEN 'bytea' THEN '%2$I'
-                WHEN 'jsonb' THEN '%1$I(%2$I::text, $1, $2)::jsonb'
+                WHEN 'jsonb' THEN CASE
+                    WHEN attname = ANY(p_keys) THEN 'erase_tags(%2$I, $1, $2)'
+                    ELSE '%1$I(%2$I::text, $1, $2)::jsonb'
+                END
                 WHEN 'text[]' THEN
                     'ARRAY(SELECT %1$I(i, $1, $2) FROM unnest(%2$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
                 ELSE '%1$I(%2$I, $1, $2)'
@@ -4179,6 +4214,13 @@ CREATE TABLE attempts (
     remote_host text,
     tls text,
     reply_text text,
+    recipient text,
+    message_id text,
+    idempotency_key text,
+    template_id text,
+    tags jsonb,
+    custom_data jsonb,
+    other_recipients text[],
     campaign_id bigint,
     sender_account_id bigint,
     domain text
@@ -4201,6 +4243,13 @@ CREATE TABLE attempts_default (
     remote_host text,
     tls text,
     reply_text text,
+    recipient text,
+    message_id text,
+    idempotency_key text,
+    template_id text,
+    tags jsonb,
+    custom_data jsonb,
+    other_recipients text[],
     campaign_id bigint,
     sender_account_id bigint,
     domain text
@@ -4890,12 +4939,8 @@ CREATE VIEW send_logs WITH (security_invoker='true') AS
  SELECT ((delivery_id << 15) | (attempt_no)::bigint) AS id,
     sender_account_id,
     delivery_id AS email_queue_id,
-    COALESCE((campaign_id)::text, ( SELECT (d.tags ->> 'campaign_id'::text)
-           FROM deliveries d
-          WHERE (d.id = a.delivery_id))) AS campaign_id,
-    ( SELECT r.email
-           FROM delivery_recipients r
-          WHERE ((r.delivery_id = a.delivery_id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_email,
+    COALESCE((campaign_id)::text, (tags ->> 'campaign_id'::text)) AS campaign_id,
+    recipient AS recipient_email,
         CASE
             WHEN ((outcome = 'sent'::attempt_outcome) AND (EXISTS ( SELECT
                FROM bounces b
@@ -4905,17 +4950,7 @@ CREATE VIEW send_logs WITH (security_invoker='true') AS
             WHEN ((outcome = 'failed'::attempt_outcome) AND ((enhanced_code ~ '^5\.[12]\.'::text) OR ((enhanced_code IS NULL) AND (stage = 'recipient'::text) AND ((code >= 500) AND (code <= 599))))) THEN 'bounced'::text
             ELSE 'rejected'::text
         END AS status,
-    ( SELECT COALESCE(( SELECT h.value
-                   FROM jsonb_each_text(p.headers) h(key, value)
-                  WHERE (lower(h.key) = 'message-id'::text)), (((((('<pr.'::text || d.id) || '.'::text) || "left"(encode(sha256(convert_to(format('%s %s+00:00 %s'::text, d.id, (to_char((d.created_at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS'::text) ||
-                CASE
-                    WHEN (((EXTRACT(microseconds FROM d.created_at))::integer % 1000000) <> 0) THEN to_char((d.created_at AT TIME ZONE 'UTC'::text), '.US'::text)
-                    ELSE ''::text
-                END), room.domain), 'UTF8'::name)), 'hex'::text), 16)) || '@'::text) || room.domain) || '>'::text)) AS "coalesce"
-           FROM ((deliveries d
-             JOIN delivery_payloads p ON ((p.delivery_id = d.id)))
-             LEFT JOIN ( SELECT NULLIF(lower(current_setting('message_domain'::text, true)), ''::text) AS domain) room ON (true))
-          WHERE (d.id = a.delivery_id)) AS message_id,
+    message_id,
         CASE
             WHEN (outcome <> 'sent'::attempt_outcome) THEN COALESCE(NULLIF(reply_text, ''::text), (outcome)::text)
             ELSE NULL::text
@@ -4927,13 +4962,13 @@ CREATE VIEW send_logs WITH (security_invoker='true') AS
     finished_at AS sent_at,
     ((EXTRACT(epoch FROM (finished_at - started_at)) * (1000)::numeric))::integer AS response_time_ms,
     (attempt_no - 1) AS retry_attempt,
-    ( SELECT d.custom_data
-           FROM deliveries d
-          WHERE (d.id = a.delivery_id)) AS custom_data
+    custom_data,
+    other_recipients,
+    idempotency_key,
+    template_id,
+    tags
    FROM attempts a
-  WHERE ((transport IS DISTINCT FROM 'webhook'::text) AND (NOT (EXISTS ( SELECT
-           FROM deliveries d
-          WHERE ((d.id = a.delivery_id) AND (d.channel = 'webhook'::delivery_channel))))));
+  WHERE ((domain IS NOT NULL) AND (finished_at > '-infinity'::timestamp with time zone));
 
 CREATE TABLE sender_accounts (
     id bigint NOT NULL,
@@ -5450,6 +5485,14 @@ CREATE INDEX archived_partitions_age_idx ON archived_partitions USING btree (to_
 
 CREATE UNIQUE INDEX archived_partitions_source_idx ON archived_partitions USING btree (source_name) WHERE (state <> ALL (ARRAY['archived'::archive_state, 'expired'::archive_state]));
 
+CREATE INDEX attempts_ledger_idx ON ONLY attempts USING brin (finished_at, recipient text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.001')) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX attempts_default_finished_at_recipient_idx ON attempts_default USING brin (finished_at, recipient text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.001')) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX attempts_other_recipients_idx ON ONLY attempts USING gin (other_recipients) WHERE (other_recipients IS NOT NULL);
+
+CREATE INDEX attempts_default_other_recipients_idx ON attempts_default USING gin (other_recipients) WHERE (other_recipients IS NOT NULL);
+
 CREATE INDEX audit_log_subject_idx ON audit_log USING btree (subject, id);
 
 CREATE INDEX bounces_address_idx ON bounces USING btree (address, id);
@@ -5587,6 +5630,10 @@ CREATE INDEX users_created_idx ON users USING btree (created_at, id);
 CREATE INDEX users_unplannable_idx ON users USING btree (id) WHERE is_unplannable;
 
 CREATE INDEX users_unplanned_idx ON users USING btree (id) WHERE (planned_version <> version);
+
+ALTER INDEX attempts_ledger_idx ATTACH PARTITION attempts_default_finished_at_recipient_idx;
+
+ALTER INDEX attempts_other_recipients_idx ATTACH PARTITION attempts_default_other_recipients_idx;
 
 ALTER INDEX attempts_pkey ATTACH PARTITION attempts_default_pkey;
 
