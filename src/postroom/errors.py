@@ -22,9 +22,11 @@
     │   ├── ArchiveBusy             another process works on the archive
     │   ├── AppendConditionFailed   an event that matters was appended since it was read
     │   ├── BodyGone                the delivery's content was deleted, and cannot be sent again
+    │   ├── CampaignCancelled       mail of a cancelled campaign is not sent again
     │   ├── CampaignFrozen          a campaign that was started says what it says
     │   ├── CampaignWrongStatus
     │   ├── ClaimLost               another worker holds the delivery
+    │   ├── DeliveryExpired         it may not leave after its expires_at, neither as a resend
     │   ├── DuplicateAppend         the fact was appended before
     │   ├── EmailTaken              told to operators only: an address never reveals its account
     │   ├── EventUnreadable         a stored event holds what cannot be read
@@ -269,6 +271,19 @@ class BodyGone(ConflictError):
         self.action = action
 
 
+class CampaignCancelled(ConflictError):
+    """The delivery belongs to a cancelled campaign and is not sent again."""
+
+    code = "campaign_cancelled"
+
+    def __init__(self, delivery_id: int, campaign_id: int, action: str) -> None:
+        super().__init__(
+            f"Delivery {delivery_id} cannot be {action}: it belongs to campaign {campaign_id}, which was cancelled."
+        )
+        self.delivery_id = delivery_id
+        self.campaign_id = campaign_id
+
+
 class CampaignFrozen(ConflictError):
     """The campaign was started, and says what it says; nothing was changed."""
 
@@ -290,6 +305,16 @@ class ClaimLost(ConflictError):
     """Another worker holds this delivery now; nothing was changed."""
 
     code = "claim_lost"
+
+
+class DeliveryExpired(ConflictError):
+    """The delivery has expired and is not sent again."""
+
+    code = "delivery_expired"
+
+    def __init__(self, delivery_id: int, action: str) -> None:
+        super().__init__(f"Delivery {delivery_id} cannot be {action}: its expires_at has passed.")
+        self.delivery_id = delivery_id
 
 
 class DuplicateAppend(ConflictError):
@@ -474,11 +499,19 @@ class DeadLetterNotFound(NotFoundError):
 
     code = "dead_letter_not_found"
 
+    @classmethod
+    def of(cls, *delivery_ids: int, kind: str = "dead letter") -> "DeadLetterNotFound":
+        return cls(f"There is no {kind} with the id {', '.join(map(str, delivery_ids))}.")
+
 
 class DeliveryNotFound(NotFoundError):
     """There is no such delivery."""
 
     code = "delivery_not_found"
+
+    @classmethod
+    def of(cls, delivery_id: int) -> "DeliveryNotFound":
+        return cls(f"There is no delivery with the id {delivery_id}.")
 
 
 class DomainNotFound(NotFoundError):

@@ -191,11 +191,13 @@ def test_dead_letters_are_listed_counted_and_redriven(settings: dict[str, str]) 
     assert len(items) == 2
     assert postroom("dead-letters", "redrive", settings=settings).returncode == 2
     dry = answer(postroom("dead-letters", "redrive", "--dry-run", "--json", settings=settings))
-    assert dry == {"count": 2, "dry_run": True}
+    assert dry == {"count": 2, "skipped": 0, "dry_run": True}
     first, second = (str(item["delivery_id"]) for item in items)
     assert postroom("dead-letters", "settle", first, settings=settings).returncode == 0
-    assert postroom("dead-letters", "redrive", second, settings=settings).stdout == "1 brought back\n"
+    assert postroom("dead-letters", "redrive", second, settings=settings).stdout == "1 returned to the queue\n"
     assert answer(postroom("dead-letters", "list", "--json", settings=settings))["items"] == []
+    unknown = postroom("dead-letters", "redrive", "999999", settings=settings)
+    assert (unknown.returncode, "There is no dead letter with the id 999999." in unknown.stderr) == (1, True)
 
 
 def test_keys_are_shown_once_and_can_be_revoked(settings: dict[str, str]) -> None:

@@ -73,7 +73,7 @@ async def test_a_redriven_dead_letter_is_a_fact(pool: Pool) -> None:
     hands = Hands()
     delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
     await delivered(pool, Recording(BUSY), hands, attempts=6)
-    assert await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands()) == 1
+    assert (await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands())).count == 1
     await delivered(pool, Recording(DELIVERED), hands, attempts=1)
     assert (await facts_of(pool, delivery_id))[-3:] == ["DeliveryDeadLettered", "DeliveryRedriven", "DeliverySent"]
 

@@ -24,7 +24,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
-from postroom.errors import BadInput, BodyGone, DeadLetterNotFound, DeliveryNotFound, WrongState
+from postroom.errors import BadInput, BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.events.store import list_audit
 
 ADA = "cli:ada"
@@ -117,10 +117,21 @@ async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
 @pytest.mark.parametrize("action", [service.cancel, service.retry, service.resend])
 async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None:
     """Zero rows is an error that says which."""
-    with pytest.raises(DeliveryNotFound):
+    with pytest.raises(DeliveryNotFound, match="no delivery with the id 404"):
         await action(pool, 404, actor=ADA)
     with pytest.raises(DeliveryNotFound):
         await service.list_attempts(pool, 404)
+
+
+async def test_a_resend_expires_with_its_original(pool: Pool) -> None:
+    """A code that is still valid is sent again with the same end; one that is not is refused."""
+    hands = Hands()
+    [code] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + timedelta(minutes=10)), now=hands())
+    await a_worker(pool, Recording(), clock=hands).run_once(Lane.AUTH)
+    clone = await service.resend(pool, code, actor=ADA, now=hands())
+    assert (await service.get_delivery(pool, clone)).expires_at == NOON + timedelta(minutes=10)
+    with pytest.raises(DeliveryExpired, match=f"Delivery {code} cannot be resent: its expires_at has passed"):
+        await service.resend(pool, code, actor=ADA, now=hands.forward(minutes=10))
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -167,10 +178,20 @@ async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: DeadLett
     """The dry run counts what the redrive then brings back, and changes nothing."""
     await given_up(pool, 2)
     await given_up(pool, source="shop")
-    assert await service.redrive(pool, chosen, actor=ADA, dry_run=True) == count
+    assert (await service.redrive(pool, chosen, actor=ADA, dry_run=True)).count == count
     assert len((await service.list_dead_letters(pool))[0]) == 3
-    assert await service.redrive(pool, chosen, actor=ADA) == count
+    assert (await service.redrive(pool, chosen, actor=ADA)).count == count
     assert len((await service.list_dead_letters(pool))[0]) == 3 - count
+
+
+async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
+    """Nothing returns to the queue, not even those that could."""
+    [delivery] = await given_up(pool)
+    for dry_run in (True, False):
+        chosen = DeadLetterFilter(delivery_ids=(delivery, DeliveryId(999999)))
+        with pytest.raises(DeadLetterNotFound, match=r"no dead letter with the id 999999\."):
+            await service.redrive(pool, chosen, actor=ADA, dry_run=dry_run)
+    assert await state_of(pool, delivery) is State.DEAD_LETTER
 
 
 async def test_a_redriven_letter_is_due_at_once(pool: Pool) -> None:
@@ -188,15 +209,15 @@ async def test_a_redrive_goes_on_until_all_are_back(pool: Pool, monkeypatch: pyt
     """Bounded steps, one transaction each."""
     monkeypatch.setattr("postroom.delivery.service.REDRIVE_BATCH", 2)
     await given_up(pool, 5)
-    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 5
+    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 5
 
 
 async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
     """Should the content be gone, a redrive leaves the letter alone, and a retry is refused."""
     [delivery] = await given_up(pool)
     await pool.execute("DELETE FROM delivery_payloads")
-    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True) == 0
-    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 0
+    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True)).count == 0
+    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 0
     with pytest.raises(BodyGone, match="cannot be retried: POSTROOM_PAYLOAD_RETENTION"):
         await service.retry(pool, delivery, actor=ADA)
     with pytest.raises(BodyGone, match="cannot be resent: POSTROOM_PAYLOAD_RETENTION"):
@@ -211,7 +232,7 @@ async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> 
     assert await Maintenance(pool).clean_up() == 0
     await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '2 days' WHERE id = $1", older)
     assert await Maintenance(pool).clean_up() == 1
-    assert await service.redrive(pool, DeadLetterFilter(), actor=ADA) == 1
+    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 1
 
 
 async def test_dead_letters_are_paged_newest_first(pool: Pool) -> None:

@@ -164,9 +164,9 @@ async def test_what_is_forgotten_is_no_dead_letter(
         await reminded(pool, receiver, clock)
         await drain(pool, clock)
         if is_brought_back:
-            assert await deliveries.redrive(pool, ours, actor="tests", now=clock.now) == 1
+            assert (await deliveries.redrive(pool, ours, actor="tests", now=clock.now)).count == 1
         await pool.execute(statement)
-        assert await deliveries.redrive(pool, ours, actor="tests", now=clock.now) == 0
+        assert (await deliveries.redrive(pool, ours, actor="tests", now=clock.now)).count == 0
         await drain(pool, clock)
     assert len(receiver.requests) == 4
     assert await deliveries.list_dead_letters(pool) == ([], None)

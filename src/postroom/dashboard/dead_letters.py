@@ -33,8 +33,8 @@ async def ask_page(visit: Visit) -> Response:
     visit.need(OPERATE)
     asked = {name: visit.asked(name) for name in FILTERS}
     before = datetime.now(UTC)
-    count = await service.redrive(visit.pool, _chosen(asked, before), actor=visit.actor, dry_run=True)
-    return visit.page("redrive.html", count=count, asked=asked, before=before)
+    found = await service.redrive(visit.pool, _chosen(asked, before), actor=visit.actor, dry_run=True)
+    return visit.page("redrive.html", count=found.count, skipped=found.skipped, asked=asked, before=before)
 
 
 async def redrive_page(visit: Visit) -> Response:

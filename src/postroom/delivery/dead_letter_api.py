@@ -69,9 +69,10 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """How many came back, or would."""
+    """How many came back, or would; `skipped` stay because their campaign was cancelled."""
 
     count: int
+    skipped: int
     dry_run: bool
 
 
@@ -117,8 +118,8 @@ async def redrive_dead_letters(call: Call) -> Answer:
         created_before=in_utc("created_before", body.created_before),
         delivery_ids=None if body.delivery_ids is None else tuple(map(DeliveryId, body.delivery_ids)),
     )
-    count = await service.redrive(call.room.pool, chosen, actor=call.actor, dry_run=body.dry_run)
-    return Answer(Redriven(count, body.dry_run))
+    done = await service.redrive(call.room.pool, chosen, actor=call.actor, dry_run=body.dry_run)
+    return Answer(Redriven(done.count, done.skipped, body.dry_run))
 
 
 async def settle_dead_letter(call: Call) -> Answer:

@@ -66,11 +66,13 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     )
     if chosen == DeadLetterFilter() and not everything and not dry_run:
         raise typer.BadParameter("give ids or a filter, or --all for every dead letter")
-    count = in_room(lambda room: service.redrive(room.pool, chosen, actor=actor(), dry_run=dry_run))
+    done = in_room(lambda room: service.redrive(room.pool, chosen, actor=actor(), dry_run=dry_run))
     if as_json:
-        print_json({"count": count, "dry_run": dry_run})
-    else:
-        say(f"{count} would be brought back" if dry_run else f"{count} brought back")
+        print_json({"count": done.count, "skipped": done.skipped, "dry_run": dry_run})
+        return
+    say(f"{done.count} would return to the queue" if dry_run else f"{done.count} returned to the queue")
+    if done.skipped:
+        say(f"{done.skipped} skipped: their campaign was cancelled")
 
 
 @dead_letters.command()

@@ -288,6 +288,14 @@ class DeadLetterFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class Redriven:
+    """How many dead letters came back, or would; `skipped` stay because their campaign was cancelled."""
+
+    count: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeliverySummary:
     """One line of a listing."""
 

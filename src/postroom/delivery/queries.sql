@@ -213,10 +213,12 @@ given_up AS (
 SELECT id FROM done;
 
 -- name: count_redrivable :one
--- How many dead letters a filter selects: the dry run of a redrive. Without its body nothing can be sent again.
-SELECT count(*) AS redrivable
+-- How many dead letters a filter selects, and how many of them stay where they are because their campaign was cancelled.
+-- Without its body nothing can be sent again.
+SELECT count(*) FILTER (WHERE c.id IS NULL) AS redrivable, count(*) FILTER (WHERE c.id IS NOT NULL) AS skipped
 FROM dead_letters AS l
 JOIN deliveries AS d ON d.id = l.delivery_id
+LEFT JOIN campaigns AS c ON c.id = d.campaign_id AND c.status = 'cancelled'
 WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND (:source::text IS NULL OR d.source = :source)
     AND (:template_id::text IS NULL OR d.template_id = :template_id)
@@ -295,6 +297,15 @@ SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::times
 FROM unnest(:delivery_id::bigint[], :detail::text[]) AS i(delivery_id, detail)
 WHERE d.id = i.delivery_id AND d.state = 'queued';
 
+-- name: find_cancelled_campaign :maybe
+-- The first of these deliveries that belongs to a cancelled campaign.
+SELECT d.id, d.campaign_id
+FROM deliveries AS d
+JOIN campaigns AS c ON c.id = d.campaign_id
+WHERE d.id = ANY(:delivery_ids::bigint[]) AND c.status = 'cancelled'
+ORDER BY d.id
+LIMIT 1;
+
 -- name: find_delivery :maybe
 -- One delivery, whole.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
@@ -319,6 +330,8 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
             AND d.channel = channel.name
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: this mail does not leave
+                SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
 
 -- name: forget_workers :exec
@@ -393,6 +406,14 @@ WHERE (:state::text IS NULL OR state = :state::delivery_state)
     AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_not_dead :many
+-- Those of these ids that are not dead letters.
+SELECT DISTINCT id
+FROM unnest(:delivery_ids::bigint[]) AS i(id)
+WHERE NOT EXISTS (SELECT FROM dead_letters AS l WHERE l.delivery_id = i.id)
+ORDER BY id
 LIMIT :page_limit;
 
 -- name: list_recipients :many
@@ -562,7 +583,8 @@ FROM recovered
 CROSS JOIN returned;
 
 -- name: redrive :many
--- Bring dead letters back to the queue with a new budget; those whose body retention has taken stay where they are.
+-- Return dead letters to the queue with all their attempts. Those without a body and those of a cancelled campaign stay
+-- dead letters; those of a paused campaign wait until it resumes.
 WITH chosen AS (
     SELECT l.delivery_id
     FROM dead_letters AS l
@@ -573,6 +595,7 @@ WITH chosen AS (
         AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
         AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
         AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id)
+        AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status = 'cancelled')
     ORDER BY l.created_at, l.delivery_id
     LIMIT :batch_limit
     FOR UPDATE OF l SKIP LOCKED
@@ -584,7 +607,7 @@ freed AS (
 )
 UPDATE deliveries
 SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
-    next_attempt_at = coalesce(:now::timestamptz, now()),
+    next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
     dated_at = coalesce(:now::timestamptz, now()),
     first_attempt_at = NULL,
     throttled_by = NULL,
@@ -648,28 +671,30 @@ RETURNING claims.id, was_held;
 -- name: reschedule :maybe
 -- Move a delivery that was never tried to another moment; one in the past makes it due at once.
 UPDATE deliveries
-SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now())),
+SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now())) + campaign_hold(campaign_id),
     dated_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now()))
 WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 0
 RETURNING id;
 
 -- name: resend :maybe
 -- A new delivery with the same content to the same recipients, or to another URL; the original is untouched, and neither
--- its key nor its Message-ID is taken over: a mailbox that knows that one would hide the second mail.
+-- its key nor its Message-ID is taken over: a mailbox that knows that one would hide the second mail. A delivery that has
+-- expired is not sent again, and mail of a paused campaign waits until that resumes.
 WITH original AS (
     SELECT *
     FROM deliveries
     WHERE id = :delivery_id AND state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
         AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = deliveries.id)
+        AND (expires_at IS NULL OR expires_at > coalesce(:now::timestamptz, now()))
 ),
 clone AS (
     INSERT INTO deliveries (
-        lane, channel, next_attempt_at, created_at, dated_at, resend_of, ladder, max_retries, give_up_after, source, template_id, locale,
-        traceparent, tags, custom_data, campaign_id
+        lane, channel, next_attempt_at, created_at, dated_at, expires_at, resend_of, ladder, max_retries, give_up_after,
+        source, template_id, locale, traceparent, tags, custom_data, campaign_id
     )
-    SELECT lane, channel, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()),
-        coalesce(:now::timestamptz, now()), id, ladder, max_retries, give_up_after, source, template_id, locale, traceparent, tags, custom_data,
-        campaign_id
+    SELECT lane, channel, coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
+        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), expires_at, id, ladder, max_retries,
+        give_up_after, source, template_id, locale, traceparent, tags, custom_data, campaign_id
     FROM original
     RETURNING id, resend_of
 ),
@@ -691,9 +716,9 @@ payload AS (
 SELECT id FROM clone;
 
 -- name: retry_now :maybe
--- Make a waiting delivery due at once.
+-- Make a waiting delivery due at once or, in a paused campaign, when that resumes.
 UPDATE deliveries
-SET next_attempt_at = coalesce(:now::timestamptz, now())
+SET next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id)
 WHERE id = :delivery_id AND state IN ('queued', 'rendered')
 RETURNING id;
 

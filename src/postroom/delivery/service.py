@@ -3,11 +3,12 @@
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Any, NoReturn
 
 import msgspec
 
 from postroom.db.faults import translated
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.check import check_batch
@@ -24,9 +25,18 @@ from postroom.delivery.model import (
     DeliveryId,
     DeliveryRequest,
     DeliverySummary,
+    Redriven,
     State,
 )
-from postroom.errors import BodyGone, DeadLetterNotFound, DeliveryNotFound, IdempotencyConflict, WrongState
+from postroom.errors import (
+    BodyGone,
+    CampaignCancelled,
+    DeadLetterNotFound,
+    DeliveryExpired,
+    DeliveryNotFound,
+    IdempotencyConflict,
+    WrongState,
+)
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 
@@ -88,17 +98,14 @@ async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
 
 async def get_delivery(pool: Pool, delivery_id: int) -> Delivery:
     async with pool.acquire() as connection:
-        delivery = await store.find_delivery(connection, delivery_id=delivery_id)
-    if delivery is None:
-        raise DeliveryNotFound
-    return delivery
+        return await _find(connection, delivery_id)
 
 
 async def list_attempts(pool: Pool, delivery_id: int) -> list[Attempt]:
     async with pool.acquire() as connection:
         attempts = await store.list_attempts(connection, delivery_id=delivery_id)
-        if not attempts and await store.find_delivery(connection, delivery_id=delivery_id) is None:
-            raise DeliveryNotFound
+        if not attempts:
+            await _find(connection, delivery_id)
     return attempts
 
 
@@ -131,28 +138,38 @@ async def list_deliveries(
 
 async def redrive(
     pool: Pool, chosen: DeadLetterFilter, *, actor: str, dry_run: bool = False, now: datetime | None = None
-) -> int:
-    """Bring dead letters back to the queue, in bounded steps; with `dry_run`, only count them."""
+) -> Redriven:
+    """Return dead letters to the queue, in bounded steps; with `dry_run`, only count them.
+
+    A filter skips mail of cancelled campaigns. Ids must be those of dead letters that can be sent again: otherwise
+    nothing is returned, and `DeadLetterNotFound` or `CampaignCancelled` names the id.
+    """
     filters = asdict(chosen)
     async with pool.acquire() as connection:
+        if chosen.delivery_ids:
+            unknown = await store.list_not_dead(connection, delivery_ids=chosen.delivery_ids, page_limit=10)
+            if unknown:
+                raise DeadLetterNotFound.of(*unknown)
+            await _refuse_cancelled(connection, chosen.delivery_ids, "redriven")
         if dry_run:
             return await store.count_redrivable(connection, **filters)
         total = 0
-        while True:
-            async with connection.transaction():
-                ids = await store.redrive(connection, batch_limit=REDRIVE_BATCH, now=now, **filters)
-                if ids:
-                    summary = {"count": len(ids), "first": min(ids), "last": max(ids)}
-                    await record_audit(
-                        connection,
-                        actor=actor,
-                        action="dead_letter.redrive",
-                        subject="dead_letters",
-                        after=summary,
-                    )
+        while ids := await _redrive_step(connection, filters, actor=actor, now=now):
             total += len(ids)
-            if len(ids) < REDRIVE_BATCH:
-                return total
+        return Redriven(total, (await store.count_redrivable(connection, **filters)).skipped)
+
+
+async def _redrive_step(
+    connection: Session, filters: dict[str, Any], *, actor: str, now: datetime | None
+) -> list[DeliveryId]:
+    async with connection.transaction():
+        ids = await store.redrive(connection, batch_limit=REDRIVE_BATCH, now=now, **filters)
+        if ids:
+            summary = {"count": len(ids), "first": min(ids), "last": max(ids)}
+            await record_audit(
+                connection, actor=actor, action="dead_letter.redrive", subject="dead_letters", after=summary
+            )
+    return ids
 
 
 async def reschedule(
@@ -176,10 +193,13 @@ async def resend(
 ) -> DeliveryId:
     """Send the same again as a new delivery; the original stays as it is. A webhook may go to another `url` now."""
     async with pool.acquire() as connection, connection.transaction():
+        await _refuse_cancelled(connection, [delivery_id], "resent")
         clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
         if clone is None:
-            await _must(connection, delivery_id, "resent", done=False, with_body=ENDED)
-            raise DeliveryNotFound
+            delivery = await _find(connection, delivery_id)
+            if delivery.state in ENDED and delivery.has_body:
+                raise DeliveryExpired(delivery_id, "resent")
+            _refuse(delivery, "resent", with_body=ENDED)
         after = {"delivery_id": clone}
         await record_audit(
             connection, actor=actor, action="delivery.resend", subject=f"delivery:{delivery_id}", after=after
@@ -190,6 +210,7 @@ async def resend(
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Try now instead of at `next_attempt_at`; a dead letter is brought back first."""
     async with pool.acquire() as connection, connection.transaction():
+        await _refuse_cancelled(connection, [delivery_id], "retried")
         done = await store.retry_now(connection, delivery_id=delivery_id, now=now)
         if not done:
             chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
@@ -202,7 +223,7 @@ async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
     """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
     async with pool.acquire() as connection, connection.transaction():
         if not await store.settle_ambiguous(connection, delivery_id=delivery_id):
-            raise DeadLetterNotFound("There is no ambiguous dead letter with this id.")
+            raise DeadLetterNotFound.of(delivery_id, kind="ambiguous dead letter")
         await record_audit(connection, actor=actor, action="dead_letter.settle", subject=f"delivery:{delivery_id}")
 
 
@@ -210,11 +231,24 @@ async def _must(
     connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[State] = ()
 ) -> None:
     """Zero rows is an error: the delivery is unknown, or its state does not allow it, or only `with_body`."""
-    if done:
-        return
+    if not done:
+        _refuse(await _find(connection, delivery_id), action, with_body=with_body)
+
+
+async def _find(connection: Connection, delivery_id: int) -> Delivery:
     delivery = await store.find_delivery(connection, delivery_id=delivery_id)
     if delivery is None:
-        raise DeliveryNotFound
+        raise DeliveryNotFound.of(delivery_id)
+    return delivery
+
+
+def _refuse(delivery: Delivery, action: str, *, with_body: Collection[State]) -> NoReturn:
     if delivery.state in with_body and not delivery.has_body:
         raise BodyGone(action)
     raise WrongState(action, delivery.state)
+
+
+async def _refuse_cancelled(connection: Connection, delivery_ids: Sequence[int], action: str) -> None:
+    found = await store.find_cancelled_campaign(connection, delivery_ids=delivery_ids)
+    if found is not None:
+        raise CampaignCancelled(*found, action)

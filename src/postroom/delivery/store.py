@@ -19,6 +19,7 @@ from postroom.delivery.model import (
     LaneDepth,
     Recipient,
     Recovered,
+    Redriven,
     State,
     Unrendered,
 )
@@ -96,7 +97,8 @@ async def count_redrivable(
     template_id: str | None,
     created_before: datetime | None,
     delivery_ids: Sequence[int] | None,
-) -> int:
+) -> Redriven:
+    """What a redrive with this filter would do."""
     row = await QUERIES["count_redrivable"].one(
         connection,
         reason=reason,
@@ -105,7 +107,7 @@ async def count_redrivable(
         created_before=created_before,
         delivery_ids=delivery_ids,
     )
-    return int(row["redrivable"])
+    return Redriven(row["redrivable"], row["skipped"])
 
 
 async def delete_old_deliveries(
@@ -162,6 +164,14 @@ async def fail_rendering(
     return await QUERIES["fail_rendering"].exec(connection, delivery_id=delivery_id, detail=detail, now=now)
 
 
+async def find_cancelled_campaign(
+    connection: Connection, *, delivery_ids: Sequence[int]
+) -> tuple[DeliveryId, int] | None:
+    """The id of the delivery and of its campaign."""
+    row = await QUERIES["find_cancelled_campaign"].maybe(connection, delivery_ids=delivery_ids)
+    return (DeliveryId(row["id"]), row["campaign_id"]) if row else None
+
+
 async def find_delivery(connection: Connection, *, delivery_id: int) -> Delivery | None:
     row = await QUERIES["find_delivery"].maybe(connection, delivery_id=delivery_id)
     if row is None:
@@ -210,6 +220,11 @@ async def list_dead_letters(
 
 async def list_deliveries(connection: Connection, **filters: Any) -> list[DeliverySummary]:
     return [read_summary(row) for row in await QUERIES["list_deliveries"].many(connection, **filters)]
+
+
+async def list_not_dead(connection: Connection, *, delivery_ids: Sequence[int], page_limit: int) -> list[DeliveryId]:
+    rows = await QUERIES["list_not_dead"].many(connection, delivery_ids=delivery_ids, page_limit=page_limit)
+    return [DeliveryId(row["id"]) for row in rows]
 
 
 async def list_recipients(connection: Connection, *, delivery_id: int) -> list[Recipient]:

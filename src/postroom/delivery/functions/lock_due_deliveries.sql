@@ -49,19 +49,8 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT due.id, row_number() OVER () + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
+    SELECT due.id, due.place + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
         NULL::integer
-    FROM (
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'email'
-            AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
-        ORDER BY d.next_attempt_at, d.id
-        LIMIT p_limit - v_webhooks
-        FOR UPDATE SKIP LOCKED
-    ) AS due;
+    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now)) WITH ORDINALITY AS due(id, place);
 END
 $$;
