@@ -766,6 +766,13 @@ CREATE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
     LANGUAGE sql STABLE
     RETURN (SELECT COALESCE(jsonb_object_agg(total.metric, total.amount), '{}'::jsonb) AS "coalesce" FROM (SELECT counted.metric, (sum(counted.amount))::bigint AS amount FROM (SELECT stats_hourly.metric, stats_hourly.amount FROM stats_hourly WHERE ((stats_hourly.campaign_id = campaign_figures.p_campaign_id) AND (stats_hourly.campaign_id <> 0)) UNION ALL SELECT stat_deltas.metric, stat_deltas.amount FROM stat_deltas WHERE (stat_deltas.campaign_id = campaign_figures.p_campaign_id)) counted GROUP BY counted.metric) total);
 
+CREATE FUNCTION campaign_hold(p_campaign_id bigint) RETURNS interval
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT CASE WHEN EXISTS (SELECT FROM campaigns WHERE id = p_campaign_id AND status = 'paused')
+        THEN interval '1000 years' ELSE interval '0' END
+$$;
+
 CREATE FUNCTION campaigns_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -2588,20 +2595,9 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT due.id, row_number() OVER () + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
+    SELECT due.id, due.place + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
         NULL::integer
-    FROM (
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'email'
-            AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
-        ORDER BY d.next_attempt_at, d.id
-        LIMIT p_limit - v_webhooks
-        FOR UPDATE SKIP LOCKED
-    ) AS due;
+    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now)) WITH ORDINALITY AS due(id, place);
 END
 $$;
 
@@ -2616,9 +2612,11 @@ CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now times
             AND d.next_attempt_at <= p_now
             AND d.next_attempt_at IS NOT NULL
             AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND (d.campaign_id IS NULL OR NOT EXISTS (
+                SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
         ORDER BY d.next_attempt_at, d.id
         LIMIT p_limit
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF d SKIP LOCKED
     )
 $$;
 
