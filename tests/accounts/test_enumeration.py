@@ -1,5 +1,6 @@
 """Nobody learns whether an address has an account: whole answers compared, step by step."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.accounts import KEY, sign_up, signed, token, wrong
 from tests.support.http import Browser, Response, open_browser
+from tests.support.patience import PATIENCE_S
 
 from postroom.accounts import service, store
 from postroom.accounts.model import Action
@@ -199,3 +201,22 @@ async def test_an_operator_may_have_a_reserved_login(pool: Pool) -> None:
     await sign_up(pool, KNOWN.partition("@")[0])
     await service.sign_up(pool, KNOWN, "pretty")
     assert (await service.create_account(pool, UNKNOWN, "pretty", actor="cli:test")).login == "pretty"
+
+
+@pytest.mark.parametrize("address, tokens", [(KNOWN, 2), (UNKNOWN, 1)])
+async def test_a_request_does_the_same_work_for_every_address(pool: Pool, address: str, tokens: int) -> None:
+    """A token is inserted in any case (its sequence moves) and collectors are notified: the time reveals nothing."""
+    await sign_up(pool, "knowna")
+    before = await pool.fetchval("SELECT last_value FROM tokens_id_seq")
+    heard = asyncio.Event()
+
+    def hear(*_: object) -> None:
+        heard.set()
+
+    async with pool.acquire() as listening:
+        await listening.add_listener("token_insert", hear)
+        await pool.execute("SELECT request_token_at($1, 'activation')", address)
+        await asyncio.wait_for(heard.wait(), PATIENCE_S)
+        await listening.remove_listener("token_insert", hear)
+    assert await pool.fetchval("SELECT last_value FROM tokens_id_seq") == before + 1
+    assert await pool.fetchval("SELECT count(*) FROM tokens") == tokens

@@ -1,6 +1,9 @@
--- A person asks for a new token by address: an account of that address gets one, any other address nothing, and nobody can
--- tell which. Whether it is mailed is the collector's to decide: an activation for a provisioned account, a recovery for an
--- active one. False if the address has been asked about too often, whoever has it.
+-- A person asks for a new token by address: an account of that address gets one, any other address nothing, and the caller
+-- cannot tell which. The collector decides whether the token is mailed: an activation for a provisioned account, a recovery
+-- for an active one. False if there were too many requests for the address, with or without an account.
+--
+-- For an address without an account the function inserts a token as well, undoes that, and notifies: the time it takes must
+-- not give the answer away. Without this the medians differed by 0.9 ms (2.14 and 3.05 ms).
 --
 -- p_spelling is another way to write the address (bücher.example is xn--bcher-kva.example), under which an account may be
 -- kept as well. Runs with the rights of its caller, who needs the tables themselves: whoever could choose the clock or the
@@ -29,6 +32,14 @@ BEGIN
         INSERT INTO tokens (account, action, created_at, expires_at)
         VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
             floor(extract(epoch FROM p_now + interval '15 minutes')));
+    ELSE
+        BEGIN
+            INSERT INTO tokens (account, action) VALUES (0, p_action);
+            RAISE EXCEPTION USING ERRCODE = 'PR000';
+        EXCEPTION
+            WHEN SQLSTATE 'PR000' THEN
+                PERFORM wake_collectors();
+        END;
     END IF;
     RETURN true;
 END
