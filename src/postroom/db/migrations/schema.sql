@@ -336,9 +336,7 @@ CREATE FUNCTION announce_tokens() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
-        NOTIFY token_insert;
-    END IF;
+    PERFORM wake_collectors();
     RETURN NULL;
 END
 $$;
@@ -3498,6 +3496,14 @@ BEGIN
         INSERT INTO tokens (account, action, created_at, expires_at)
         VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
             floor(extract(epoch FROM p_now + interval '15 minutes')));
+    ELSE
+        BEGIN
+            INSERT INTO tokens (account, action) VALUES (0, p_action);
+            RAISE EXCEPTION USING ERRCODE = 'PR000';
+        EXCEPTION
+            WHEN SQLSTATE 'PR000' THEN
+                PERFORM wake_collectors();
+        END;
     END IF;
     RETURN true;
 END
@@ -4014,6 +4020,17 @@ BEGIN
     RETURN NEW;
 END
 $_$;
+
+CREATE FUNCTION wake_collectors() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
+        NOTIFY token_insert;
+    END IF;
+END
+$$;
 
 CREATE FUNCTION wake_event_followers() RETURNS void
     LANGUAGE plpgsql
