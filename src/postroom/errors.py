@@ -464,6 +464,12 @@ class LimitError(PostroomError):
     code = "limit"
 
 
+class WrongKeysTooOften(LimitError):
+    """Too many wrong API keys came from this address; try again in a minute."""
+
+    code = "wrong_keys"
+
+
 class GuessedTooOften(LimitError):
     """The code was guessed wrong too often; ask for a new one."""
 

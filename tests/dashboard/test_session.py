@@ -1,10 +1,10 @@
-"""Sessions and guesses, without a room."""
+"""Sessions, without a room."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from postroom.dashboard.session import GUESS_WINDOW_S, GUESSES, LIFETIME_S, Guesses, Session, Sessions
+from postroom.dashboard.session import IDLE_S, LIFETIME_S, RENEWED_AFTER_S, Session, Sessions
 from postroom.http.model import ApiKey
 
 SECRET = bytes(32)
@@ -34,7 +34,7 @@ def test_a_sealed_session_opens() -> None:
 def test_the_cookie_holds_nothing_of_the_key() -> None:
     """Not even the part of a key that people may see is in the cookie's session."""
     session = Sessions(SECRET, "postroom").begin(KEY)
-    assert set(Session.__dataclass_fields__) == {"key_id", "key_made", "expires", "nonce"}
+    assert set(Session.__dataclass_fields__) == {"key_id", "key_made", "expires", "nonce", "seen"}
     assert KEY.prefix not in repr(session)
 
 
@@ -64,20 +64,28 @@ def test_a_session_expires() -> None:
     """After its lifetime a cookie is worth nothing, whatever the browser still sends."""
     clock = Seconds()
     sessions = Sessions(SECRET, "postroom", now=clock)
-    cookie = sessions.seal(sessions.begin(KEY))
+    begun = sessions.begin(KEY)
     clock.now += LIFETIME_S - 1
-    assert sessions.open(cookie) is not None
+    used = sessions.renewed(begun)
+    assert used is not None
+    assert sessions.open(sessions.seal(used)) == used
     clock.now += 1
-    assert sessions.open(cookie) is None
+    assert sessions.open(sessions.seal(used)) is None
 
 
-def test_an_ended_session_stays_ended() -> None:
-    """A copy of the cookie does not outlive signing out."""
-    sessions = Sessions(SECRET, "postroom")
-    session, other = sessions.begin(KEY), sessions.begin(KEY)
-    sessions.end(session)
+def test_a_session_that_is_not_used_ends() -> None:
+    """An hour without a page ends it; a page that is read in time extends it, and writes the cookie again."""
+    clock = Seconds()
+    sessions = Sessions(SECRET, "postroom", now=clock)
+    session = sessions.begin(KEY)
+    clock.now += RENEWED_AFTER_S
+    assert sessions.renewed(session) is None
+    clock.now += 1
+    used = sessions.renewed(session)
+    assert used is not None
+    clock.now += IDLE_S - RENEWED_AFTER_S - 1
     assert sessions.open(sessions.seal(session)) is None
-    assert sessions.open(sessions.seal(other)) == other
+    assert sessions.open(sessions.seal(used)) == used
 
 
 def test_form_tokens_are_of_one_session() -> None:
@@ -87,36 +95,3 @@ def test_form_tokens_are_of_one_session() -> None:
     assert sessions.is_form_token(one, sessions.form_token(one))
     assert not sessions.is_form_token(other, sessions.form_token(one))
     assert not sessions.is_form_token(one, "\udcff é")
-
-
-def test_guessing_is_slowed_down_per_address() -> None:
-    """After so many tries an address waits; others do not, and time or success forgives."""
-    clock = Seconds()
-    guesses = Guesses(monotonic=clock)
-    for _ in range(GUESSES):
-        assert guesses.wait_s("192.0.2.1") == 0
-        guesses.tried("192.0.2.1")
-    assert 0 < guesses.wait_s("192.0.2.1") <= GUESS_WINDOW_S + 1
-    assert guesses.wait_s("192.0.2.2") == 0
-    clock.now += GUESS_WINDOW_S
-    assert guesses.wait_s("192.0.2.1") == 0
-    guesses.tried("192.0.2.1")
-    guesses.succeeded("192.0.2.1")
-    assert not guesses._tried
-
-
-def test_one_network_of_ipv6_is_one_guesser() -> None:
-    """Another address of the same /64 gets no new tries."""
-    guesses = Guesses(monotonic=Seconds())
-    for number in range(GUESSES):
-        guesses.tried(f"2001:db8::{number:x}")
-    assert guesses.wait_s("2001:db8::ffff") > 0
-    assert guesses.wait_s("2001:db8:0:1::1") == 0
-
-
-def test_the_memory_of_guesses_is_bounded() -> None:
-    """No number of addresses makes it grow without end."""
-    guesses = Guesses(monotonic=Seconds())
-    for number in range(10_050):
-        guesses.tried(f"host-{number}")
-    assert len(guesses._tried) <= 10_000

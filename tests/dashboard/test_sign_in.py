@@ -1,19 +1,22 @@
 """Coming in, staying in, going out."""
 
 from dataclasses import replace
+from ipaddress import ip_network
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 from tests.dashboard.office import SECRET, Guest, open_guest, text_of
 from tests.support.builders import a_mail, accepted, state_of
+from tests.support.served import served
 
 from postroom.dashboard import build_dashboard
-from postroom.dashboard.session import GUESSES
 from postroom.dashboard.visit import local_path
 from postroom.db.room import Room
 from postroom.delivery.model import State
 from postroom.http.model import new_key
 from postroom.http.service import create_key, list_keys, revoke_key
+from postroom.runtime.peers import GUESSES
 
 PAGES = ["/", "/deliveries", "/deliveries/1", "/deliveries/1/preview", "/dead-letters", "/dead-letters/redrive"]
 PAGES += ["/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]
@@ -88,16 +91,32 @@ async def test_a_key_without_the_scope_opens_nothing(room: Room, guest: Guest) -
 
 
 async def test_guessing_is_answered_with_a_pause(room: Room, guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After too many wrong keys even the right one has to wait; those who are in stay in."""
-    monkeypatch.setattr("postroom.dashboard.session.GUESS_WINDOW_S", 3600.0)
-    insider = await open_guest(room, app=guest.app)
+    """After too many wrong keys another wrong one is 429; the right one still opens a session."""
+    monkeypatch.setattr("postroom.runtime.peers.GUESS_WINDOW_S", 3600.0)
     key, _row = await create_key(room.pool, "ada", scopes=["*"], actor="tests")
     for _ in range(GUESSES):
         assert (await guest.sign_in(new_key())).status == 401
-    response = await guest.sign_in(key)
+    response = await guest.sign_in(new_key())
     assert response.status == 429
     assert int(response.headers["retry-after"]) > 0
-    assert (await insider.get("/")).status == 200
+    assert (await guest.sign_in(key)).status == 303
+
+
+async def test_guesses_count_by_the_client_behind_the_proxy(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a trusted proxy X-Forwarded-For tells clients apart; from anybody else it is ignored."""
+    monkeypatch.setattr("postroom.runtime.peers.GUESS_WINDOW_S", 3600.0)
+    behind = replace(room, settings=replace(room.settings, trusted_proxies=(ip_network("127.0.0.1/32"),)))
+    for place, status in ((behind, 401), (room, 429)):
+        async with served(build_dashboard(place, secret=SECRET)) as url, aiohttp.ClientSession(url) as client:
+            for _ in range(GUESSES):
+                await _guess(client, forwarded_for="203.0.113.1")
+            assert await _guess(client, forwarded_for="203.0.113.2") == status
+
+
+async def _guess(client: aiohttp.ClientSession, *, forwarded_for: str) -> int:
+    headers = {"x-forwarded-for": forwarded_for}
+    async with client.post("/sign-in", data={"key": new_key()}, headers=headers) as answer:
+        return answer.status
 
 
 @pytest.mark.parametrize(
@@ -138,13 +157,32 @@ async def test_a_session_is_worth_what_its_key_is_worth_now(room: Room) -> None:
 
 
 async def test_signing_out_ends_the_session(room: Room) -> None:
-    """The cookie is taken back, and a copy of it is worth nothing."""
+    """The cookie is taken back, and a copy of it is worth nothing, in another process either."""
     guest = await open_guest(room)
-    copy = Guest(guest.app, guest.cookie)
+    copy = Guest(build_dashboard(room, secret=SECRET), guest.cookie)
+    assert (await copy.get("/")).status == 200
     response = await guest.submit("/", "/sign-out")
     assert response.headers["location"] == "/sign-in"
     assert "Max-Age=0" in response.headers["set-cookie"]
     assert (await copy.get("/")).status == 303
+
+
+async def test_only_sessions_that_have_not_expired_are_remembered(room: Room) -> None:
+    """Signing out removes the rows of sessions that expired in the meantime."""
+    guest, other = await open_guest(room), await open_guest(room, name="other")
+    await guest.submit("/", "/sign-out")
+    await room.pool.execute("UPDATE ended_sessions SET expires_at = now() - interval '1 second'")
+    await other.submit("/", "/sign-out")
+    assert await room.pool.fetchval("SELECT count(*) FROM ended_sessions WHERE expires_at > now()") == 1
+    assert await room.pool.fetchval("SELECT count(*) FROM ended_sessions") == 1
+
+
+async def test_a_used_session_is_renewed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page writes the cookie again once it is old enough; live figures do not."""
+    guest = await open_guest(room)
+    assert "set-cookie" not in (await guest.get("/")).headers
+    monkeypatch.setattr("postroom.dashboard.session.RENEWED_AFTER_S", -1)
+    assert "set-cookie" in (await guest.get("/deliveries")).headers
 
 
 async def test_a_form_without_its_token_does_nothing(room: Room) -> None:

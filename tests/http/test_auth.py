@@ -7,9 +7,9 @@ from tests.support.http import Browser, open_browser
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.errors import ScopeMissing, Unauthenticated
+from postroom.errors import ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import service
-from postroom.http.auth import CACHE_S, CACHE_SIZE, Authenticator
+from postroom.http.auth import CACHE_S, CACHE_SIZE, WRONG_KEYS, Authenticator
 from postroom.http.model import SCOPES, hash_key, looks_like_key, new_key
 
 
@@ -77,7 +77,7 @@ async def test_without_a_valid_key_nobody_gets_in(browser: Browser, authorizatio
         ("DELETE", "/v1/inbox", "inbox:write"),
         ("GET", "/v1/keys", "keys:manage"),
         ("POST", "/v1/keys", "keys:manage"),
-        ("DELETE", "/v1/keys/1", "keys:manage"),
+        ("DELETE", "/v1/keys/999", "keys:manage"),
     ],
 )
 async def test_each_endpoint_needs_its_scope(room: Room, method: str, path: str, scope: str) -> None:
@@ -166,3 +166,23 @@ def test_keys_are_long_and_different() -> None:
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(looks_like_key(key) and len(key) == 46 for key in keys)
+
+
+async def test_wrong_keys_are_limited_by_address(room: Room) -> None:
+    """After 100 wrong keys in a minute an address is refused without a query; a key that was valid before passes."""
+    clock = Monotonic()
+    auth = Authenticator(room.pool, monotonic=clock)
+    key, _id = await _made(room.pool, "*")
+    other, _id = await _made(room.pool, "*")
+    await auth.authenticate(f"Bearer {key}", "deliveries:read", client="192.0.2.1")
+    for _ in range(WRONG_KEYS):
+        with pytest.raises(Unauthenticated):
+            await auth.authenticate(f"Bearer {new_key()}", "deliveries:read", client="192.0.2.1")
+    with pytest.raises(WrongKeysTooOften):
+        await auth.authenticate(f"Bearer {other}", "deliveries:read", client="192.0.2.1")
+    await auth.authenticate(f"Bearer {other}", "deliveries:read", client="192.0.2.2")
+    clock.now += CACHE_S + 1
+    await auth.authenticate(f"Bearer {key}", "deliveries:read", client="192.0.2.1")
+    clock.now += 60
+    with pytest.raises(Unauthenticated):
+        await auth.authenticate(f"Bearer {new_key()}", "deliveries:read", client="192.0.2.1")

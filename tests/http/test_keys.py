@@ -10,6 +10,7 @@ from postroom.db.room import Room
 from postroom.errors import BadInput, KeyNotFound
 from postroom.events.store import list_audit
 from postroom.http import service
+from postroom.http.model import SCOPES
 
 
 async def test_a_key_is_shown_once(browser: Browser, room: Room) -> None:
@@ -90,3 +91,22 @@ async def test_keys_are_listed_in_pages(browser: Browser, pool: Pool) -> None:
         names += [key["name"] for key in page["items"]]
         cursor = page["next_cursor"]
     assert names == ["k3", "k2", "k1", "k0", "tests"]
+
+
+async def test_a_key_revokes_only_what_it_could_make(room: Room) -> None:
+    """A key that has scopes beyond those of the caller stays; one within them goes."""
+    manager = await open_browser(room, "keys:manage", "deliveries:read")
+    _key, mighty = await service.create_key(room.pool, "mighty", scopes=["*"], actor="tests")
+    _key, writer = await service.create_key(room.pool, "writer", scopes=["deliveries:write"], actor="tests")
+    _key, reader = await service.create_key(room.pool, "reader", scopes=["deliveries:read"], actor="tests")
+    for row in (mighty, writer):
+        assert (await manager.ask("DELETE", f"/v1/keys/{row.id}")).status == 403
+    assert (await manager.ask("DELETE", f"/v1/keys/{reader.id}")).status == 200
+    async with room.pool.acquire() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL") == 1
+
+
+async def test_a_key_may_have_every_scope_by_name(room: Room) -> None:
+    """The limit of the list is the number of scopes."""
+    browser = await open_browser(room)
+    assert (await browser.post("/v1/keys", json={"name": "all", "scopes": list(SCOPES)})).status == 201

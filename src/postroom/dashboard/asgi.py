@@ -20,13 +20,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.dashboard import dead_letters, deliveries, inbox, overview, sign_in
 from postroom.dashboard.service import FigureReader
-from postroom.dashboard.session import Guesses, Sessions
+from postroom.dashboard.session import Sessions
 from postroom.dashboard.views import STATIC_TYPES, Views, read_static
 from postroom.dashboard.visit import Desk, Page, SignInNeeded, admit, admit_form, go
 from postroom.db.room import Room
 from postroom.http.auth import Authenticator
 from postroom.http.problems import MEDIA_TYPE, Problem, Refused, answer_to, our_fault
 from postroom.runtime.metrics import HTTP_REQUESTS
+from postroom.runtime.peers import Guesses
+from postroom.tracking.origins import Origins
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -126,6 +128,7 @@ def build_dashboard(room: Room, *, secret: bytes, stop: asyncio.Event | None = N
         auth=Authenticator(room.pool),
         guesses=Guesses(),
         figures=FigureReader(room.pool),
+        origins=Origins(room.settings.trusted_proxies),
         is_secure=(room.settings.public_url or "").startswith("https:"),
     )
 
@@ -162,7 +165,12 @@ def _page_routes(desk: Desk, stop: asyncio.Event) -> list[Route]:
 
     def admitting(page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return await page(await admit(desk, request))
+            visit = await admit(desk, request)
+            shown = await page(visit)
+            # The live figures are read by a script: they do not show that a person is there.
+            if request.url.path != "/live" and (used := desk.sessions.renewed(visit.session)) is not None:
+                desk.set_cookie(shown, used)
+            return shown
 
         return answer
 

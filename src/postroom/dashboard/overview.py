@@ -92,10 +92,10 @@ class Feed:
         return changed
 
     async def _is_welcome(self) -> bool:
-        """A revoked key stops looking within one interval."""
+        """A revoked key, or a session that was signed out, stops looking within one interval."""
         if not self._visit.desk.sessions.is_open(self._visit.session):
             return False
-        return await service.find_key(self._visit.pool, self._visit.key.id) is not None
+        return await service.find_key(self._visit.pool, self._visit.session) is not None
 
     async def _pause(self) -> None:
         try:

@@ -1,4 +1,4 @@
--- What the dashboard reads beyond the services of others. Nothing here writes.
+-- What the dashboard reads beyond the services of others, and the sessions that were signed out.
 
 -- name: count_ended :many
 -- What ended since a moment, by hour and state. Only the newest are counted, up to a bound, so that a page stays cheap.
@@ -25,11 +25,21 @@ FROM (
 GROUP BY lane
 ORDER BY lane;
 
+-- name: end_session :exec
+-- Refuse a session from now on, in every process. Sessions that have expired need no row any longer.
+WITH expired AS (
+    DELETE FROM ended_sessions WHERE expires_at < now()
+)
+INSERT INTO ended_sessions (nonce, expires_at)
+VALUES (:nonce, :expires_at)
+ON CONFLICT DO NOTHING;
+
 -- name: find_session_key :maybe
--- The key a session was opened with, unless it was revoked since.
+-- The key a session was opened with, unless the key was revoked or the session was signed out.
 SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at
 FROM api_keys
-WHERE id = :key_id AND revoked_at IS NULL;
+WHERE id = :key_id AND revoked_at IS NULL
+    AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);
 
 -- name: list_workers :many
 -- Who works here, the last seen first.

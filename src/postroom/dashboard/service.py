@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.dashboard import store
 from postroom.dashboard.model import EndedCount, Figures
+from postroom.dashboard.session import Session
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
@@ -29,10 +30,18 @@ SHOWN_LETTERS = 5
 SHOWN_WORKERS = 20
 
 
-async def find_key(pool: Pool, key_id: int) -> ApiKey | None:
-    """The key behind a session; None once it is revoked."""
+async def find_key(pool: Pool, session: Session) -> ApiKey | None:
+    """The key behind a session; None once it is revoked, or the session was signed out."""
     async with pool.acquire() as connection:
-        return await store.find_session_key(connection, key_id=key_id)
+        key = await store.find_session_key(connection, key_id=session.key_id, nonce=session.nonce)
+    return key if key is not None and session.is_of(key) else None
+
+
+async def end_session(pool: Pool, session: Session) -> None:
+    """Refuse the session from now on, in every process."""
+    async with pool.acquire() as connection:
+        expires_at = datetime.fromtimestamp(session.expires, UTC)
+        await store.end_session(connection, nonce=session.nonce, expires_at=expires_at)
 
 
 def first_hour(now: datetime) -> datetime:

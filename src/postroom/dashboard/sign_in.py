@@ -5,7 +5,7 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.dashboard.session import LIFETIME_S
+from postroom.dashboard.service import end_session
 from postroom.dashboard.visit import READ, Desk, SignInNeeded, Visit, admit, go, local_path, read_form
 from postroom.errors import ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
@@ -28,37 +28,35 @@ async def sign_in(desk: Desk, request: Request) -> Response:
     """Check the key and open a session. What is wrong with a key that is not known is not said."""
     form = await read_form(desk, request)
     to = local_path(form.get("next"))
-    address = request.client.host if request.client else ""
-    wait = desk.guesses.wait_s(address)
-    if wait:
-        problem = f"Too many wrong keys from this address. Try again in {wait} seconds."
-        answer = desk.page("sign_in.html", status=HTTPStatus.TOO_MANY_REQUESTS, next=to, problem=problem)
-        answer.headers["retry-after"] = str(wait)
-        return answer
-    desk.guesses.tried(address)
+    address = desk.origins.of(request.scope)
     try:
-        key = await desk.auth.authenticate(f"Bearer {form.get('key', '').strip()}", READ)
+        key = await desk.auth.authenticate(f"Bearer {form.get('key', '').strip()}", READ, client=address)
     except Unauthenticated:
-        return desk.page("sign_in.html", status=HTTPStatus.UNAUTHORIZED, next=to, problem=UNKNOWN)
+        return _wrong_key(desk, to, address)
     except ScopeMissing:
         return desk.page("sign_in.html", status=HTTPStatus.FORBIDDEN, next=to, problem=UNFIT)
-    desk.guesses.succeeded(address)
     async with desk.room.pool.acquire() as connection:
         await record_audit(connection, actor=f"key:{key.name}", action="dashboard.sign_in", subject=f"key:{key.id}")
     answer = go(to)
-    _set_cookie(desk, answer, desk.sessions.seal(desk.sessions.begin(key)), lasting=LIFETIME_S)
+    desk.set_cookie(answer, desk.sessions.begin(key))
+    return answer
+
+
+def _wrong_key(desk: Desk, to: str, address: str) -> Response:
+    """Count the wrong key; a right one passes however many were wrong before it."""
+    wait = desk.guesses.wait_s(address)
+    desk.guesses.failed(address)
+    if not wait:
+        return desk.page("sign_in.html", status=HTTPStatus.UNAUTHORIZED, next=to, problem=UNKNOWN)
+    problem = f"Too many wrong keys from this address. Try again in {wait} seconds."
+    answer = desk.page("sign_in.html", status=HTTPStatus.TOO_MANY_REQUESTS, next=to, problem=problem)
+    answer.headers["retry-after"] = str(wait)
     return answer
 
 
 async def sign_out(visit: Visit) -> Response:
-    """End the session and take the cookie back."""
-    visit.desk.sessions.end(visit.session)
+    """End the session in every process and take the cookie back."""
+    await end_session(visit.pool, visit.session)
     answer = go("/sign-in")
-    _set_cookie(visit.desk, answer, "", lasting=0)
+    visit.desk.set_cookie(answer, None)
     return answer
-
-
-def _set_cookie(desk: Desk, answer: Response, value: str, *, lasting: int) -> None:
-    answer.set_cookie(
-        desk.cookie, value, max_age=lasting, path="/", httponly=True, samesite="strict", secure=desk.is_secure
-    )

@@ -20,8 +20,12 @@ async def count_sending(connection: Connection, *, bound: int) -> dict[Lane, int
     return {Lane(row["lane"]): row["sending"] for row in rows}
 
 
-async def find_session_key(connection: Connection, *, key_id: int) -> ApiKey | None:
-    row = await QUERIES["find_session_key"].maybe(connection, key_id=key_id)
+async def end_session(connection: Connection, *, nonce: str, expires_at: datetime) -> None:
+    await QUERIES["end_session"].exec(connection, nonce=nonce, expires_at=expires_at)
+
+
+async def find_session_key(connection: Connection, *, key_id: int, nonce: str) -> ApiKey | None:
+    row = await QUERIES["find_session_key"].maybe(connection, key_id=key_id, nonce=nonce)
     return ApiKey(**{**row, "scopes": tuple(row["scopes"])}) if row else None
 
 

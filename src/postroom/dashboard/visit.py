@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from postroom.dashboard import service
 from postroom.dashboard.service import FigureReader
-from postroom.dashboard.session import Guesses, Session, Sessions
+from postroom.dashboard.session import Session, Sessions
 from postroom.dashboard.views import Views
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -20,6 +20,8 @@ from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
 from postroom.http.problems import Refused
+from postroom.runtime.peers import Guesses
+from postroom.tracking.origins import Origins
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -45,12 +47,25 @@ class Desk:
     auth: Authenticator
     guesses: Guesses
     figures: FigureReader
+    origins: Origins
     is_secure: bool
 
     @property
     def cookie(self) -> str:
         """The prefix makes browsers refuse the cookie from anybody but this very host."""
         return "__Host-postroom_session" if self.is_secure else "postroom_session"
+
+    def set_cookie(self, answer: Response, session: Session | None) -> None:
+        """Give the browser the session, or take it back."""
+        answer.set_cookie(
+            self.cookie,
+            "" if session is None else self.sessions.seal(session),
+            max_age=0 if session is None else self.sessions.left_s(session),
+            path="/",
+            httponly=True,
+            samesite="strict",
+            secure=self.is_secure,
+        )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """A page for somebody who is not signed in."""
@@ -143,8 +158,8 @@ async def admit(desk: Desk, request: Request) -> Visit:
     session = desk.sessions.open(request.cookies.get(desk.cookie))
     if session is None:
         raise SignInNeeded
-    key = await service.find_key(desk.room.pool, session.key_id)
-    if key is None or not session.is_of(key) or not key.allows(READ):
+    key = await service.find_key(desk.room.pool, session)
+    if key is None or not key.allows(READ):
         raise SignInNeeded
     return Visit(desk, request, session, key)
 

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import msgspec
 
-from postroom.errors import ScopeMissing
 from postroom.http import service
 from postroom.http.auth import Authenticator
 from postroom.http.model import ALL, SCOPES, ApiKey
@@ -28,7 +27,9 @@ class NewKey(Shape, frozen=True, kw_only=True):
     """A key to make: its name becomes the source of its deliveries."""
 
     name: Annotated[str, msgspec.Meta(pattern=_NAME)]
-    scopes: Annotated[list[Annotated[str, msgspec.Meta(pattern=_SCOPE)]], msgspec.Meta(min_length=1, max_length=20)]
+    scopes: Annotated[
+        list[Annotated[str, msgspec.Meta(pattern=_SCOPE)]], msgspec.Meta(min_length=1, max_length=len(SCOPES) + 1)
+    ]
 
 
 class KeyShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,14 +102,13 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
 
     async def create_key(call: Call) -> Answer:
         owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
-        for scope in call.body.scopes:  # a key cannot give what it does not have
-            if not owner.allows(scope):
-                raise ScopeMissing(scope)
+        service.check_within(owner, call.body.scopes)  # a key cannot give what it does not have
         key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
         return Answer(_created(key, row), 201, headers={"cache-control": "no-store"})
 
     async def revoke_key(call: Call) -> Answer:
-        key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor)
+        owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
+        key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor, by=owner)
         auth.forget(key.id)
         return Answer(_shape(key))
 
@@ -128,7 +128,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
             method="DELETE",
             path="/v1/keys/{key_id:int}",
             handler=revoke_key,
-            summary="Revoke an API key for good.",
+            summary="Revoke an API key for good, if it has no scope that yours lacks.",
             scope=MANAGE,
             tag="keys",
             answers={200: KeyShape},

@@ -52,6 +52,7 @@ from postroom.senders import api as senders_api
 from postroom.settings import Settings
 from postroom.stats import api as stats_api
 from postroom.tracking import api as tracking_api
+from postroom.tracking.origins import Origins
 from postroom.transports.capture import api as inbox_api
 
 FOREIGN = ("resend", "ses")
@@ -74,6 +75,7 @@ class HttpApplication:
         self.endpoints = tuple(endpoints)
         self._room, self._auth, self._fallback = room, auth, fallback
         self._routes = Routes(endpoints)
+        self._origins = Origins(room.settings.trusted_proxies)
         self._max_body = room.settings.max_body_mb * MEGABYTE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +114,8 @@ class HttpApplication:
         endpoint = route.endpoint_for(scope["method"])
         name = ""
         if endpoint.scope is not None:
-            name = (await self._auth.authenticate(headers.get("authorization"), endpoint.scope)).name
+            client = self._origins.of(scope)
+            name = (await self._auth.authenticate(headers.get("authorization"), endpoint.scope, client=client)).name
         _check_media_types(endpoint, headers)
         if endpoint.idempotent:
             check_idempotency_key(headers)

@@ -2,7 +2,8 @@
 
 A key found in the database is remembered for `CACHE_S` seconds; this is how long a key revoked in another process can
 still be used here. What is unknown is not remembered: a key works from the moment it is made, and what does not look
-like a key costs no question.
+like a key costs no question. An address that presented `WRONG_KEYS` wrong keys within a minute is refused without a
+question (429), except with a key that was valid before: one client cannot lock out another behind the same address.
 """
 
 import hmac
@@ -11,12 +12,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from postroom.db.pool import Pool
-from postroom.errors import ScopeMissing, Unauthenticated
+from postroom.errors import ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import store
 from postroom.http.model import ApiKey, hash_key, looks_like_key
+from postroom.runtime.peers import Guesses
 
 CACHE_S = 5.0
 CACHE_SIZE = 1000
+WRONG_KEYS = 100
 TOUCH_AFTER = timedelta(minutes=1)
 
 
@@ -26,10 +29,14 @@ class Authenticator:
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic
         self._known: dict[bytes, tuple[float, ApiKey]] = {}
+        self._wrong = Guesses(most=WRONG_KEYS, monotonic=monotonic)
 
-    async def authenticate(self, authorization: str | None, scope: str) -> ApiKey:
-        """The key that asks. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it may not do this."""
-        key = await self._find(_bearer(authorization))
+    async def authenticate(self, authorization: str | None, scope: str, *, client: str = "") -> ApiKey:
+        """The key that asks. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it may not do this.
+
+        Wrong keys count against the address of `client`; too many of them raise `WrongKeysTooOften`.
+        """
+        key = await self._find(_bearer(authorization), client)
         if not key.allows(scope):
             raise ScopeMissing(scope)
         return key
@@ -38,13 +45,20 @@ class Authenticator:
         """Stop trusting a key at once; called when it was revoked here."""
         self._known = {digest: known for digest, known in self._known.items() if known[1].id != key_id}
 
-    async def _find(self, presented: str) -> ApiKey:
+    async def _find(self, presented: str, client: str) -> ApiKey:
         digest = hash_key(presented)
         known = self._known.get(digest)
         if known is not None and known[0] > self._monotonic():
             return known[1]
-        self._known.pop(digest, None)
-        key = await self._look_up(digest)
+        if known is None and client and self._wrong.wait_s(client):
+            raise WrongKeysTooOften
+        try:
+            key = await self._look_up(digest)
+        except Unauthenticated:
+            self._known.pop(digest, None)
+            if client:
+                self._wrong.failed(client)
+            raise
         if len(self._known) >= CACHE_SIZE:
             self._known.clear()
         self._known[digest] = (self._monotonic() + CACHE_S, key)

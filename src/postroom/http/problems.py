@@ -24,6 +24,7 @@ from postroom.errors import (
     NotFoundError,
     PostroomError,
     Unauthenticated,
+    WrongKeysTooOften,
 )
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer
@@ -128,8 +129,8 @@ def _known(error: PostroomError) -> Answer | None:
         return None
     errors = error.errors if isinstance(error, BadInput) else ()
     headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
-    if isinstance(error, EventsBusy):
-        headers = {"retry-after": "10"}
+    if isinstance(error, EventsBusy | WrongKeysTooOften):
+        headers = {"retry-after": "10" if isinstance(error, EventsBusy) else "60"}
     # An address of the database or the like is for the log; whoever asks learns only that it is not ready.
     detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
     return problem(status, detail, code=error.code, errors=errors, headers=headers)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, FieldError, KeyNotFound
+from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
@@ -43,14 +43,26 @@ async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -
     return keys[:limit], encode_cursor(last.id) if last else None
 
 
-async def revoke_key(pool: Pool, key_id: int, *, actor: str) -> ApiKey:
-    """End a key; other processes forget it within `auth.CACHE_S` seconds."""
+async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None = None) -> ApiKey:
+    """End a key; other processes forget it within `auth.CACHE_S` seconds.
+
+    A key ends only what it could make: `ScopeMissing` names a scope that the other key has and `by` has not.
+    """
     async with pool.acquire() as connection, connection.transaction():
         key = await store.revoke_key(connection, key_id=key_id)
         if key is None:
             raise KeyNotFound
+        if by is not None:
+            check_within(by, key.scopes)
         await record_audit(connection, actor=actor, action="key.revoke", subject=f"key:{key.id}", before=_facts(key))
     return key
+
+
+def check_within(owner: ApiKey, scopes: Sequence[str]) -> None:
+    """Raise `ScopeMissing` for the first scope that the owner does not have itself."""
+    for scope in scopes:
+        if not owner.allows(scope):
+            raise ScopeMissing(scope)
 
 
 def _check(name: str, scopes: Sequence[str]) -> None:

@@ -39,20 +39,20 @@ def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Guesses:
-    """Wrong keys by address: after `GUESSES` within `GUESS_WINDOW_S` seconds, an address waits.
+    """Wrong keys by address: after `most` within `GUESS_WINDOW_S` seconds, an address waits.
 
     A key has 256 bits and cannot be guessed; this limits the queries and log lines that guessing costs.
     """
 
-    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self, *, most: int = GUESSES, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._monotonic = most, monotonic
         self._tried: dict[str, list[float]] = {}
 
     def wait_s(self, address: str) -> int:
         """Seconds until this address may try again; 0 if it may now."""
         now = self._monotonic()
         recent = [at for at in self._tried.get(network_of(address), ()) if at > now - GUESS_WINDOW_S]
-        return 0 if len(recent) < GUESSES else max(1, int(recent[-GUESSES] + GUESS_WINDOW_S - now) + 1)
+        return 0 if len(recent) < self._most else max(1, int(recent[-self._most] + GUESS_WINDOW_S - now) + 1)
 
     def failed(self, address: str) -> None:
         """Count a wrong key."""
@@ -61,4 +61,4 @@ class Guesses:
             self._tried = {each: when for each, when in self._tried.items() if when[-1] > now - GUESS_WINDOW_S}
         if len(self._tried) >= _MOST_REMEMBERED:
             self._tried.clear()
-        self._tried[who] = [*self._tried.get(who, ()), now][-GUESSES:]
+        self._tried[who] = [*self._tried.get(who, ()), now][-self._most :]

@@ -4,7 +4,7 @@ Behind a proxy the peer is the proxy, and `X-Forwarded-For` says who asked it; b
 is read from the right, and only as far as the proxies that the operator named go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
@@ -25,6 +25,12 @@ class Origins:
     def find(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
         """The client's address in its usual form; None if it has none, as on a Unix socket."""
         return self._find(peer, forwarded_for if self._trusted else None)
+
+    def of(self, scope: Mapping[str, Any]) -> str:
+        """The client's address of an ASGI request; empty if it has none."""
+        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        client = scope.get("client")
+        return self.find(client[0] if client else None, forwarded or None) or ""
 
     def _look(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
         found = _read(peer or "")

@@ -10,3 +10,9 @@ CREATE TABLE api_keys (
     scopes       text[]      NOT NULL,
     key_hash     bytea       NOT NULL UNIQUE
 );
+
+-- Sessions of the dashboard that were signed out before they expired. A session itself is a signed cookie.
+CREATE TABLE ended_sessions (
+    nonce      text        PRIMARY KEY,
+    expires_at timestamptz NOT NULL
+);
