@@ -4677,6 +4677,11 @@ CREATE VIEW email_queue WITH (security_invoker='true') AS
    FROM deliveries d
   WHERE (channel = 'email'::delivery_channel);
 
+CREATE TABLE ended_sessions (
+    nonce text NOT NULL,
+    expires_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE engagements (
     delivery_id bigint NOT NULL,
     campaign_id bigint,
@@ -5369,6 +5374,9 @@ ALTER TABLE ONLY delivery_recipients
 
 ALTER TABLE ONLY destination_domains
     ADD CONSTRAINT destination_domains_pkey PRIMARY KEY (domain);
+
+ALTER TABLE ONLY ended_sessions
+    ADD CONSTRAINT ended_sessions_pkey PRIMARY KEY (nonce);
 
 ALTER TABLE ONLY engagements
     ADD CONSTRAINT engagements_pkey PRIMARY KEY (delivery_id);
