@@ -1,28 +1,28 @@
--- Rights on the room's tables, for roles.sql. Run by the owner of the room, after `postroom migrate`.
+-- Rights on the room's tables and functions, for roles.sql. Run by the owner of the room, after every `postroom migrate`
+-- and after a restore; it may be run any number of times.
 
--- Looking: the ledger without the letters. `delivery_payloads`, `inbox_messages` and `tokens` hold what people were
--- sent, one-time codes among it; `api_keys` holds hashes.
-GRANT SELECT ON deliveries, delivery_recipients, attempts, dead_letters, suppressions, audit_log, claims, workers
-    TO postroom_reader;
+-- A room that was migrated before it had these roles.
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postroom TO postroom_worker, postroom_api;
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA postroom TO postroom_worker, postroom_api;
 
--- Functions that run as the owner are for the roles named here. A migration closes them to all others; a backup does not
--- carry that.
-REVOKE ALL ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition, drop_archived_source,
-    make_restored_table, attach_restored_table, drop_restored_table, make_erasure_key,
-    erase_audit, request_token, consume_code FROM PUBLIC;
+-- The audit log is added to and never changed, and only the owner migrates.
+REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;
+REVOKE INSERT, UPDATE, DELETE ON migrations FROM postroom_worker, postroom_api;
 
--- Archiving: months are made, taken out, dropped and brought back by functions that run as the owner, on such tables alone.
-GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition, drop_archived_source,
-    make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
-GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit TO postroom_worker, postroom_api;
-
--- Whoever works need not read the key of erased addresses; a worker checks no key of the API.
-REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
+-- A worker checks no API key. The key of erased addresses is only used by functions.
 REVOKE ALL ON api_keys FROM postroom_worker;
+REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 
--- Sending: what send(…) does in the caller's transaction, with the caller's rights.
-GRANT INSERT ON deliveries, delivery_recipients, delivery_payloads TO postroom_sender;
-GRANT SELECT (id, state, source, idempotency_key, request_fingerprint, idempotency_expires_at),
-    UPDATE (idempotency_key, request_fingerprint, idempotency_expires_at) ON deliveries TO postroom_sender;
-GRANT SELECT ON suppressions, workers TO postroom_sender;
-GRANT USAGE ON SEQUENCE deliveries_id_seq TO postroom_sender;
+-- Functions that run as the owner. `postroom migrate` closes them to PUBLIC; each role gets those that it needs.
+GRANT EXECUTE ON FUNCTION ensure_partitions, ensure_attempt_partitions, open_late_segment, detach_archived_partition,
+    drop_archived_source, make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
+GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive_place, send
+    TO postroom_worker, postroom_api;
+
+-- Reading: the ledger without the letters. Headers, bodies, subjects, tokens, keys and credentials stay closed.
+GRANT SELECT ON deliveries, delivery_recipients, attempts, dead_letters, claims, workers, suppressions, bounces,
+    unsubscriptions, audit_log, stat_deltas, stats_hourly, email_queue, send_logs, bounce_list, unsubscribe_list TO postroom_reader;
+
+-- Sending: send(…) runs as the owner, so an application needs no right on any table.
+GRANT EXECUTE ON FUNCTION send TO postroom_sender;
+GRANT INSERT ON email_queue TO postroom_sender;

@@ -12,7 +12,6 @@ BEGIN
         ARRAY[NEW.customer],
         p_subject         => format('Parcel %s is on its way', NEW.number),
         p_text            => 'It left our warehouse today.',
-        p_source          => 'parcels',
         p_idempotency_key => format('shipped-%s', NEW.number)
     );
     RETURN NULL;

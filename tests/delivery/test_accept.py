@@ -301,11 +301,11 @@ async def test_a_foreign_connection_names_the_room(room: Room) -> None:
         async with foreign.transaction():
             await foreign.execute("INSERT INTO public.deliveries VALUES (1)")
             request = a_mail(template="welcome", variables={"name": "Ada"}, tags={"a": "b"}, idempotency_key="k")
-            answer = await service.accept(foreign, request, room="postroom")
+            answer = await service.accept_from_application(foreign, request, room="postroom")
         assert await foreign.fetchval("SHOW search_path") == "pg_temp, public"
     finally:
         await foreign.close()
-    found = await service.get_delivery(room.pool, answer.id)
+    found = await service.get_delivery(room.pool, answer)
     assert (found.variables, found.tags) == ({"name": "Ada"}, {"a": "b"})
 
 

@@ -3,19 +3,24 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.builders import NOON, a_mail, addresses
+from tests.support.requests import BAD as SHARED
+from tests.support.requests import GOOD
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
 from postroom.delivery.check import check_batch, problems
 from postroom.delivery.model import Address, Attachment, DeliveryRequest, Lane
+from postroom.delivery.send import send
 from postroom.errors import BadInput
 
+NOT_ASKED = cast("Session", SimpleNamespace(fetchrow=print))
 PNG = Attachment("a.png", "image/png", "aGk=")
 ENDLESS: list[Any] = []
 ENDLESS.append(ENDLESS)
@@ -84,6 +89,16 @@ def test_a_broken_rule_names_its_field(field: str, change: dict[str, Any]) -> No
     """Wrong in one place, told of that place."""
     with pytest.raises(BadInput) as caught:
         check_batch([a_mail(**change)])
+    assert field in [error.field for error in caught.value.errors]
+
+
+@pytest.mark.parametrize(
+    "field, change", SHARED, ids=lambda value: value if isinstance(value, str) else repr(value)[:40]
+)
+async def test_python_refuses_what_sql_refuses(field: str, change: dict[str, Any]) -> None:
+    """Each case of the shared table, by `postroom.send`, before anything is asked of the database."""
+    with pytest.raises(BadInput) as caught:
+        await send(NOT_ASKED, **{**GOOD, **change})
     assert field in [error.field for error in caught.value.errors]
 
 

@@ -45,7 +45,7 @@ async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(roo
     for subject, keeps in (("kept", True), ("dropped", False)):
         transaction = application.transaction()
         await transaction.start()
-        await service.accept(application, a_mail(subject=f"{subject} by Python"), room=room.name)
+        await service.accept_from_application(application, a_mail(subject=f"{subject} by Python"), room=room.name)
         await application.execute(
             "SELECT postroom.send('{a@example.org}', p_subject => $1::text, p_text => 'Hi')", f"{subject} by SQL"
         )

@@ -66,7 +66,7 @@ async def test_a_bell_rings_in_its_room_only(room: Room, annex: Room) -> None:
 async def test_one_connection_can_serve_two_rooms(room: Room, annex: Room) -> None:
     """An application names the room with each call, in one transaction of its own."""
     async with room.pool.acquire() as connection, connection.transaction():
-        first = await service.accept(connection, a_mail("a@example.org"), room="postroom")
-        second = await service.accept(connection, a_mail("b@example.org"), room="annex")
-    assert (await service.get_delivery(room.pool, first.id)).recipients[0].address == "a@example.org"
-    assert (await service.get_delivery(annex.pool, second.id)).recipients[0].address == "b@example.org"
+        first = await service.accept_from_application(connection, a_mail("a@example.org"), room="postroom")
+        second = await service.accept_from_application(connection, a_mail("b@example.org"), room="annex")
+    assert (await service.get_delivery(room.pool, first)).recipients[0].address == "a@example.org"
+    assert (await service.get_delivery(annex.pool, second)).recipients[0].address == "b@example.org"

@@ -1,6 +1,5 @@
-"""The roles of the handbook: the page's own statements, and then each role's work done with that role."""
+"""The roles of the handbook: roles.sql and grants.sql, and then each role's work done with that role."""
 
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tests.support.archive import (
 from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
 from tests.support.http import open_browser
 
+import postroom
 from postroom.archive.erasure.service import erase
 from postroom.archive.model import Month
 from postroom.archive.restore import release_month, restore_month
@@ -36,15 +36,8 @@ from postroom.stats import service
 from postroom.stats.model import Figures, Selection
 from postroom.stats.worker import Folder
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "database-roles.md"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ROLES = ("postroom_owner", "postroom_worker", "postroom_api", "postroom_reader", "postroom_sender")
-_BLOCK = re.compile(r"<!-- as (?P<who>[\w ]+) -->\n```sql\n(?P<sql>.*?)```", re.DOTALL)
-
-
-def statements(who: str) -> str:
-    """What the page says this person has to run."""
-    [sql] = [found["sql"] for found in _BLOCK.finditer(PAGE.read_text("utf-8")) if found["who"] == who]
-    return sql
 
 
 async def run(url: str, sql: str) -> None:
@@ -57,9 +50,14 @@ async def run(url: str, sql: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """A database with the page's roles, and the way in for each."""
+    """A database with the roles of the handbook, and the way in for each."""
 
     url_of: Callable[[str], str]
+
+    async def let_all_make_temporary_tables(self) -> None:
+        """Undo one of the two barriers of roles.sql, so that the other one is tested."""
+        grant = "DO $$ BEGIN EXECUTE format('GRANT TEMP ON DATABASE %I TO PUBLIC', current_database()); END $$"
+        await run(self.url_of("postgres"), grant)
 
     @asynccontextmanager
     async def room(self, role: str) -> AsyncIterator[Room]:
@@ -78,7 +76,7 @@ class House:
 
 @pytest.fixture
 async def house(database_url: str, server_directory: Path) -> AsyncIterator[House]:
-    """The page from top to bottom: the administrator's statements, the migration, and the owner's, twice."""
+    """roles.sql by an administrator, the migration, and grants.sql by the owner, twice."""
     state = Home(server_directory / "data").read_state()
     assert state is not None
     host, database = quote(state.socket_dir, safe=""), urlsplit(database_url).path.strip("/")
@@ -88,10 +86,10 @@ async def house(database_url: str, server_directory: Path) -> AsyncIterator[Hous
 
     try:
         await run(url_of("postgres"), "DROP SCHEMA postroom CASCADE")
-        await run(url_of("postgres"), statements("an administrator"))
+        await run(url_of("postgres"), (EXAMPLES / "roles.sql").read_text("utf-8"))
         await migrate(url_of("postroom_owner"), "postroom")
         for _ in range(2):
-            await run(url_of("postroom_owner"), statements("the owner"))
+            await run(url_of("postroom_owner"), (EXAMPLES / "grants.sql").read_text("utf-8"))
         await run(url_of("postgres"), "ALTER ROLE postroom_sender LOGIN")
         yield House(url_of)
     finally:
@@ -170,6 +168,7 @@ async def test_archiving_reaches_no_other_table(house: House) -> None:
             source_name, path, file_sha256, content_sha256, restored_at, restored_name)
         VALUES ($1, 'detached', false, 1, 0, 0, '2030-01-01Z', '2030-02-01Z', $2, $3, '', '', '', now(), $3)
     """
+    await house.let_all_make_temporary_tables()
     async with house.session("postroom_worker") as session:
         await session.execute("CREATE TEMP TABLE api (at timestamptz) PARTITION BY RANGE (at)")
         for number, (table, name) in enumerate(
@@ -188,7 +187,21 @@ async def test_archiving_reaches_no_other_table(house: House) -> None:
     for role in ("postroom_reader", "postroom_sender"):
         async with house.session(role) as session:
             await refused(session, "SELECT postroom.drop_archived_source(1)")
-            await refused(session, "SELECT postroom.ensure_partitions('attempts', 100000)")
+            for call in (
+                "ensure_partitions('attempts', 100000)",
+                "ensure_attempt_partitions('2100-01-01Z')",
+                "erased_address('ada@example.org')",
+                "archive_place()",
+            ):
+                await refused(session, f"SELECT postroom.{call}")
+
+
+async def test_partitions_are_made_near_the_present_only(house: House) -> None:
+    """A role that may make partitions cannot make thousands of them."""
+    async with house.session("postroom_worker") as session:
+        for call in ("ensure_attempt_partitions('2100-01-01Z')", "ensure_partitions('attempts', 25)"):
+            with pytest.raises(asyncpg.RaiseError, match="within ten years of now"):
+                await session.execute(f"SELECT {call}")
 
 
 async def test_the_api_accepts_over_http(house: House) -> None:
@@ -274,7 +287,7 @@ async def test_the_reader_writes_nothing(house: House) -> None:
 
 
 async def test_the_sender_sends(house: House) -> None:
-    """By the function, and by inserting into the queue's view; it reads nothing of what it sent."""
+    """By the function, from Python, and by inserting into the queue's view, each under the name of its role."""
     async with house.session("postroom_sender") as session:
         send = "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b', p_idempotency_key => 'k')"
         assert [await session.fetchval(send) for _ in range(2)] == [1, 1]
@@ -284,7 +297,96 @@ async def test_the_sender_sends(house: House) -> None:
             VALUES ('ada@example.org', 'a', '<p>b</p>')
             """
         )
-        await refused(session, "SELECT * FROM postroom.delivery_payloads")
-        await refused(session, "SELECT * FROM postroom.email_queue")
+        await postroom.send(session, to='"Ada \\"Countess\\" L." <ada@example.org>', subject="a", text="b")
     async with house.room("postroom_api") as room:
-        assert await service.total(room.pool, Selection()) == Figures(accepted=2)
+        assert await service.total(room.pool, Selection()) == Figures(accepted=3)
+        rows = await room.pool.fetch("SELECT DISTINCT source FROM deliveries")
+        assert [row["source"] for row in rows] == ["postroom_sender"]
+
+
+async def test_the_sender_has_no_right_on_any_table(house: House) -> None:
+    """It adds nobody to another application's mail, writes no webhook, frees no key and reads nothing."""
+    async with house.session("postroom_sender") as session:
+        for statement in (
+            "INSERT INTO postroom.delivery_recipients (delivery_id, kind, position, email) VALUES (1, 'bcc', 9, 'm@e')",
+            "INSERT INTO postroom.deliveries (channel, ladder, source) VALUES ('webhook', 'webhook', 'outbox')",
+            "UPDATE postroom.deliveries SET idempotency_key = NULL",
+            "SELECT id FROM postroom.deliveries",
+            "SELECT * FROM postroom.suppressions",
+            "SELECT * FROM postroom.delivery_payloads",
+            "SELECT * FROM postroom.email_queue",
+        ):
+            await refused(session, statement)
+        tables = await session.fetch(
+            """
+            SELECT c.relname, p.privilege
+            FROM pg_class AS c, unnest('{SELECT,INSERT,UPDATE,DELETE,REFERENCES,TRIGGER}'::text[]) AS p(privilege)
+            WHERE c.relnamespace = 'postroom'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+                AND has_any_column_privilege(c.oid, 'SELECT,INSERT,UPDATE,REFERENCES')
+                AND has_table_privilege(c.oid, p.privilege)
+            """
+        )
+        assert [tuple(row) for row in tables] == [("email_queue", "INSERT")]
+
+
+async def test_the_source_is_bound_to_the_role(house: House) -> None:
+    """An application sends under its role's name or below it, not under another application's or a reserved one."""
+    admin = house.url_of("postgres")
+    await run(admin, "CREATE ROLE shop LOGIN IN ROLE postroom_sender; CREATE ROLE outbox LOGIN IN ROLE postroom_sender")
+    try:
+        async with house.session("shop") as session:
+            for source in ("shop", "shop:orders", "sql", None):
+                await session.execute(SEND, source)
+            for source in ("bank", "shopping", "outbox", "postroom", "postroom_sender"):
+                with pytest.raises(asyncpg.PostgresError, match="the role shop sends as shop") as caught:
+                    await session.execute(SEND, source)
+                assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", "source")
+        async with house.session("outbox") as session:
+            with pytest.raises(asyncpg.PostgresError, match="outbox is reserved"):
+                await session.execute(SEND, None)
+            await session.execute(SEND, "outbox:app")
+        async with house.session("postgres") as session:  # SET ROLE counts: poolers of tenants use it
+            await session.execute("SET ROLE shop")
+            with pytest.raises(asyncpg.PostgresError, match="the role shop sends as shop"):
+                await session.execute(SEND, "bank")
+        async with house.session("postroom_api") as session:
+            await session.execute(SEND, "bank")
+            rows = await session.fetch("SELECT source, count(*) FROM deliveries GROUP BY 1 ORDER BY source")
+        assert [tuple(row) for row in rows] == [("bank", 1), ("outbox:app", 1), ("shop", 3), ("shop:orders", 1)]
+    finally:
+        await run(admin, "DROP ROLE shop; DROP ROLE outbox")
+
+
+SEND = "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b', p_source => $1)"
+
+ATTACK = """
+    CREATE TYPE pg_temp.lure AS ENUM ('x');
+    CREATE FUNCTION pg_temp.spring(pg_temp.lure) RETURNS bigint LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE 'GRANT SELECT ON ALL TABLES IN SCHEMA postroom TO ' || quote_ident(session_user);
+        RETURN 0;
+    END $$;
+    CREATE CAST (pg_temp.lure AS bigint) WITH FUNCTION pg_temp.spring(pg_temp.lure) AS IMPLICIT;
+    CREATE TEMP TABLE bait (account pg_temp.lure);
+"""
+
+
+@pytest.mark.parametrize("role", ["postroom_reader", "postroom_sender", "postroom_worker", "postroom_api"])
+async def test_no_role_attaches_a_trigger_function_of_the_owner(house: House, role: str) -> None:
+    """A temporary table with a type of the attacker's own would run the attacker's cast as the owner."""
+    async with house.session(role) as session:
+        await refused(session, "CREATE TEMP TABLE bait ()")
+    await house.let_all_make_temporary_tables()
+    async with house.session("postroom_owner") as session:
+        functions = await session.fetch(
+            "SELECT oid::regprocedure::text AS name FROM pg_proc WHERE prorettype = 'trigger'::regtype"
+            " AND pronamespace = 'postroom'::regnamespace"
+        )
+    assert len(functions) > 10
+    async with house.session(role) as session:
+        await session.execute(ATTACK)
+        for row in functions:
+            name = row["name"].removeprefix("postroom.")
+            await refused(
+                session, f"CREATE TRIGGER t AFTER INSERT ON bait FOR EACH ROW EXECUTE FUNCTION postroom.{name}"
+            )

@@ -168,6 +168,7 @@ async def _apply(connection: asyncpg.Connection, plan: Plan) -> None:
         for file in plan.functions:
             await connection.execute(file.text)
             await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+        await _QUERIES["close_functions"].exec(connection)
 
 
 def _sql_files(folder: Traversable, *, prefix: str, only_numbered: bool = False) -> list[SqlFile]:

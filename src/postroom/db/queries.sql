@@ -1,5 +1,9 @@
 -- Statements about the room itself: its schema and what has been applied to it.
 
+-- name: close_functions :exec
+-- Functions that run as the owner are closed to PUBLIC; see functions/close_functions.sql.
+SELECT close_functions();
+
 -- name: create_migrations_table :exec
 -- The list of applied files; the only table no migration makes.
 CREATE TABLE IF NOT EXISTS migrations (

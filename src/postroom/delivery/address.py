@@ -10,6 +10,7 @@ import re
 from email_validator import EmailNotValidError, validate_email
 
 from postroom.delivery.model import Address
+from postroom.feedback.address import fold_local
 
 LOCAL_LIMIT = 64
 EMAIL_LIMIT = 254
@@ -32,8 +33,8 @@ def domain_of(email: str) -> str:
 
 
 def normalize(email: str) -> str:
-    """The form in which suppressions and look-ups compare: `Ann@Example.org` is `ann@example.org`."""
-    return email.casefold()
+    """The form in which addresses are compared here and in SQL: `Ann@Example.org` is `ann@example.org`."""
+    return email.lower()
 
 
 def parse_address(value: str) -> Address:
@@ -50,6 +51,14 @@ def parse_address(value: str) -> Address:
     if named is None:
         raise ValueError("is not written as Name <address>")
     return Address(_parse_email(named["email"].strip()), _parse_name(named))
+
+
+def write_address(address: Address) -> str:
+    """The string that `parse_address` reads back as this address."""
+    if address.name is None:
+        return address.email
+    name = address.name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{name}" <{address.email}>'
 
 
 def _parse_name(named: re.Match[str]) -> str | None:
@@ -82,7 +91,7 @@ def _parse_email(email: str) -> str:
     ascii_domain = domain if is_ordinary else checked.ascii_domain
     if "." not in ascii_domain and not is_ordinary:
         raise ValueError("The part after the @-sign should have a period.")
-    return _join(checked.local_part, ascii_domain)
+    return _join(fold_local(checked.local_part), ascii_domain)
 
 
 def _join(local: str, domain: str) -> str:

@@ -21,8 +21,18 @@ MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
 MAX_URL = 2048
+MAX_DEPTH = 32
+"""How deep JSON may be nested: templates see no deeper, and decoders end at some depth of their own."""
+
 OUTBOX = "outbox"
 """The source whose webhooks say, in reserved headers, which endpoint's secret is to sign them."""
+
+RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", OUTBOX, "schedule"})
+"""Sources of Postroom's own mail, and of the first administrator's. An application that sent under one of them could
+take the idempotency keys of that mail. The same names stand in functions/bind_source.sql."""
+
+WAYS_IN = frozenset({"cli", "django", "email_queue", "postroom", "python", "sql"})
+"""Sources that say how mail came in where no application is named."""
 
 _YEARS = range(1970, 9999)
 _LARGEST_NUMBER = 2**63 - 1
@@ -34,6 +44,9 @@ _LONGEST_EMAIL = 254  # RFC 5321, as in `address`
 _URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
 _ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)
+_NOT_DATA = (
+    f"must be JSON without NUL and lone surrogates, with numbers within 64 bits, nested at most {MAX_DEPTH} deep"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor half a character."""
@@ -51,6 +64,13 @@ def check_batch(requests: Sequence[DeliveryRequest]) -> None:
     ]
     if errors:
         raise BadInput(errors)
+
+
+def check_source(source: str) -> str | None:
+    """Why an application may not send under this source, in a few words; None if it may."""
+    if source in RESERVED_SOURCES:
+        return f"{source} is reserved for Postroom; choose another, such as {source}:app"
+    return None
 
 
 def problems(request: DeliveryRequest) -> Problems:
@@ -218,12 +238,8 @@ def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
-        try:
-            broken = _has_unstorable(getattr(request, field))
-        except RecursionError:
-            broken = True
-        if broken:
-            yield field, "must be JSON, without NUL or half a character, its numbers within 64 bits, not too deep"
+        if _has_unstorable(getattr(request, field)):
+            yield field, _NOT_DATA
 
 
 def _is_label(value: str, longest: int) -> bool:
@@ -236,8 +252,8 @@ def _is_address(address: Address) -> bool:
     return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and _CONTROL.search(written) is None
 
 
-def _has_unstorable(value: Any) -> bool:
-    """True if it holds, anywhere, something that jsonb could not give back as it was."""
+def _has_unstorable(value: Any, depth: int = 0) -> bool:
+    """True if it holds, anywhere, something that jsonb could not give back as it was, or nests too deeply."""
     match value:
         case None | bool():
             return False
@@ -245,11 +261,11 @@ def _has_unstorable(value: Any) -> bool:
             return _UNSTORABLE.search(value) is not None
         case int() | float():
             return not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER  # true for NaN as well
-        case dict() | Mapping():
-            return any(not isinstance(key, str) or _has_unstorable(key) for key in value) or any(
-                map(_has_unstorable, value.values())
+        case dict() | Mapping() | list() | tuple() if depth < MAX_DEPTH:
+            parts = value.values() if isinstance(value, Mapping) else value
+            is_keyed = not isinstance(value, Mapping) or all(
+                isinstance(k, str) and not _has_unstorable(k) for k in value
             )
-        case list() | tuple():
-            return any(map(_has_unstorable, value))
+            return not is_keyed or any(_has_unstorable(part, depth + 1) for part in parts)
         case _:
             return True

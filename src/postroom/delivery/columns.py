@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from postroom.delivery.address import write_address
 from postroom.delivery.model import Channel, DeliveryRequest, Lane
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -63,6 +64,35 @@ def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: 
     return {
         name: value[0] if isinstance(value, list) and not name.startswith("recipient_") else value
         for name, value in columns.items()
+    }
+
+
+def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict[str, Any]:
+    """One mail as the arguments of SQL `send`."""
+    return {
+        "to": [write_address(address) for address in request.to],
+        "cc": [write_address(address) for address in request.cc],
+        "bcc": [write_address(address) for address in request.bcc],
+        "reply_to": [write_address(address) for address in request.reply_to],
+        "from": write_address(request.sender) if request.sender else None,
+        "subject": request.subject,
+        "text": request.text,
+        "html": request.html,
+        "template": request.template,
+        "variables": _json(request.variables),
+        "locale": request.locale,
+        "headers": _json(request.headers),
+        "attachments": _json(request.attachments),
+        "tags": _json(request.tags),
+        "custom_data": _json(request.custom_data),
+        "lane": request.lane.value,
+        "source": request.source,
+        "idempotency_key": request.idempotency_key,
+        "idempotency_ttl": idempotency_ttl,
+        "send_at": request.send_at,
+        "expires_at": request.expires_at,
+        "max_retries": request.max_retries,
+        "give_up_after": request.give_up_after,
     }
 
 

@@ -4,7 +4,7 @@
 -- name: accept :many
 -- Take requests; see functions/accept_deliveries.sql.
 SELECT ordinal, delivery_id, state, acceptance
-FROM @room.accept_deliveries(
+FROM accept_deliveries(
     p_channel => :channel::text[],
     p_lane => :lane::text[],
     p_source => :source::text[],
@@ -39,7 +39,7 @@ FROM @room.accept_deliveries(
 -- name: accept_one :one
 -- Take a single request: the same function, without the cost of encoding two dozen arrays of one.
 SELECT ordinal, delivery_id, state, acceptance
-FROM @room.accept_deliveries(
+FROM accept_deliveries(
     p_channel => ARRAY[:channel::text],
     p_lane => ARRAY[:lane::text],
     p_source => ARRAY[:source::text],
@@ -727,6 +727,34 @@ RETURNING id;
 SELECT return_sender_quota(array_agg(i.account_id), array_agg((c.claimed_at AT TIME ZONE 'UTC')::date))
 FROM unnest(:account_id::bigint[], :claim_id::bigint[]) AS i(account_id, claim_id)
 JOIN claims AS c ON c.id = i.claim_id;
+
+-- name: send :one
+-- Accept one mail on an application's own connection: the one statement that needs no right but EXECUTE on send.
+SELECT @room.send(
+    p_to => :to::text[],
+    p_cc => :cc::text[],
+    p_bcc => :bcc::text[],
+    p_reply_to => :reply_to::text[],
+    p_from => :from::text,
+    p_subject => :subject::text,
+    p_text => :text::text,
+    p_html => :html::text,
+    p_template => :template::text,
+    p_variables => :variables::text::jsonb,
+    p_locale => :locale::text,
+    p_headers => :headers::text::jsonb,
+    p_attachments => :attachments::text::jsonb,
+    p_tags => :tags::text::jsonb,
+    p_custom_data => :custom_data::text::jsonb,
+    p_lane => :lane::text,
+    p_source => :source::text,
+    p_idempotency_key => :idempotency_key::text,
+    p_idempotency_ttl => :idempotency_ttl::interval,
+    p_send_at => :send_at::timestamptz,
+    p_expires_at => :expires_at::timestamptz,
+    p_max_retries => :max_retries::integer,
+    p_give_up_after => :give_up_after::interval
+) AS delivery_id;
 
 -- name: settle_ambiguous :maybe
 -- An operator knows that an ambiguous delivery had arrived.

@@ -53,7 +53,8 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
     `ada@example.org` or `Ada Lovelace <ada@example.org>`. The same `idempotency_key` with the same content returns the
     first id again; with other content it raises `IdempotencyConflict`. `max_retries` limits the attempts after the
     first, and `give_up_after` the time since the first; without them the lane's retry schedule applies.
-    Bad input raises `BadInput` naming each field.
+    Bad input raises `BadInput` naming each field. For a role that is not Postroom's own the source is the role's name,
+    or that name followed by `:` and a word.
     """
     _check_connection(connection)
     errors: list[FieldError] = []
@@ -62,7 +63,7 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
         cc=parse_addresses("cc", cc, errors),
         bcc=parse_addresses("bcc", bcc, errors),
         reply_to=parse_addresses("reply_to", reply_to, errors),
-        sender=next(iter(parse_addresses("from", [sender] if sender else [], errors)), None),
+        sender=_sender(sender, errors),
         subject=subject,
         text=text,
         html=html,
@@ -83,8 +84,7 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
     )
     if errors:
         raise BadInput(errors)
-    accepted = await service.accept(connection, request, room=room, idempotency_ttl=idempotency_ttl)
-    return accepted.id
+    return await service.accept_from_application(connection, request, room=room, idempotency_ttl=idempotency_ttl)
 
 
 def _check_connection(connection: object) -> None:
@@ -102,6 +102,14 @@ def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> 
         except ValueError as error:
             errors.append(FieldError(f"{field}[{index}]", str(error)))
     return tuple(parsed)
+
+
+def _sender(value: str | None, errors: list[FieldError]) -> Address | None:
+    try:
+        return parse_address(value) if value else None
+    except ValueError as error:
+        errors.append(FieldError("from", str(error)))
+        return None
 
 
 def _lane(value: str, errors: list[FieldError]) -> Lane:

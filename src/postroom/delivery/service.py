@@ -11,8 +11,8 @@ from postroom.db.faults import translated
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.delivery import store
-from postroom.delivery.check import check_batch
-from postroom.delivery.columns import accept_columns, accept_values
+from postroom.delivery.check import check_batch, check_source
+from postroom.delivery.columns import accept_columns, accept_values, send_values
 from postroom.delivery.model import (
     ENDED,
     Acceptance,
@@ -29,6 +29,7 @@ from postroom.delivery.model import (
     State,
 )
 from postroom.errors import (
+    BadInput,
     BodyGone,
     CampaignCancelled,
     DeadLetterNotFound,
@@ -48,18 +49,18 @@ async def accept(
     connection: Connection,
     request: DeliveryRequest,
     *,
-    room: str | None = None,
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     now: datetime | None = None,
 ) -> Accepted:
     """Accept one request in the connection's transaction. It is accepted when that transaction commits.
 
-    On a connection that is not Postroom's own, `room` names the schema. Raises `BadInput` and `IdempotencyConflict`.
+    The connection is Postroom's own: an application's role has no right on the tables, see `accept_from_application`.
+    Raises `BadInput` and `IdempotencyConflict`.
     """
     check_batch([request])
     with translated():
         values = accept_values(request, idempotency_ttl=idempotency_ttl, now=now)
-        accepted = await store.accept_one(connection, room=room, **values)
+        accepted = await store.accept_one(connection, **values)
     if accepted.acceptance is Acceptance.CONFLICT:
         raise IdempotencyConflict
     return accepted
@@ -69,7 +70,6 @@ async def accept_batch(
     connection: Connection,
     requests: Sequence[DeliveryRequest],
     *,
-    room: str | None = None,
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     now: datetime | None = None,
 ) -> list[Accepted]:
@@ -78,9 +78,21 @@ async def accept_batch(
     if not requests:
         return []
     with translated():
-        return await store.accept(
-            connection, room=room, **accept_columns(requests, idempotency_ttl=idempotency_ttl, now=now)
-        )
+        return await store.accept(connection, **accept_columns(requests, idempotency_ttl=idempotency_ttl, now=now))
+
+
+async def accept_from_application(
+    connection: Connection, request: DeliveryRequest, *, room: str, idempotency_ttl: timedelta = IDEMPOTENCY_TTL
+) -> DeliveryId:
+    """Accept one mail on an application's own connection, whose role may execute SQL `send` and nothing else.
+
+    PostgreSQL binds the source to that role. Raises `BadInput` and `IdempotencyConflict`.
+    """
+    check_batch([request])
+    if (reason := check_source(request.source)) is not None:
+        raise BadInput.of("source", reason)
+    with translated():
+        return await store.send(connection, room=room, **send_values(request, idempotency_ttl=idempotency_ttl))
 
 
 async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:

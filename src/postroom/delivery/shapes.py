@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.delivery.address import parse_address
+from postroom.delivery.address import parse_address, write_address
 from postroom.delivery.check import problems
 from postroom.delivery.model import (
     Address,
@@ -339,9 +339,4 @@ def _attachment(attachment: Attachment) -> AttachmentShape:
 
 
 def _written(address: Address | None) -> str | None:
-    if address is None:
-        return None
-    if address.name is None:
-        return address.email
-    name = address.name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{name}" <{address.email}>'
+    return None if address is None else write_address(address)

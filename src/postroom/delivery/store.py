@@ -36,16 +36,14 @@ from postroom.delivery.rows import (
 QUERIES = load("postroom.delivery")
 
 
-async def accept(connection: Connection, *, room: str | None = None, **columns: Any) -> list[Accepted]:
-    """Take requests given as columns; on a connection that is not ours, `room` names the schema."""
-    statement = QUERIES["accept"] if room is None else QUERIES.in_room("accept", room)
-    return [read_accepted(row) for row in await statement.many(connection, **columns)]
+async def accept(connection: Connection, **columns: Any) -> list[Accepted]:
+    """Take requests given as columns."""
+    return [read_accepted(row) for row in await QUERIES["accept"].many(connection, **columns)]
 
 
-async def accept_one(connection: Connection, *, room: str | None = None, **columns: Any) -> Accepted:
+async def accept_one(connection: Connection, **columns: Any) -> Accepted:
     """Take one request given as values, but for its recipients, which are columns."""
-    statement = QUERIES["accept_one"] if room is None else QUERIES.in_room("accept_one", room)
-    return read_accepted(await statement.one(connection, **columns))
+    return read_accepted(await QUERIES["accept_one"].one(connection, **columns))
 
 
 async def cancel(connection: Connection, *, delivery_id: int, reason: str, now: datetime | None) -> bool:
@@ -343,6 +341,11 @@ async def retry_now(connection: Connection, *, delivery_id: int, now: datetime |
 
 async def return_untried(connection: Connection, *, account_id: Sequence[int], claim_id: Sequence[int]) -> int:
     return await QUERIES["return_untried"].exec(connection, account_id=account_id, claim_id=claim_id)
+
+
+async def send(connection: Connection, *, room: str, **values: Any) -> DeliveryId:
+    """Accept one mail on a connection that is not ours; `room` names the schema."""
+    return DeliveryId((await QUERIES.in_room("send", room).one(connection, **values))["delivery_id"])
 
 
 async def settle_ambiguous(connection: Connection, *, delivery_id: int) -> bool:

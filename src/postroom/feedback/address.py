@@ -5,6 +5,7 @@ stops the mail to `ann@xn--bcher-kva.example`. Lower case is made by the databas
 """
 
 import re
+import unicodedata
 
 from email_validator import EmailNotValidError, validate_email
 
@@ -33,7 +34,12 @@ def parse(text: str) -> str:
         checked = validate_email(address, check_deliverability=False, test_environment=True, allow_quoted_local=True)
     except EmailNotValidError as error:
         raise ValueError(str(error)) from None
-    return f"{checked.local_part}@{checked.ascii_domain or checked.domain}"
+    return f"{fold_local(checked.local_part)}@{checked.ascii_domain or checked.domain}"
+
+
+def fold_local(local: str) -> str:
+    """A local part as it is stored: in lower case unless it is ASCII, because a database may lower only ASCII."""
+    return local if local.isascii() else unicodedata.normalize("NFC", local.lower())
 
 
 def parse_or_none(text: str | None) -> str | None:

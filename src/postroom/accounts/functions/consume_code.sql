@@ -10,5 +10,3 @@ BEGIN
     RETURN QUERY SELECT c.verdict, c.account FROM consume_code_at(p_email, p_action, p_code) AS c;
 END
 $$;
-
-REVOKE ALL ON FUNCTION consume_code(text, token_action, text) FROM PUBLIC;

@@ -9,5 +9,3 @@ BEGIN
     RETURN request_token_at(p_email, p_action);
 END
 $$;
-
-REVOKE ALL ON FUNCTION request_token(text, token_action) FROM PUBLIC;

@@ -12,5 +12,3 @@ BEGIN
         p_table, p_name, p_from, p_from + interval '1 month');
 END
 $$;
-
-REVOKE ALL ON FUNCTION attach_restored_table(text, text, timestamptz) FROM PUBLIC;

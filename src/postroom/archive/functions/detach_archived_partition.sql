@@ -20,5 +20,3 @@ BEGIN
     EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', v_piece.table_name, v_piece.source_name);
 END
 $$;
-
-REVOKE ALL ON FUNCTION detach_archived_partition(bigint) FROM PUBLIC;

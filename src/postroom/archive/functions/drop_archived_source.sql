@@ -22,5 +22,3 @@ BEGIN
     EXECUTE format('DROP TABLE %I', v_piece.source_name);
 END
 $$;
-
-REVOKE ALL ON FUNCTION drop_archived_source(bigint, timestamptz) FROM PUBLIC;

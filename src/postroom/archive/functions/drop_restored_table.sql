@@ -43,5 +43,3 @@ BEGIN
     RETURN v_pieces;
 END
 $$;
-
-REVOKE ALL ON FUNCTION drop_restored_table(text) FROM PUBLIC;

@@ -24,5 +24,3 @@ BEGIN
     RETURN v_touched;
 END
 $$;
-
-REVOKE ALL ON FUNCTION erase_audit(text, text) FROM PUBLIC;

@@ -27,5 +27,3 @@ BEGIN
     INSERT INTO erasure_key (inner_pad, outer_pad) VALUES (v_inner, v_outer) ON CONFLICT DO NOTHING;
 END
 $$;
-
-REVOKE ALL ON FUNCTION make_erasure_key() FROM PUBLIC;

@@ -35,5 +35,3 @@ BEGIN
     RETURN v_id;
 END
 $$;
-
-REVOKE ALL ON FUNCTION open_late_segment(text, timestamptz) FROM PUBLIC;

@@ -1,4 +1,4 @@
--- Make a table's partitions for this month and as many months ahead. Safe to call at any time, by anybody, at once. A month
+-- Make a table's partitions for this month and as many months ahead. Safe to call at any time, by several processes at once. A month
 -- of which the default partition already holds rows is left to it.
 CREATE OR REPLACE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamptz DEFAULT now())
 RETURNS integer
@@ -15,6 +15,9 @@ DECLARE
 BEGIN
     IF partition_column(p_table) IS NULL THEN
         RETURN 0;
+    END IF;
+    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' OR p_months > 24 THEN
+        RAISE EXCEPTION 'partitions are made for times within ten years of now and at most 24 months ahead';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
@@ -35,5 +38,3 @@ BEGIN
     RETURN v_made;
 END
 $$;
-
-REVOKE ALL ON FUNCTION ensure_partitions(text, integer, timestamptz) FROM PUBLIC;

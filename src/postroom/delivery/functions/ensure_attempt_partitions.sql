@@ -1,4 +1,4 @@
--- Make this month's and the next two months' partitions of attempts. Safe to call at any time, by anybody, at once.
+-- Make this month's and the next two months' partitions of attempts. Safe to call at any time, by several processes at once.
 CREATE OR REPLACE FUNCTION ensure_attempt_partitions(p_now timestamptz DEFAULT now()) RETURNS integer
 LANGUAGE plpgsql
 SECURITY DEFINER -- a worker that does not own the room may still make room for next month
@@ -11,6 +11,9 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
+    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' THEN
+        RAISE EXCEPTION 'partitions are made for times within ten years of now';
+    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n

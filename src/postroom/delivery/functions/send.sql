@@ -1,5 +1,8 @@
 -- Accept one mail from SQL, inside the caller's own transaction: SELECT postroom.send('{ada@example.org}', p_subject => …)
 -- Answers the delivery's id; the same key with the same content answers the first id again.
+--
+-- It runs as the owner of the room, so that an application needs EXECUTE on this function and no right on any table.
+-- The source is bound to the application's role: see bind_source.
 CREATE OR REPLACE FUNCTION send(
     p_to              text[],
     p_subject         text        DEFAULT NULL,
@@ -9,7 +12,7 @@ CREATE OR REPLACE FUNCTION send(
     p_variables       jsonb       DEFAULT NULL,
     p_locale          text        DEFAULT NULL,
     p_lane            text        DEFAULT 'transactional',
-    p_source          text        DEFAULT 'sql',
+    p_source          text        DEFAULT NULL,
     p_idempotency_key text        DEFAULT NULL,
     p_send_at         timestamptz DEFAULT NULL,
     p_expires_at      timestamptz DEFAULT NULL,
@@ -26,9 +29,11 @@ CREATE OR REPLACE FUNCTION send(
     p_give_up_after   interval    DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql
+SECURITY DEFINER -- an application may send without rights on other people's mail
 SET search_path FROM CURRENT
 AS $$
 DECLARE
+    v_source   text := bind_source(p_source);
     v_from     text[] := parse_address('from', p_from);
     v_kinds    text[];
     v_places   integer[];
@@ -36,13 +41,10 @@ DECLARE
     v_names    text[];
     v_accepted record;
 BEGIN
-    PERFORM check_send(p_to, p_subject, p_text, p_html, p_template, p_lane, p_source, p_idempotency_key, p_headers);
+    PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
+        p_send_at, p_expires_at);
     PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     PERFORM check_patience(p_max_retries, p_give_up_after);
-    IF coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100
-        OR cardinality(p_reply_to) > 100 THEN
-        RAISE EXCEPTION 'to: at most 100 recipients are allowed, counting cc and bcc' USING ERRCODE = 'PR001', COLUMN = 'to';
-    END IF;
 
     SELECT array_agg(kind ORDER BY kind, place), array_agg(place ORDER BY kind, place),
         array_agg(parsed[1] ORDER BY kind, place), array_agg(parsed[2] ORDER BY kind, place)
@@ -56,7 +58,7 @@ BEGIN
 
     SELECT * INTO v_accepted
     FROM accept_deliveries(
-        p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[p_source],
+        p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[v_source],
         p_idempotency_key => ARRAY[p_idempotency_key], p_send_at => ARRAY[p_send_at], p_expires_at => ARRAY[p_expires_at],
         p_ladder => ARRAY[CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END],
         p_max_retries => ARRAY[p_max_retries], p_give_up_after => ARRAY[p_give_up_after],

@@ -1,23 +1,24 @@
 """Acceptance inside the site's own transaction, by Django's connection.
 
-The statement is the one that `postroom.delivery` uses itself, in the way Django's cursors write parameters. A savepoint
-around it keeps the site's transaction usable whatever happens to the mail.
+The statement is SQL `send`, in the way Django's cursors write parameters: the site's role needs EXECUTE on it and no
+right on a table. A savepoint around it keeps the site's transaction usable whatever happens to the mail.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
+from postroom.db.faults import BAD_INPUT, IDEMPOTENCY_CONFLICT
 from postroom.delivery import store
-from postroom.delivery.columns import accept_values
-from postroom.delivery.model import Acceptance
+from postroom.delivery.columns import send_values
 from postroom.delivery.shapes import request_from
-from postroom.errors import IdempotencyConflict
+from postroom.errors import BadInput, IdempotencyConflict
 from postroom.intake.django.message import Keyed
 
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -42,16 +43,24 @@ class DatabaseDoor:
         requests = [
             request_from(body, source=self.source, idempotency_key=key, traceparent=None) for body, key in deliveries
         ]
-        statement = store.QUERIES.in_room("accept_one", self.room)
+        statement = store.QUERIES.in_room("send", self.room)
         sql = _PARAMETER.sub(lambda found: f"%({statement.parameters[int(found[1]) - 1]})s", statement.sql)
         with transaction.atomic(using=self.alias), connection.cursor() as cursor:
             for request in requests:
-                cursor.execute(sql, accept_values(request, idempotency_ttl=self.idempotency_ttl, now=None))
-                _check(cursor)
+                with _translated():
+                    cursor.execute(sql, send_values(request, idempotency_ttl=self.idempotency_ttl))
 
 
-def _check(cursor: Any) -> None:
-    columns = [column[0] for column in cursor.description]
-    answer = dict(zip(columns, cursor.fetchone(), strict=True))
-    if answer["acceptance"] == Acceptance.CONFLICT.value:
-        raise IdempotencyConflict
+@contextmanager
+def _translated() -> Iterator[None]:
+    """As `db.faults.translated`, for the errors of either psycopg."""
+    try:
+        yield
+    except DatabaseError as error:
+        cause: Any = error.__cause__
+        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+        if state == IDEMPOTENCY_CONFLICT:
+            raise IdempotencyConflict from error
+        if state == BAD_INPUT:
+            raise BadInput.of(cause.diag.column_name or "request", cause.diag.message_primary) from error
+        raise

@@ -2,6 +2,7 @@
 -- A text in campaign_id groups mails; it is kept as the tag `campaign_id` and makes no mail a campaign's.
 CREATE OR REPLACE FUNCTION insert_email_queue() RETURNS trigger
 LANGUAGE plpgsql
+SECURITY DEFINER -- an application may insert without rights on deliveries
 SET search_path FROM CURRENT
 AS $$
 DECLARE

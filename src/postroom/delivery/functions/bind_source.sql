@@ -1,0 +1,30 @@
+-- The source under which a role may send: a role's mail carries that role's name.
+--
+-- A role that may write `deliveries` itself (the owner, the worker, the API) is Postroom's own and chooses freely. Any other
+-- role is an application: its source is its name, or its name, a colon and a word of its own ('shop:orders'). Names of
+-- ways in ('sql', 'python', 'django', 'email_queue') are defaults and give way to the role's name. The session's role is
+-- asked for, not the current one: the caller runs as the owner of the room by now. Reserved names: delivery/check.py.
+CREATE OR REPLACE FUNCTION bind_source(p_source text) RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_role     text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    v_is_bound boolean := NOT has_table_privilege(v_role, 'deliveries', 'INSERT');
+    v_source   text := CASE
+        WHEN v_is_bound AND coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
+        ELSE coalesce(p_source, 'sql') END;
+    v_problem  text := CASE
+        WHEN length(v_source) NOT BETWEEN 1 AND 100 OR v_source ~ '[\x01-\x1f\x7f]'
+            THEN 'must be 1 to 100 characters without control characters'
+        WHEN v_is_bound AND v_source <> v_role AND NOT starts_with(v_source, v_role || ':')
+            THEN format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role))
+        WHEN v_source IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+            THEN format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source)
+    END;
+BEGIN
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'source: %', v_problem USING ERRCODE = 'PR001', COLUMN = 'source';
+    END IF;
+    RETURN v_source;
+END
+$$;
