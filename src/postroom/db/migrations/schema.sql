@@ -740,6 +740,31 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION bind_source(p_source text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $_$
+DECLARE
+    v_role     text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    v_is_bound boolean := NOT has_table_privilege(v_role, 'deliveries', 'INSERT');
+    v_source   text := CASE
+        WHEN v_is_bound AND coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
+        ELSE coalesce(p_source, 'sql') END;
+    v_problem  text := CASE
+        WHEN length(v_source) NOT BETWEEN 1 AND 100 OR v_source ~ '[\x01-\x1f\x7f]'
+            THEN 'must be 1 to 100 characters without control characters'
+        WHEN v_is_bound AND v_source <> v_role AND NOT starts_with(v_source, v_role || ':')
+            THEN format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role))
+        WHEN v_source IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+            THEN format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source)
+    END;
+BEGIN
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'source: %', v_problem USING ERRCODE = 'PR001', COLUMN = 'source';
+    END IF;
+    RETURN v_source;
+END
+$_$;
+
 CREATE TABLE stat_deltas (
     hour timestamp with time zone NOT NULL,
     campaign_id bigint,
@@ -853,6 +878,44 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION check_attachments(p_attachments jsonb) RETURNS TABLE(field text, message text)
+    LANGUAGE sql STABLE
+    AS $_$
+    WITH attachment AS MATERIALIZED (
+        SELECT value, format('attachments[%s]', place - 1) AS name, value ->> 'filename' AS filename,
+            value ->> 'content_type' AS content_type, value ->> 'content' AS content, value ->> 'content_id' AS content_id,
+            jsonb_typeof(value) IS DISTINCT FROM 'object' OR EXISTS (
+                SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(value) = 'object' THEN value END) AS member
+                WHERE member.key NOT IN ('filename', 'content_type', 'content', 'content_id')
+                    OR (jsonb_typeof(member.value) <> 'string'
+                        AND NOT (member.key = 'content_id' AND jsonb_typeof(member.value) = 'null'))
+            ) AS is_strange
+        FROM jsonb_array_elements(CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END)
+            WITH ORDINALITY AS given(value, place)
+    )
+    SELECT 'attachments', 'must be a list of objects with filename, content_type and content in base64'
+    WHERE jsonb_typeof(p_attachments) <> 'array'
+    UNION ALL
+    SELECT name, 'must be an object with filename, content_type, content in base64 and, if wanted, content_id'
+    FROM attachment
+    WHERE is_strange OR num_nulls(filename, content_type, content) > 0
+    UNION ALL
+    SELECT name || '.' || rule.member, rule.reason
+    FROM attachment, LATERAL (VALUES
+        ('filename', 'must be 1 to 255 characters without control characters', filename !~ '^[^\x01-\x1f\x7f]{1,255}$'),
+        ('content_type', 'is not a media type such as image/png or text/calendar; method=REQUEST', content_type
+            !~ ('(?i)^[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127}'
+            '(; ?[a-z0-9!#$&^_.+-]{1,127}=([a-z0-9!#$&^_.+-]{1,127}|"[ !#-:<-\[\]-~]{0,200}")){0,10}$')),
+        ('content_id', 'must be printable ASCII without spaces', content_id !~ '^[!-;=?-~]{1,200}$'),
+        ('content', 'is not base64', content !~ '^[A-Za-z0-9+/]*={0,2}$' OR length(content) % 4 <> 0)
+    ) AS rule(member, reason, is_broken)
+    WHERE NOT is_strange AND rule.is_broken
+    UNION ALL
+    SELECT 'attachments', 'must be at most 26214400 bytes together'
+    FROM attachment
+    HAVING sum(length(content) / 4 * 3 - length(content) + length(rtrim(content, '='))) > 26214400
+$_$;
+
 CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_subject text, p_html_body text, p_text_body text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     AS $$
@@ -922,6 +985,37 @@ EXCEPTION
 END
 $$;
 
+CREATE FUNCTION check_headers(p_headers jsonb) RETURNS TABLE(field text, message text)
+    LANGUAGE sql STABLE
+    AS $_$
+    SELECT 'headers.' || name, reason
+    FROM (
+        SELECT name, CASE
+            WHEN name !~ '^[!-9;-~]{1,76}$' THEN 'is not a header name'
+            WHEN lowered IN (
+                'authentication-results', 'bcc', 'cc', 'date', 'delivered-to', 'dkim-signature', 'domainkey-signature',
+                'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
+                'subject', 'to') OR lowered ~ '^(arc|content|resent|postroom)-'
+                THEN 'is set by Postroom and cannot be given'
+            WHEN value ~ '[\r\n]' THEN 'contains a line break or a NUL'
+            WHEN row_number() OVER (PARTITION BY lowered ORDER BY name COLLATE "C") > 1 THEN 'is given twice'
+            WHEN NOT is_structured THEN NULL
+            WHEN value !~ '^[!-~]([ -~]*[!-~])?$' THEN 'must be printable ASCII without spaces at its ends'
+            WHEN lowered = 'message-id' AND (value !~ '^<[!-;=?A-~]+@[!-;=?A-~]+>$' OR length(value) > 250)
+                THEN 'must look like <unique@domain>'
+            WHEN length(value) > 920 AND (SELECT max(length(word)) FROM regexp_split_to_table(value, ' +') AS word) > 920
+                THEN 'has a word too long for a line'
+        END AS reason
+        FROM (
+            SELECT key AS name, value, lower(key) AS lowered, starts_with(lower(key), 'list-') OR lower(key) IN (
+                'auto-submitted', 'cfbl-address', 'cfbl-feedback-id', 'feedback-id', 'importance', 'in-reply-to',
+                'message-id', 'precedence', 'priority', 'references', 'x-priority') AS is_structured
+            FROM jsonb_each_text(p_headers)
+        ) AS header
+    ) AS judged
+    WHERE reason IS NOT NULL
+$_$;
+
 CREATE FUNCTION check_patience(p_max_retries integer, p_give_up_after interval) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $$
@@ -936,32 +1030,35 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION check_send(p_to text[], p_subject text, p_text text, p_html text, p_template text, p_lane text, p_source text, p_idempotency_key text, p_headers jsonb) RETURNS void
+CREATE FUNCTION check_send(p_to text[], p_cc text[], p_bcc text[], p_reply_to text[], p_subject text, p_text text, p_html text, p_template text, p_lane text, p_idempotency_key text, p_send_at timestamp with time zone, p_expires_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql STABLE
     AS $_$
 DECLARE
+    c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
+    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python ends with the year 9999, in every time zone
     v_field   text;
     v_message text;
 BEGIN
     SELECT field, message INTO v_field, v_message
     FROM (VALUES
         ('to', 'at least one recipient is required', coalesce(cardinality(p_to), 0) = 0),
+        ('to', 'at most 100 recipients are allowed, counting cc and bcc',
+            coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100),
+        ('reply_to', 'at most 100 are allowed', cardinality(p_reply_to) > 100),
         ('lane', 'must be auth, transactional or bulk', coalesce(p_lane NOT IN ('auth', 'transactional', 'bulk'), true)),
-        ('source', 'must be 1 to 100 characters',
-            coalesce(length(p_source) NOT BETWEEN 1 AND 100 OR p_source ~ '[\x01-\x1f\x7f]', true)),
-        ('idempotency_key', 'must be 1 to 255 characters',
+        ('idempotency_key', 'must be 1 to 255 characters without control characters',
             length(p_idempotency_key) NOT BETWEEN 1 AND 255 OR p_idempotency_key ~ '[\x01-\x1f\x7f]'),
         ('template', 'is not a template id', p_template !~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
-        ('template', 'give a template or content, not both',
-            p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) > 0),
-        ('subject', 'is required without a template', p_template IS NULL AND coalesce(btrim(p_subject), '') = ''),
-        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\x01-\x1f\x7f]' OR length(p_subject) > 998),
+        ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
+        ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
+        ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),
+        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ '\S'),
+        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\r\n]' OR length(p_subject) > 998),
         ('text', 'text or html is required without a template', p_template IS NULL AND num_nonnulls(p_text, p_html) = 0),
         ('text', 'must be at most 5242880 bytes', octet_length(p_text) > 5242880),
         ('html', 'must be at most 5242880 bytes', octet_length(p_html) > 5242880),
-        ('headers', 'must be an object of one-line strings', coalesce(
-            jsonb_typeof(p_headers) <> 'object'
-            OR jsonb_path_exists(p_headers, '$.* ? (@.type() != "string" || @ like_regex "[\\x01-\\x1f\\x7f]")'), false))
+        ('send_at', 'must be between the years 1970 and 9998', p_send_at NOT BETWEEN c_first AND c_last),
+        ('expires_at', 'must be between the years 1970 and 9998', p_expires_at NOT BETWEEN c_first AND c_last)
     ) AS rule(field, message, is_broken)
     WHERE is_broken
     LIMIT 1;
@@ -982,34 +1079,28 @@ BEGIN
     FROM (VALUES
         ('locale', 'is not a locale such as fr or fr-FR', p_locale !~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'),
         ('variables', 'must be an object', jsonb_typeof(p_variables) <> 'object'),
-        ('tags', 'must be an object of strings',
-            jsonb_typeof(p_tags) <> 'object' OR jsonb_path_exists(p_tags, '$.* ? (@.type() != "string")')),
+        ('tags', 'must be an object of strings', jsonb_typeof(p_tags) <> 'object'
+            OR jsonb_path_exists(p_tags, 'strict $.* ? (@.type() != "string")')),
+        ('tags', 'at most 50 are allowed', jsonb_typeof(p_tags) = 'object'
+            AND (SELECT count(*) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(p_tags) = 'object' THEN p_tags END)) > 50),
         ('custom_data', 'must be an object', jsonb_typeof(p_custom_data) <> 'object'),
-        ('idempotency_ttl', 'must be longer than nothing', coalesce(p_idempotency_ttl <= interval '0', true)),
-        ('attachments', 'must be a list of objects with filename, content_type and content in base64',
-            jsonb_typeof(p_attachments) <> 'array')
+        ('headers', 'must be an object of strings', jsonb_typeof(p_headers) <> 'object'
+            OR jsonb_path_exists(p_headers, 'strict $.* ? (@.type() != "string")')),
+        ('idempotency_ttl', 'must be longer than nothing and at most 10 years',
+            coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true))
     ) AS rule(field, message, is_broken)
     WHERE is_broken
     UNION ALL
-    SELECT format('attachments[%s]', place - 1), 'must have filename, content_type and content in base64'
-    FROM jsonb_array_elements(CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END)
-        WITH ORDINALITY AS attachment(value, place)
-    WHERE (jsonb_typeof(value -> 'filename') = 'string' AND value ->> 'filename' ~ '^[^\x01-\x1f\x7f]{1,255}$'
-        AND jsonb_typeof(value -> 'content_type') = 'string' AND value ->> 'content_type'
-            ~ '(?i)^[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+'
-            '(; ?[a-z0-9!#$&^_.+-]+=([a-z0-9!#$&^_.+-]+|"[ !#-:<-\[\]-~]{0,200}")){0,10}$'
-        AND jsonb_typeof(value -> 'content') = 'string' AND value ->> 'content' ~ '^[A-Za-z0-9+/]*={0,2}$'
-        AND length(value ->> 'content') % 4 = 0
-        AND coalesce(jsonb_typeof(value -> 'content_id') IN ('string', 'null'), true)) IS NOT TRUE
+    -- Python cannot decode what is nested too deeply or a number of many digits; templates stop at 32 levels.
+    SELECT field, 'must be JSON with numbers within 64 bits, nested at most 32 deep'
+    FROM (VALUES ('variables', p_variables), ('custom_data', p_custom_data)) AS given(field, value)
+    WHERE jsonb_path_exists(value, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')
+        OR jsonb_path_exists(value, 'strict $.** ? (@.type() == "number"
+            && (@ > 9223372036854775807 || @ < -9223372036854775807))')
     UNION ALL
-    SELECT 'headers.' || name, 'is set by Postroom and cannot be given, or is not a header name'
-    FROM jsonb_object_keys(CASE WHEN jsonb_typeof(p_headers) = 'object' THEN p_headers END) AS name
-    WHERE name !~ '^[!-9;-~]{1,76}$'
-        OR lower(name) IN (
-            'authentication-results', 'bcc', 'cc', 'date', 'delivered-to', 'dkim-signature', 'domainkey-signature',
-            'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
-            'subject', 'to')
-        OR lower(name) ~ '^(arc|content|resent|postroom)-'
+    SELECT field, message FROM check_headers(CASE WHEN jsonb_typeof(p_headers) = 'object' THEN p_headers END)
+    UNION ALL
+    SELECT field, message FROM check_attachments(p_attachments)
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
@@ -1044,6 +1135,27 @@ BEGIN
     SELECT array_agg(address) INTO v_cleared FROM gone;
     UPDATE soft_bounces SET cleared_at = p_now WHERE address = ANY(v_cleared);
     RETURN coalesce(cardinality(v_cleared), 0);
+END
+$$;
+
+CREATE FUNCTION close_functions() RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_function regprocedure;
+    v_closed   integer := 0;
+BEGIN
+    FOR v_function IN
+        SELECT oid::regprocedure
+        FROM pg_proc
+        WHERE pronamespace = current_schema()::regnamespace
+            AND (prosecdef OR prorettype = 'trigger'::regtype)
+            AND has_function_privilege('public', oid, 'EXECUTE')
+    LOOP
+        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', v_function);
+        v_closed := v_closed + 1;
+    END LOOP;
+    RETURN v_closed;
 END
 $$;
 
@@ -1508,6 +1620,9 @@ DECLARE
     v_name  text;
     v_made  integer := 0;
 BEGIN
+    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' THEN
+        RAISE EXCEPTION 'partitions are made for times within ten years of now';
+    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
         SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n
@@ -1541,6 +1656,9 @@ DECLARE
 BEGIN
     IF partition_column(p_table) IS NULL THEN
         RETURN 0;
+    END IF;
+    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' OR p_months > 24 THEN
+        RAISE EXCEPTION 'partitions are made for times within ten years of now and at most 24 months ahead';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
@@ -2493,7 +2611,7 @@ END
 $$;
 
 CREATE FUNCTION insert_email_queue() RETURNS trigger
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
@@ -2970,16 +3088,37 @@ CREATE FUNCTION parse_address(p_field text, p_value text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE
     AS $_$
 DECLARE
-    v_match text[];
+    v_named   text[];
+    v_email   text := btrim(p_value);
+    v_name    text;
+    v_problem text;
 BEGIN
     IF p_value IS NULL THEN
         RETURN NULL;
     END IF;
-    v_match := regexp_match(p_value, '^\s*(?:"?([^"<>]*?)"?\s*<)?([^\s<>@,;:"()\[\]\\]{1,64}@[^\s<>@,;:"()\[\]\\]{1,189})>?\s*$');
-    IF v_match IS NULL OR p_value ~ '[\x01-\x1f\x7f]' OR (v_match[1] IS NULL) = (p_value LIKE '%>%') THEN
-        RAISE EXCEPTION '%: not an e-mail address', p_field USING ERRCODE = 'PR001', COLUMN = p_field;
+    IF v_email ~ '[<>]' THEN
+        v_named := regexp_match(v_email, '^(?:"((?:[^"\\]|\\.)*)" *|([^"<>]*))<([^<>]*)>$');
+        v_email := btrim(v_named[3]);
+        v_name := nullif(btrim(coalesce(regexp_replace(v_named[1], '\\(.)', '\1', 'g'), v_named[2])), '');
     END IF;
-    RETURN ARRAY[v_match[2], nullif(v_match[1], '')];
+    v_problem := CASE
+        WHEN length(p_value) > 1000 THEN 'is too long'
+        WHEN p_value ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' THEN 'contains a line break or another control character'
+        WHEN v_email IS NULL THEN 'is not written as Name <address>'
+        WHEN v_named[2] ~ '[,;]' THEN 'holds more than one address, or a name with a comma that is not in quotes'
+        WHEN substring(v_email FROM '[^@]*$') ~ '[^\x01-\x7f]'
+            THEN 'has a non-ASCII domain: pass its ASCII form, such as xn--bcher-kva.example'
+        WHEN v_email ~ '[^\x01-\x7f]'
+            THEN 'has non-ASCII characters before the @-sign: send it over HTTP, SMTP or a stream'
+        WHEN v_email !~ ('^[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+)*@'
+            '(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|localhost)$')
+            OR position('@' IN v_email) > 65 OR length(v_email) > 254
+            THEN 'is not an e-mail address'
+    END;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', p_field, v_problem USING ERRCODE = 'PR001', COLUMN = p_field;
+    END IF;
+    RETURN ARRAY[split_part(v_email, '@', 1) || '@' || lower(split_part(v_email, '@', 2) COLLATE "C"), v_name];
 END
 $_$;
 
@@ -3683,11 +3822,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT 'sql'::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval) RETURNS bigint
-    LANGUAGE plpgsql
+CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 DECLARE
+    v_source   text := bind_source(p_source);
     v_from     text[] := parse_address('from', p_from);
     v_kinds    text[];
     v_places   integer[];
@@ -3695,13 +3835,10 @@ DECLARE
     v_names    text[];
     v_accepted record;
 BEGIN
-    PERFORM check_send(p_to, p_subject, p_text, p_html, p_template, p_lane, p_source, p_idempotency_key, p_headers);
+    PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
+        p_send_at, p_expires_at);
     PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     PERFORM check_patience(p_max_retries, p_give_up_after);
-    IF coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100
-        OR cardinality(p_reply_to) > 100 THEN
-        RAISE EXCEPTION 'to: at most 100 recipients are allowed, counting cc and bcc' USING ERRCODE = 'PR001', COLUMN = 'to';
-    END IF;
 
     SELECT array_agg(kind ORDER BY kind, place), array_agg(place ORDER BY kind, place),
         array_agg(parsed[1] ORDER BY kind, place), array_agg(parsed[2] ORDER BY kind, place)
@@ -3715,7 +3852,7 @@ BEGIN
 
     SELECT * INTO v_accepted
     FROM accept_deliveries(
-        p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[p_source],
+        p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[v_source],
         p_idempotency_key => ARRAY[p_idempotency_key], p_send_at => ARRAY[p_send_at], p_expires_at => ARRAY[p_expires_at],
         p_ladder => ARRAY[CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END],
         p_max_retries => ARRAY[p_max_retries], p_give_up_after => ARRAY[p_give_up_after],
