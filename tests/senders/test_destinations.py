@@ -86,6 +86,39 @@ async def test_what_was_planned_leaves_in_its_time(pool: Pool) -> None:
     assert max(left) <= 5
 
 
+async def test_cancelled_mail_gives_its_time_back(pool: Pool) -> None:
+    """A hundred mails at one a second are planned and cancelled but for the third: new mail follows that one."""
+    await shape(pool, messages_per_second=1)
+    ids = await mails(pool, 100)
+    await claimed_plainly(pool, Lane.BULK, now=NOON)
+    for each in (*ids[1:3], *ids[4:]):
+        await deliveries.cancel(pool, each, actor="tests")
+    new = await mails(pool, 3)
+    await claimed_plainly(pool, Lane.BULK, now=NOON)
+    assert await due_of(pool, [ids[3], *new]) == [3.0, 4.0, 5.0, 6.0]
+
+
+async def test_a_stale_plan_is_shortened_past_mail_to_other_destinations(pool: Pool) -> None:
+    """More mail to others waits within the plan than is read at a time: the plan shrinks with each claim."""
+    await shape(pool, messages_per_second=1)
+    ids = await mails(pool, 50)
+    await claimed_plainly(pool, Lane.BULK, now=NOON)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), "
+        "reason = 'tests' WHERE state = 'queued'"
+    )
+    moments = [NOON + timedelta(seconds=10 + n / 100) for n in range(1500)]
+    await accepted(pool, *(a_mail("p@other.example", lane=Lane.BULK, send_at=at) for at in moments), now=NOON)
+    dues = []
+    for _ in range(3):
+        new = await mails(pool, 1)
+        await claimed_plainly(pool, Lane.BULK, now=NOON)
+        dues += await due_of(pool, new)
+        await deliveries.cancel(pool, new[0], actor="tests")
+    assert dues[-1] == 1.0
+    assert len(ids) == 50
+
+
 async def test_a_resting_destination_gets_nothing(pool: Pool) -> None:
     """All its mail waits for the end of the rest, and a little longer, each by itself."""
     await shape(pool, max_connections=3)

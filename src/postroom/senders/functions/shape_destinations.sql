@@ -2,8 +2,8 @@
 -- after `start_in`), or wait until `postponed_until`. Mails to domains without a row are not mentioned.
 --
 -- A rate gives slots; those of the next second are granted, in any lane. Bulk mail beyond them is spread behind the bulk
--- mail that has its time already (`planned_until`), so that each is put off once and not again and again; other lanes look
--- again when their slot comes, and never wait behind that plan.
+-- mail that has its time already (`planned_until`, but no later than what really waits: end_of_plan), so that each is put off
+-- once and not again and again; other lanes look again when their slot comes, and never wait behind that plan.
 CREATE OR REPLACE FUNCTION shape_destinations(
     p_lane delivery_lane, p_ids bigint[], p_domains text[], p_now timestamptz
 )
@@ -18,13 +18,21 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH mail AS (
+    WITH destination AS MATERIALIZED (
+        SELECT domain, max_connections, messages_per_second, paused_until, next_start_at,
+            CASE WHEN p_lane = 'bulk' AND planned_until > p_now + interval '1 second' THEN
+                end_of_plan(domain, messages_per_second, planned_until, p_now)
+            END AS planned_until
+        FROM destination_domains
+        WHERE domain = ANY (p_domains)
+    ),
+    mail AS (
         SELECT i.id, d.domain, d.max_connections, d.messages_per_second AS rate, d.paused_until, d.planned_until,
             greatest(d.next_start_at, p_now) + coalesce(
                 (row_number() OVER (PARTITION BY d.domain ORDER BY i.n) - 1) / d.messages_per_second, 0
             ) * interval '1 second' AS slot_at
         FROM unnest(p_ids, p_domains) WITH ORDINALITY AS i(id, domain, n)
-        JOIN destination_domains AS d ON d.domain = i.domain
+        JOIN destination AS d ON d.domain = i.domain
     ),
     sorted AS (
         SELECT *, slot_at < p_now + interval '1 second' AS is_now, row_number() OVER (

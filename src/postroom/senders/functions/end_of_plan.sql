@@ -1,0 +1,36 @@
+-- When a destination has time for more bulk mail: one step of its rate after the last that really waits, of those before
+-- `p_until`; NULL if none does. What was cancelled, held or deleted gives its time back. Where the plan is right the first
+-- row answers. Otherwise at most 1000 rows are read at a time, and the next claim goes on where this one ended.
+CREATE OR REPLACE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamptz, p_now timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $$
+DECLARE
+    v_due  record;
+    v_read integer := 0;
+BEGIN
+    FOR v_due IN
+        SELECT d.next_attempt_at, EXISTS (
+                SELECT FROM delivery_recipients AS r
+                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
+            ) AS is_to_domain
+        FROM deliveries AS d
+        WHERE d.lane = 'bulk' AND d.channel = 'email'
+            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at DESC, d.id DESC
+        LIMIT 1000
+    LOOP
+        v_read := v_read + 1;
+        IF v_due.is_to_domain THEN
+            RETURN v_due.next_attempt_at + 1 / p_per_second * interval '1 second';
+        ELSIF v_read = 1000 THEN
+            RETURN v_due.next_attempt_at;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
