@@ -198,27 +198,6 @@ async def test_a_lost_message_stays_in_doubt() -> None:
     assert (reply.stage, reply.code) == (Stage.FINAL, None)
 
 
-async def test_a_doubtful_message_is_looked_for_before_it_is_sent_again() -> None:
-    """What turned up in the meantime is not sent twice."""
-    google = Google(loses=True)
-    async with gmail_to(google) as transport:
-        await send(transport)
-        google.loses = False
-        google.mails.append(LETTER.plain)  # it had been on its way
-        reply = await send(transport)
-    assert (reply.code, len(google.mails)) == (250, 1)
-
-
-async def test_a_doubtful_message_that_is_not_there_is_sent() -> None:
-    """If the mailbox does not hold it, the repetition is wanted."""
-    google = Google(loses=True)
-    async with gmail_to(google) as transport:
-        await send(transport)
-        google.loses = False
-        reply = await send(transport)
-    assert (reply.code, len(google.mails), len(google.questions)) == (250, 1, 2)
-
-
 async def test_without_the_right_to_read_doubt_remains() -> None:
     """A domain that delegates sending alone can send; only the question stays open."""
     google = Google(hangs=True, scopes={SEND})
@@ -249,6 +228,17 @@ async def test_nobody_to_send_to_is_refused() -> None:
     async with gmail_to(google) as transport:
         reply = await transport.send(Envelope(7, "<7@example.org>", "a@example.org", ()), LETTER)
     assert (reply.stage, reply.code, google.claims) == (Stage.RECIPIENT, 554, [])
+
+
+async def test_closing_serves_messages_that_wait() -> None:
+    """Two messages were given to a transport with one connection before it was closed: both leave."""
+    google = Google()
+    async with gmail_to(google, max_connections=1) as transport:
+        sending = [asyncio.create_task(send(transport)) for _ in range(2)]
+        await asyncio.sleep(0)  # both have asked for the connection
+        await transport.close()
+        replies = await asyncio.gather(*sending)
+    assert ([reply.code for reply in replies], len(google.mails)) == ([250, 250], 2)
 
 
 async def test_a_closed_transport_sends_nothing() -> None:

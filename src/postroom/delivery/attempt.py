@@ -77,7 +77,7 @@ class Attempter:
             )
         on_start()
         started = perf_counter()
-        reply = await self._say(transport, envelope, content)
+        reply = await self._say_once(outgoing, transport, envelope, content)
         elapsed = perf_counter() - started
         self._signal("sent")
         ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
@@ -107,6 +107,18 @@ class Attempter:
 
     def _policy(self) -> Policy:
         return Policy(random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
+
+    async def _say_once(self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content) -> Reply:
+        """Send, unless the account of an earlier ambiguous attempt says that the message has left."""
+        doubtful = outgoing.slot.doubtful_account_id if outgoing.slot is not None else None
+        if doubtful is None or self._senders is None:
+            return await self._say(transport, envelope, content)
+        try:
+            if await self._senders.was_sent(doubtful, outgoing.lane.value, envelope.message_id):
+                return Reply(Stage.FINAL, 250, "2.0.0", "the mailbox holds the message: an earlier attempt sent it")
+        except Exception:  # noqa: BLE001 - a bug in asking must not keep the mail from being sent
+            _log.exception("question_crashed", delivery_id=envelope.delivery_id)
+        return await self._say(self._way_out(outgoing), envelope, content)  # the account may have changed meanwhile
 
     async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
         try:

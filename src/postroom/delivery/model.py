@@ -206,7 +206,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int | None = None
     give_up_after: timedelta | None = None
     throttled_by: tuple[int, ...] = ()  # accounts that were throttled while they carried it, in order
-    doubtful_account_id: int | None = None  # the account of an ambiguous attempt, which may have delivered it
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told

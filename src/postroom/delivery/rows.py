@@ -124,7 +124,6 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
         max_retries=row["max_retries"],
         give_up_after=row["give_up_after"],
         throttled_by=tuple(row["throttled_by"] or ()),
-        doubtful_account_id=row["doubtful_account_id"],
         expires_at=row["expires_at"],
         traceparent=row["traceparent"],
         recipients=tuple(recipients),
@@ -203,6 +202,7 @@ def _slot(row: asyncpg.Record) -> Slot | None:
         delay_s=row["send_delay"].total_seconds() if row["send_delay"] else 0.0,
         domain=domain,
         connections=row["domain_connections"],
+        doubtful_account_id=row["doubtful_account_id"],
     )
 
 

@@ -1,8 +1,9 @@
 """The desk at which a worker asks for its accounts: who they are, their ways out, their turns.
 
 Accounts are read once per claim, so a change is seen by the next claim. A way out is made when it is first needed, one
-per account and lane, and kept until what people set about the account changes. Holds that are over are written
-together.
+per account and lane, and kept until the way to connect changes (server, user, secret): a note or a limit that is edited
+costs no connection. Mail that waits for a connection of the old way out is still sent through it. Holds that are over
+are written together.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from postroom.senders.factory import TransportFactory, UnusableTransport
 from postroom.senders.model import HealthPolicy, SealedAccount, SenderAccount, Slot
 from postroom.senders.pace import Release, Turn, Turns
 from postroom.senders.seal import Sealer
-from postroom.transports import Transport
+from postroom.transports import Mailbox, Transport
 
 _log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class _Entry:
     """An account as it was when it was last read, and the ways out made for it."""
 
     account: SenderAccount
+    connection: tuple[object, ...] = field(repr=False)  # how to connect: what a way out is made of
     credentials: Credentials | str = field(repr=False)  # a text says why there are none
     transports: dict[str, Transport] = field(default_factory=dict)
 
@@ -69,7 +71,8 @@ class SenderDesk:
     async def prepare(self, slots: Sequence[Slot]) -> None:
         """A claim has come: begin its turns and read its accounts."""
         self.turns.open(slots)
-        ids = sorted({slot.account_id for slot in slots if slot.account_id is not None})
+        named = {account_id for slot in slots for account_id in (slot.account_id, slot.doubtful_account_id)}
+        ids = sorted(account_id for account_id in named if account_id is not None)
         if not ids:
             return
         async with self._pool.acquire() as connection:
@@ -90,6 +93,11 @@ class SenderDesk:
         if lane not in entry.transports:
             entry.transports[lane] = self._make(entry)
         return entry.transports[lane]
+
+    async def was_sent(self, account_id: int, lane: str, message_id: str) -> bool:
+        """True if an account says that it has sent a message. Only some providers can be asked."""
+        transport = self.transport(account_id, lane)
+        return isinstance(transport, Mailbox) and await transport.was_sent(message_id) is True
 
     @asynccontextmanager
     async def turn(self, slot: Slot) -> AsyncIterator[Turn | None]:
@@ -141,8 +149,8 @@ class SenderDesk:
 
     async def _keep(self, sealed: SealedAccount) -> None:
         account = sealed.account
-        old = self._entries.get(account.id)
-        if old is not None and old.account.updated_at == account.updated_at and not isinstance(old.credentials, str):
+        old, connection = self._entries.get(account.id), _connection_of(sealed)
+        if old is not None and old.connection == connection and not isinstance(old.credentials, str):
             old.account = account
             return
         try:
@@ -150,7 +158,7 @@ class SenderDesk:
         except (PostroomError, ValueError) as error:
             _log.error("sender_credentials_unusable", sender=account.id, error=type(error).__name__)
             credentials = f"the stored credentials cannot be used: {error}"
-        self._entries[account.id] = _Entry(account, credentials)
+        self._entries[account.id] = _Entry(account, connection, credentials)
         for transport in old.transports.values() if old is not None else ():
             self._begin(transport.close())
 
@@ -189,3 +197,10 @@ class SenderDesk:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _connection_of(sealed: SealedAccount) -> tuple[object, ...]:
+    """Everything that decides how an account is reached and as whom."""
+    account = sealed.account
+    server = account.smtp_host, account.smtp_port, account.smtp_username, account.smtp_use_tls
+    return account.auth_type, account.email, *server, account.gmail_subject_email, account.ses_region, sealed.secret

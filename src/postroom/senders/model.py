@@ -117,6 +117,7 @@ class Slot:
     delay_s: float = 0.0  # from start to start; 0: the account has no pace
     domain: str | None = None  # a destination with limits
     connections: int | None = None  # to that destination, from this process
+    doubtful_account_id: int | None = None  # the account of an ambiguous attempt, asked before the next one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ an exception out of `send` is a bug of ours.
 """
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -83,4 +83,12 @@ class Transport(Protocol):
         """Try once to hand the message over."""
 
     async def close(self) -> None:
-        """Give back connections; the transport is not used afterwards."""
+        """Give back connections. Messages that were given to `send` before are still sent; later ones are not."""
+
+
+@runtime_checkable
+class Mailbox(Protocol):
+    """A transport that can say later whether it sent a message."""
+
+    async def was_sent(self, message_id: str) -> bool | None:
+        """True if it did, False if it did not, None if the other side cannot be asked."""

@@ -10,6 +10,7 @@ HOSTILE INPUT  answers: at most `ANSWER_LIMIT` bytes of one are read.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -88,17 +89,31 @@ class _Body:
 class Exchange:
     """Requests to one provider over kept connections.
 
-    Callers take one of the `turns` first, of which there are `max_connections`: waiting for one costs no patience.
+    Callers take a `turn` first, of which there are `max_connections`: no time-out runs while they wait for one.
+    After `close`, the turns that were asked for before are still served.
     """
 
     def __init__(self, *, timeout_s: float, max_connections: int, tls: ssl.SSLContext | None = None) -> None:
         if max_connections < 1 or timeout_s <= 0:
             raise ValueError("a transport needs at least one connection and some patience")
         self._timeout_s, self._max_connections = timeout_s, max_connections
-        self.turns = asyncio.Semaphore(max_connections)
+        self._turns = asyncio.Semaphore(max_connections)
+        self._users = 0  # callers that have a turn or wait for one
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
-        self._closed = False
+        self._closing = self._closed = False
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn; the last one that ends after `close` gives the connections back."""
+        self._users += 1
+        try:
+            async with self._turns:
+                yield
+        finally:
+            self._users -= 1
+            if self._closing:
+                await self.close()
 
     async def ask(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b"", timeout_s: float | None = None
@@ -117,7 +132,10 @@ class Exchange:
             return _trouble(error, body, url)
 
     async def close(self) -> None:
-        """Give back connections; twice is once."""
+        """Give back connections as soon as no caller has a turn; calling it twice does no harm."""
+        self._closing = True
+        if self._users:
+            return
         self._closed = True
         session, self._session = self._session, None
         if session is not None:

@@ -6,9 +6,9 @@ FILES      credentials  the service account's key file
            addressing   the recipients as the API wants them: in the headers
            verdict      what Google's answers amount to
            transport    the seam
-PROMISES   `send` returns a `Reply` whatever Google or the network does. After silence it asks at once whether the
-           message is in the mailbox (`rfc822msgid`), and again before the same message is sent a second time; a
-           message that is there was sent, and is not sent again.
+PROMISES   `send` returns a `Reply` whatever Google or the network does. When Google does not answer, `send` asks at
+           once whether the message is in the mailbox (`rfc822msgid`). `was_sent` asks the same later: delivery calls it
+           through the account of an ambiguous attempt before the next attempt, also after a crash.
 SCOPES     `gmail.send` is all that sending needs. The question needs `gmail.readonly`, because searching is denied to
            `gmail.metadata`; a token for it is asked for separately and only then, so a domain that delegates
            `gmail.send` alone sends as well and only leaves doubtful mail doubtful.

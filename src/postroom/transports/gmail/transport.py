@@ -15,7 +15,6 @@ from postroom.transports.gmail.verdict import reply_to
 BASE_URL = "https://gmail.googleapis.com"
 TIMEOUT = timedelta(seconds=60)
 QUESTION = timedelta(seconds=10)
-MOST_DOUBTS = 10_000
 
 _UNAUTHORIZED = 401
 
@@ -45,27 +44,21 @@ class GmailTransport:
         self._question_s = min(timeout, QUESTION).total_seconds()
         self._sending = TokenSource(self._exchange, credentials, subject=subject, scope=SEND)
         self._reading = TokenSource(self._exchange, credentials, subject=subject, scope=READ)
-        self._doubtful: dict[str, None] = {}  # messages that may have been sent, oldest first
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Try once. What was in doubt after an earlier try is looked for first, and not sent again if found."""
+        """Try once. When Google does not answer, the mailbox says whether it holds the message."""
         if not envelope.recipients:
             return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
-        async with self._exchange.turns:
-            if envelope.message_id in self._doubtful and await self._find(envelope.message_id):
-                return self._known(envelope.message_id)
+        async with self._exchange.turn():
             reply = await self._send(addressed(content.encode(eight_bit=True), envelope.recipients))
-            if reply.stage is not Stage.FINAL or reply.code is not None:
-                self._doubtful.pop(envelope.message_id, None)
-                return reply
-            if await self._find(envelope.message_id):
-                return self._known(envelope.message_id)
-            self._doubt(envelope.message_id)
+            is_doubtful = reply.stage is Stage.FINAL and reply.code is None
+            if is_doubtful and await self._find(envelope.message_id):
+                return Reply(Stage.FINAL, 250, "2.0.0", "taken: the mailbox holds the message")
             return reply
 
     async def was_sent(self, message_id: str) -> bool | None:
         """True if the mailbox holds this message, False if it does not, None if it cannot be asked."""
-        async with self._exchange.turns:
+        async with self._exchange.turn():
             return await self._find(message_id)
 
     async def close(self) -> None:
@@ -96,15 +89,6 @@ class GmailTransport:
         if isinstance(answer, Reply) or not answer.is_success:
             return None
         return bool(answer.json.get("messages"))
-
-    def _doubt(self, message_id: str) -> None:
-        self._doubtful[message_id] = None
-        if len(self._doubtful) > MOST_DOUBTS:
-            del self._doubtful[next(iter(self._doubtful))]
-
-    def _known(self, message_id: str) -> Reply:
-        self._doubtful.pop(message_id, None)
-        return Reply(Stage.FINAL, 250, "2.0.0", "taken: the mailbox holds the message")
 
 
 async def _with_token(source: TokenSource, request: Callable[[str], Awaitable[Answered | Reply]]) -> Answered | Reply:

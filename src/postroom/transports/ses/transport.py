@@ -58,7 +58,7 @@ class SesTransport:
             return_path=self._return_path,
             configuration_set=self._configuration_set,
         )
-        async with self._exchange.turns:
+        async with self._exchange.turn():
             reply = await self._post(body)
         return replace(reply, recipients=_left_over(envelope)) if reply.code == 250 else reply  # noqa: PLR2004 - taken
 

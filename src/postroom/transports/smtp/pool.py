@@ -27,13 +27,13 @@ class ConnectionPool:
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def acquire(self) -> Connection | None:
-        """Wait for a place. After `close` everybody is let through at once, to find the pool closed."""
+        """Wait for a place. Callers that wait when the pool is closed still get one."""
         while self._idle:
             connection = self._idle.pop()
             if connection.trouble is None:
                 return connection
             self._taken -= 1
-        if self._taken < self._limit or self.closed:
+        if self._taken < self._limit:
             self._taken += 1
             return None
         return await self._wait()
@@ -42,21 +42,19 @@ class ConnectionPool:
         """Give a place back, with the connection if it may be used again."""
         if connection is None or connection.trouble is not None:
             self._pass_on(None)
-        elif self.closed or connection.messages >= self._messages_per_connection:
+        elif connection.messages >= self._messages_per_connection:
             self._dismiss(connection)
         else:
             self._pass_on(connection)
 
     async def close(self) -> None:
-        """Say goodbye on idle connections and wait until they are gone; busy ones follow on release."""
+        """Say goodbye on idle connections and wait until they are gone; busy ones follow when no caller waits."""
         self.closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
         while self._idle:
             self._dismiss(self._idle.pop())
-        while self._grant(None):
-            self._taken += 1
         if self._leaving:
             await asyncio.wait([connection.closed for connection in self._leaving])
 
@@ -84,6 +82,8 @@ class ConnectionPool:
             return
         if connection is None:
             self._taken -= 1
+        elif self.closed:
+            self._dismiss(connection)
         else:
             self._keep(connection)
 

@@ -40,10 +40,10 @@ class SmtpTransport:
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         """Try once to hand the message over, on a kept connection if there is one."""
+        if self._pool.closed:
+            return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
         connection = await self._pool.acquire()
         try:
-            if self._pool.closed:
-                return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
             if connection is not None:
                 reply = await self._deliver(connection, envelope, content)
                 if not went_stale(connection, reply):
@@ -63,7 +63,7 @@ class SmtpTransport:
             self._pool.release(connection)
 
     async def close(self) -> None:
-        """Say goodbye on idle connections; those in use are closed when their message is done."""
+        """Say goodbye on idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
 
     async def _deliver(self, connection: Connection, envelope: Envelope, content: Content) -> Reply:
