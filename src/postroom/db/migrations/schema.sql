@@ -1609,6 +1609,39 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    AS $_$
+DECLARE
+    v_due  record;
+    v_read integer := 0;
+BEGIN
+    FOR v_due IN
+        SELECT d.next_attempt_at, EXISTS (
+                SELECT FROM delivery_recipients AS r
+                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
+            ) AS is_to_domain
+        FROM deliveries AS d
+        WHERE d.lane = 'bulk' AND d.channel = 'email'
+            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
+        ORDER BY d.next_attempt_at DESC, d.id DESC
+        LIMIT 1000
+    LOOP
+        v_read := v_read + 1;
+        IF v_due.is_to_domain THEN
+            RETURN v_due.next_attempt_at + 1 / p_per_second * interval '1 second';
+        ELSIF v_read = 1000 THEN
+            RETURN v_due.next_attempt_at;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$_$;
+
 CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -3918,13 +3951,21 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    WITH mail AS (
+    WITH destination AS MATERIALIZED (
+        SELECT domain, max_connections, messages_per_second, paused_until, next_start_at,
+            CASE WHEN p_lane = 'bulk' AND planned_until > p_now + interval '1 second' THEN
+                end_of_plan(domain, messages_per_second, planned_until, p_now)
+            END AS planned_until
+        FROM destination_domains
+        WHERE domain = ANY (p_domains)
+    ),
+    mail AS (
         SELECT i.id, d.domain, d.max_connections, d.messages_per_second AS rate, d.paused_until, d.planned_until,
             greatest(d.next_start_at, p_now) + coalesce(
                 (row_number() OVER (PARTITION BY d.domain ORDER BY i.n) - 1) / d.messages_per_second, 0
             ) * interval '1 second' AS slot_at
         FROM unnest(p_ids, p_domains) WITH ORDINALITY AS i(id, domain, n)
-        JOIN destination_domains AS d ON d.domain = i.domain
+        JOIN destination AS d ON d.domain = i.domain
     ),
     sorted AS (
         SELECT *, slot_at < p_now + interval '1 second' AS is_now, row_number() OVER (
