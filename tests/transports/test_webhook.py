@@ -208,6 +208,8 @@ def test_what_cannot_be_posted_is_a_value_error(fields: dict[str, Any]) -> None:
         ("1.5", None),
         ("", None),
         (None, None),
+        ("Fri, 31 Dec 9999 23:59:59 -99999999999999", None),  # a zone beyond every calendar
+        ("9" * 400, 7 * 86_400.0),
     ],
 )
 def test_retry_after(value: str | None, seconds: float | None) -> None:

@@ -19,9 +19,9 @@ ROUTING    while there is an account that no person has paused, mail leaves thro
            quota; otherwise through the relay of the settings. Webhooks never wait for a mailbox.
 PROMISES   `daily_sent` never exceeds the day's limit, with any number of workers: it is counted in the claim's own
            transaction. Two starts of one account are at least `send_delay_ms` apart, wherever they happen.
-FAILURES   a refused login suspends the account at once; a throttled account rests for as long as the reply asks. The mail
-           is due at once for another account, loses no attempt and returns its quota: three times at most, and never
-           beyond its age limit. A mail for which a second account is throttled is at fault itself: it follows its retry
-           schedule and no account rests. A note that is edited closes no connection; after a change of server, user or
-           secret, mail that waits for a connection still leaves through the old one.
+FAILURES   a refused login suspends the account at once; a throttled account rests for as long as the reply asks. The
+           mail is due at once for another account, loses no attempt and returns its quota: three times at most, and
+           never beyond its age limit. A mail for which a second account is throttled is at fault itself: it follows
+           its retry schedule and no account rests. A note that is edited closes no connection; after a change of
+           server, user or secret, mail that waits for a connection still leaves through the old one.
 """

@@ -53,11 +53,9 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
         return min(float(text[:9]), _LONGEST_WAIT_S)
     try:
         moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
+    except (TypeError, ValueError, OverflowError):  # OverflowError: a zone that leads out of the calendar
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    wait = (moment - now).total_seconds()
     return min(wait, _LONGEST_WAIT_S) if wait > 0 else None
 
 
