@@ -77,6 +77,7 @@ GROUPS = (
         "Endpoints that get events: register, rotate, replay.",
     ),
     Entry("archive", "postroom.archive.cli:archive", CARE, "Old months as Parquet: run, list, verify, restore, query."),
+    Entry("audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."),
     Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
 )
 

@@ -64,10 +64,15 @@ RETURNING transaction_id::text::bigint AS transaction_id,
 DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day';
 
 -- name: list_audit :many
--- The audit trail, newest first, of one subject or of all.
+-- The audit log, newest first, below a cursor, by any of the filters.
 SELECT id, at, actor, action, subject, before::text, after::text
 FROM audit_log
 WHERE (:subject::text IS NULL OR subject = :subject)
+    AND (:actor::text IS NULL OR actor = :actor)
+    AND (:action::text IS NULL OR action = :action OR starts_with(action, :action || '.'))
+    AND (:recorded_from::timestamptz IS NULL OR at >= :recorded_from)
+    AND (:recorded_before::timestamptz IS NULL OR at < :recorded_before)
+    AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
 

@@ -120,8 +120,18 @@ async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A
     return await QUERIES["forget_follower"].exec(connection, id=id)
 
 
-async def list_audit(connection: Connection, *, subject: str | None, page_limit: int) -> list[AuditEntry]:
-    rows = await QUERIES["list_audit"].many(connection, subject=subject, page_limit=page_limit)
+async def list_audit(
+    connection: Connection,
+    *,
+    subject: str | None = None,
+    before_id: int | None = None,
+    page_limit: int,
+    **filters: Any,
+) -> list[AuditEntry]:
+    unset = dict.fromkeys(("actor", "action", "recorded_from", "recorded_before"))
+    rows = await QUERIES["list_audit"].many(
+        connection, subject=subject, before_id=before_id, page_limit=page_limit, **{**unset, **filters}
+    )
     return [AuditEntry(**{**row, "before": _json(row["before"]), "after": _json(row["after"])}) for row in rows]
 
 

@@ -25,7 +25,7 @@ from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import BadInput
-from postroom.events import EventStore
+from postroom.events import EventStore, audit_api
 from postroom.events import api as events_api
 from postroom.feedback import api as feedback_api
 from postroom.feedback import provider_api
@@ -195,6 +195,7 @@ def build_app(
         *schedule_api.ENDPOINTS,
         *occasion_api.ENDPOINTS,
         *events_api.endpoints(EventStore(room.pool)),
+        *audit_api.ENDPOINTS,
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
         *senders_api.endpoints(),

@@ -30,6 +30,7 @@ SCOPES = (
     "suppressions:write",
     "stats:read",
     "archive:operate",
+    "audit:read",
     "keys:manage",
 )
 ALL = "*"
