@@ -161,7 +161,7 @@ def make_transport(room: Room, connections: int) -> Transport:
     settings = room.settings
     match settings.transport:
         case "capture":
-            return CaptureTransport(room.pool)
+            return CaptureTransport(room.pool, keep=settings.inbox_limit)
         case "stub":
             return StubTransport()
         case "noop":
@@ -196,7 +196,7 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
     posting = WebhookTransport(
         timeout=settings.webhook_timeout,
         allow_private=settings.webhook_allow_private,
-        inbox=CaptureTransport(room.pool) if settings.transport == "capture" else None,
+        inbox=CaptureTransport(room.pool, keep=settings.inbox_limit) if settings.transport == "capture" else None,
     )
     webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key, *settings.old_secret_keys))
 

@@ -357,6 +357,9 @@ class Settings:
     transport: str = _setting(
         "POSTROOM_TRANSPORT", _one_of(*_TRANSPORTS), "capture", "the way out: smtp, capture, stub or noop"
     )
+    inbox_limit: int = _setting(
+        "POSTROOM_INBOX_LIMIT", _positive, 500, "messages that the capture transport keeps; the oldest are deleted"
+    )
     smtp_relay: str | None = _setting(
         "POSTROOM_SMTP_RELAY", str, None, "smtp://user:password@host:587, for the smtp transport", secret=True
     )

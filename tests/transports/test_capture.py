@@ -183,3 +183,19 @@ async def test_clearing_forgets_everything_and_is_audited(
     assert (await browser.ask("DELETE", "/v1/inbox")).json == {"cleared": 1}
     assert (await browser.get("/v1/inbox")).json["items"] == []
     assert await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'inbox.clear'") == "key:tests"
+
+
+async def test_the_inbox_keeps_the_newest_messages(room: Room) -> None:
+    """The table is bounded: capture is the default transport, and a forgotten instance must not fill the disk."""
+    transport = CaptureTransport(room.pool, keep=10)
+    for number in range(1, 31):
+        await transport.send(_envelope("ann@example.org", delivery_id=number), Letter(RAW))
+    kept = [row[0] for row in await room.pool.fetch("SELECT delivery_id FROM inbox_messages ORDER BY id")]
+    assert kept == list(range(21, 31))
+
+
+async def test_messages_of_an_earlier_process_are_trimmed_too(room: Room) -> None:
+    """A process that ends before it trims leaves its messages to the next one."""
+    await CaptureTransport(room.pool, keep=100).send(_envelope("ann@example.org"), Letter(RAW))
+    await CaptureTransport(room.pool, keep=1).send(_envelope("ann@example.org", delivery_id=2), Letter(RAW))
+    assert await room.pool.fetchval("SELECT array_agg(delivery_id) FROM inbox_messages") == [2]

@@ -3,7 +3,7 @@
 NAME     capture, the transport of development, demonstrations and tests
 OWNS     the table `inbox_messages`: the bytes as they would have left, with their envelope
 CALLED BY  delivery's worker (`CaptureTransport`), the API (`service`)
-STATES   a message is there, or it was cleared
+STATES   a message is there, or it was deleted: by `inbox clear`, or because newer ones fill POSTROOM_INBOX_LIMIT
 FAILURES   a 250 is given only after the commit; a database that goes away before it is known is no answer at `final`
 
 Nothing captured ever leaves. Some recipients behave badly on purpose, whatever their domain and with any suffix

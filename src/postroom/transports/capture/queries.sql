@@ -33,3 +33,13 @@ WHERE (:recipient::text IS NULL OR recipients @> ARRAY[lower(:recipient::text)])
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
+
+-- name: trim_inbox :exec
+-- Delete all but the newest messages; another process that trims at the same time is not waited for.
+DELETE FROM inbox_messages
+WHERE id IN (
+    SELECT id
+    FROM inbox_messages
+    WHERE id <= (SELECT id FROM inbox_messages ORDER BY id DESC OFFSET :keep LIMIT 1)
+    FOR UPDATE SKIP LOCKED
+);

@@ -54,3 +54,7 @@ async def list_inbox(
 ) -> list[InboxEntry]:
     rows = await QUERIES["list_inbox"].many(connection, recipient=recipient, before_id=before_id, page_limit=page_limit)
     return [_entry(row) for row in rows]
+
+
+async def trim_inbox(connection: Connection, *, keep: int) -> int:
+    return await QUERIES["trim_inbox"].exec(connection, keep=keep)

@@ -1,6 +1,7 @@
 """The capture transport: plays a mail server's part and keeps what it is given. Magic recipients: see the package.
 
 Messages that are sent at the same time are stored by one statement; each gets its 250 after the commit it is part of.
+The inbox keeps the newest messages; older ones are deleted whenever a tenth of the bound has been added.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from postroom.transports.capture.model import Captured
 from postroom.transports.capture.reader import subject_of
 
 SLOW = timedelta(seconds=2)
+KEPT = 500
 
 _HOST = "capture"
 _LINE_DROPS = "drop"
@@ -46,8 +48,9 @@ class CaptureTransport:
 
     name = "capture"
 
-    def __init__(self, pool: Pool, *, slow: timedelta = SLOW) -> None:
-        self._pool, self._slow_s = pool, slow.total_seconds()
+    def __init__(self, pool: Pool, *, slow: timedelta = SLOW, keep: int = KEPT) -> None:
+        self._pool, self._slow_s, self._keep = pool, slow.total_seconds(), keep
+        self._untrimmed = keep  # the first message trims: an earlier process may have left more
         self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
@@ -86,7 +89,12 @@ class CaptureTransport:
 
     async def _store(self, messages: Sequence[Captured]) -> list[int]:
         async with self._pool.acquire() as connection:
-            return await store.insert_inbox_messages(connection, **store.columns_of(messages))
+            stored = await store.insert_inbox_messages(connection, **store.columns_of(messages))
+            self._untrimmed += len(messages)
+            if self._untrimmed * 10 >= self._keep:
+                await store.trim_inbox(connection, keep=self._keep)
+                self._untrimmed = 0
+            return stored
 
 
 def _refusal(address: str) -> RecipientReply:
