@@ -254,6 +254,12 @@ class AppendConditionFailed(ConflictError):
         self.tags = tuple(tags)
 
 
+class ArchiveLocked(ConflictError):
+    """Another transaction holds a lock on the table; nothing was changed. End that transaction, or try again later."""
+
+    code = "archive_locked"
+
+
 class ArchiveBusy(ConflictError):
     """Another process works on the archive; try again when it is done."""
 

@@ -222,7 +222,7 @@ async def test_a_missing_backup_is_told_by_its_name(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().err == f"postroom: {missing}: No such file or directory\n"
     made = BackupManifest(room="x", made_at=NOW, server="17", migration="0001", bytes=1, sha256="", tables=())
     manifest_path(missing).write_bytes(msgspec.json.encode(made))
-    with pytest.raises(BackupFailed, match=r"b3\.backup cannot be read"):
+    with pytest.raises(BackupFailed, match=r"b3\.backup does not exist"):
         await verify_backup(missing)
 
 
@@ -237,7 +237,10 @@ async def test_a_damaged_backup_is_noticed(room: Room, tmp_path: Path, other_url
     with pytest.raises(BackupFailed, match="checksum"):
         await restore_backup(other_url, file, actor=ACTOR)
     manifest_path(file).unlink()
-    with pytest.raises(BackupFailed, match="cannot be read"):
+    with pytest.raises(BackupFailed, match=r"not a backup of Postroom, or its manifest room\.backup\.manifest\.json"):
+        await verify_backup(file)
+    manifest_path(file).write_bytes(b"{}")
+    with pytest.raises(BackupFailed, match="is not the manifest of a backup"):
         await verify_backup(file)
 
 

@@ -6,10 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import msgspec
+import pytest
+import structlog
+import typer
 from tests.support import command_line
 from tests.support.archive import add_attempts
+from typer.testing import CliRunner
 
+from postroom.archive.erasure.cli import erase
 from postroom.db.room import Room
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +58,7 @@ class Shell:
             PROGRAM,
             *arguments,
             env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -118,6 +125,49 @@ async def test_erasing_says_how_much_and_not_whom(room: Room, tmp_path: Path) ->
     assert (code, output) == (0, "accounts: 1\nerasure 1 is done\n"), errors
     code, _, errors = await shell.run("erase", "nonsense")
     assert (code, errors.startswith("postroom: email: ")) == (1, True)
+    code, output, _ = await shell.run("erase", "bob@example.org", "--yes")
+    assert (code, output) == (0, "erasure 2 is done: nothing was stored about bob@example.org\n")
+
+
+async def test_a_dry_run_of_an_erasure_counts_and_changes_nothing(room: Room, tmp_path: Path) -> None:
+    """No row changes, no erasure is recorded, and an unknown person is named as unknown."""
+    shell = Shell(room, tmp_path)
+    await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('Ann@example.org', 'ann')")
+    code, output, errors = await shell.run("erase", "ann@example.org", "--dry-run")
+    assert (code, output) == (0, "accounts: 1\n"), errors
+    assert await shell.json("erase", "ann@example.org", "--dry-run", "--keep-accounts") == {
+        "dry_run": True,
+        "counts": {},
+    }
+    _, output, _ = await shell.run("erase", "bob@example.org", "--dry-run")
+    assert output.startswith("No table has bob@example.org as a recipient or a person")
+    assert await room.pool.fetchval("SELECT count(*) FROM accounts") == 1
+    assert await room.pool.fetchval("SELECT count(*) FROM erasures") == 0
+
+
+@pytest.mark.parametrize("answer, left", [("n", 1), ("y", 0)])
+def test_an_erasure_asks_on_a_terminal(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+) -> None:
+    """The question follows the counts; without a yes nothing is erased."""
+    monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
+    monkeypatch.setenv("POSTROOM_ARCHIVE_URL", str(tmp_path))
+    asyncio.run(_execute(database_url, "INSERT INTO accounts (email, login) VALUES ('ann@example.org', 'ann')"))
+    app = typer.Typer()
+    app.command()(erase)
+    monkeypatch.setattr("postroom.archive.erasure.cli.is_terminal", lambda: True)
+    result = CliRunner().invoke(app, ["ann@example.org"], input=f"{answer}\n")
+    structlog.reset_defaults()
+    assert "accounts: 1\nErase ann@example.org? This cannot be undone. [y/N]" in result.output
+    assert asyncio.run(_execute(database_url, "SELECT count(*) FROM accounts")) == left
+
+
+async def _execute(url: str, statement: str) -> Any:
+    connection = await asyncpg.connect(url, server_settings={"search_path": "postroom"})
+    try:
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
 
 
 async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path) -> None:
@@ -127,6 +177,8 @@ async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path)
     made = await shell.json("backup", str(file))
     assert (made["room"], made["file"]) == ("postroom", str(file))
     assert (await shell.run("backup", "--check", str(file)))[1].startswith("good: ")
+    code, _, errors = await shell.run("restore", "/etc/hosts")
+    assert (code, "/etc/hosts is not a backup of Postroom" in errors) == (1, True)
     code, _, errors = await shell.run("restore", str(file))
     assert (code, "exists; restore into another database" in errors) == (1, True)
     assert (await shell.json("restore", str(file), "--as", "annex"))["room"] == "annex"

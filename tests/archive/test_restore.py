@@ -24,7 +24,7 @@ from postroom.archive.model import Month
 from postroom.archive.restore import release_month, restore_month
 from postroom.archive.service import list_segments
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
+from postroom.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 
 MONTH = Month("attempts", JANUARY)
 ADDED = (
@@ -172,3 +172,21 @@ async def test_a_month_whose_table_was_dropped_by_hand_can_be_let_go(room: Room,
     await room.pool.execute(f"DROP TABLE {back.restored_name}")
     assert await release_month(room, MONTH, actor=ACTOR) == 1
     assert [piece.restored_name for piece in await list_segments(room.pool)] == [None]
+
+
+async def test_a_lock_that_is_held_is_reported_in_a_sentence(room: Room, tmp_path: Path) -> None:
+    """Attaching and releasing wait five seconds for readers, then change nothing and name the table."""
+    await make_months(room.pool, JANUARY)
+    await add_attempts(room.pool, JANUARY, 5)
+    options = options_for(tmp_path)
+    await run(room, options)
+    async with room.pool.acquire() as reader, reader.transaction():
+        await reader.execute("LOCK TABLE attempts_default IN ACCESS SHARE MODE")
+        with pytest.raises(ArchiveLocked, match="holds a lock on attempts; nothing was changed"):
+            await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    assert await tables(room.pool, "attempts_restored%") == []
+    await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
+    async with room.pool.acquire() as reader, reader.transaction():
+        await reader.execute("LOCK TABLE attempts IN ACCESS SHARE MODE")
+        with pytest.raises(ArchiveLocked, match="holds a lock on attempts"):
+            await release_month(room, MONTH, actor=ACTOR)

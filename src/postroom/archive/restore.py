@@ -7,7 +7,8 @@ and what a killed one left is taken away by the next restore or run.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from postroom.archive.service import archive_session, drop_unfinished_restores
 from postroom.db.faults import translated
 from postroom.db.pool import Session
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, MonthTaken, SegmentNotFound
+from postroom.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 from postroom.events.audit import record_audit
 from postroom.runtime.pace import Pace
 from postroom.runtime.signals import Signal, unheard
@@ -76,7 +77,7 @@ async def release_month(room: Room, month: Month, *, actor: str) -> int:
     """
     name = month.restored_name
     async with archive_session(room) as session, session.transaction():
-        with translated():
+        with translated(), _locks_reported(month.table):
             pieces = await store.drop_restored_table(session, name=name)
         if pieces == 0:
             raise SegmentNotFound(f"No restored month stands in {name}.")
@@ -129,9 +130,10 @@ async def _finish(session: Session, back: Restored, pieces: list[Segment], *, ac
     try:
         async with session.transaction():
             if back.is_attached:
-                await store.attach_restored_table(
-                    session, table_name=back.table_name, name=back.restored_name, from_time=pieces[0].from_time
-                )
+                with _locks_reported(back.table_name):
+                    await store.attach_restored_table(
+                        session, table_name=back.table_name, name=back.restored_name, from_time=pieces[0].from_time
+                    )
             for piece in pieces:
                 await store.mark_restored(session, id=piece.id, name=back.restored_name)
             await record_audit(
@@ -145,6 +147,17 @@ async def _finish(session: Session, back: Restored, pieces: list[Segment], *, ac
         raise MonthTaken(
             f"{back.month} cannot be part of {back.table_name}: rows of that month are in it. "
             "Archive them first, or restore beside the table."
+        ) from error
+
+
+@contextmanager
+def _locks_reported(table: str) -> Iterator[None]:
+    try:
+        yield
+    except asyncpg.LockNotAvailableError as error:
+        raise ArchiveLocked(
+            f"Another transaction holds a lock on {table}; nothing was changed. End that transaction, or try again "
+            "later. `postroom doctor` names the oldest open transaction."
         ) from error
 
 

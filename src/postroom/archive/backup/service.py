@@ -84,11 +84,18 @@ async def restore_backup(
 
 
 async def read_manifest(source: Path) -> BackupManifest:
-    """What stands beside a backup; raises `BackupFailed` when nothing does."""
+    """The manifest beside a backup; raises `BackupFailed` if there is none."""
+    manifest = manifest_path(source)
+    if not await asyncio.to_thread(source.exists):
+        raise BackupFailed(f"{source} does not exist.")
     try:
-        return msgspec.json.decode(await asyncio.to_thread(manifest_path(source).read_bytes), type=BackupManifest)
+        return msgspec.json.decode(await asyncio.to_thread(manifest.read_bytes), type=BackupManifest)
+    except FileNotFoundError as error:
+        raise BackupFailed(
+            f"{source} is not a backup of Postroom, or its manifest {manifest.name} was not copied with it."
+        ) from error
     except (OSError, msgspec.MsgspecError) as error:
-        raise BackupFailed(f"{manifest_path(source)} cannot be read: {error}") from error
+        raise BackupFailed(f"{manifest} is not the manifest of a backup: {error}") from error
 
 
 def manifest_path(source: Path) -> Path:

@@ -62,6 +62,29 @@ async def erase(
     return await get_erasure(room.pool, work.id)
 
 
+async def preview_erasure(room: Room, *, address: str, keep_accounts: bool = False) -> dict[str, int]:
+    """How many rows per table an erasure would change among those that an index finds; nothing is changed.
+
+    The erasure itself runs in a transaction that is rolled back. A preview does not search texts and files of the
+    archive, as an erasure does.
+    """
+    async with room.pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            await store.make_erasure_key(connection)
+            work, _ = await store.begin_erasure(connection, actor="preview", address=_checked(address))
+            before = await store.find_erasure(connection, id=work.id)
+            await _erase_found(connection, work, keep_accounts=keep_accounts)
+            after = await store.find_erasure(connection, id=work.id)
+        finally:
+            await transaction.rollback()
+    assert before is not None
+    assert after is not None
+    changed = {name: amount - before.counts.get(name, 0) for name, amount in after.counts.items()}
+    return {name: amount for name, amount in changed.items() if amount}
+
+
 async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
     """Go on with what was begun and not finished, each for itself; answers how many that were."""
     async with room.pool.acquire() as connection:
