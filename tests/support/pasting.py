@@ -1,0 +1,215 @@
+"""Paste the blocks of a documentation page, in their order, as a reader does: a terminal, psql, and a Python prompt.
+
+Languages of a fence: `sh` is pasted into a shell, `sql` into `postroom psql`, `python` into a Python prompt that knows
+`await`, `output` is what the block before it prints (`…` stands for any text). Every other language is an illustration.
+A comment above a fence says what is special about it:
+
+    <!-- not run: needs a Gmail account -->   the block is not pasted, for this reason
+    <!-- own terminal -->                     a server; the page goes on in a second terminal once it is up
+    <!-- exits 1 -->                          the block's last command fails with this code, on purpose
+    <!-- examples/send.py -->                 a part of that file, which another test runs
+"""
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tests.support.patience import PATIENCE_S
+
+PASTED = ("sh", "sql", "python")
+ILLUSTRATIONS = ("text", "ini", "json", "html", "mermaid", "jinja")
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_PORTS = {"8025": "POSTROOM_HTTP_ADDR", "2525": "POSTROOM_SMTP_ADDR"}
+
+# A prompt as that of `python -m asyncio`: one namespace and one event loop for all blocks, which come as file names.
+_PROMPT = """
+import ast, asyncio, inspect, sys, traceback
+names = {"__name__": "__main__"}
+async def main():
+    while path := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        try:
+            found = eval(compile(open(path).read(), path, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+            if inspect.iscoroutine(found):
+                await found
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+        print(f"{sys.argv[1]} {code}", flush=True)
+asyncio.run(main())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fence of a page, with the comment above it."""
+
+    line: int
+    language: str
+    code: str
+    note: str
+
+    @property
+    def not_run(self) -> str | None:
+        """Why the block is not pasted; None if it is."""
+        return self.note.removeprefix("not run: ") if self.note.startswith("not run: ") else None
+
+    @property
+    def is_pasted(self) -> bool:
+        return self.language in PASTED and self.not_run is None and not self.note.startswith("examples/")
+
+
+def blocks_of(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    return [
+        Block(text.count("\n", 0, found.start("language")) + 1, found["language"], found["code"], found["note"] or "")
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def shown_by(shown: str, printed: str) -> bool:
+    """True if every line that a page shows is printed, in this order; runs of spaces count as one."""
+    place = 0
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    for line in filter(None, (" ".join(line.split()) for line in shown.splitlines())):
+        wanted = re.compile(".*".join(map(re.escape, line.split("…"))))
+        found = next((n for n in range(place, len(lines)) if wanted.fullmatch(lines[n])), None)
+        if found is None:
+            return False
+        place = found + 1
+    return True
+
+
+class Prompt:
+    """A program that runs files whose names it reads, and says after each how it ended."""
+
+    def __init__(self, command: Sequence[str], mark: str, *, directory: Path, environment: Mapping[str, str]) -> None:
+        self._mark = mark
+        self._process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, line: str) -> tuple[int, str]:
+        """The exit code and everything printed meanwhile."""
+        stdin, stdout = self._pipes()
+        stdin.write(line + "\n")
+        stdin.flush()
+        said: list[str] = []
+        for answer in stdout:
+            before, found, code = answer.partition(self._mark + " ")
+            said.append(before)
+            if found:
+                return int(code), "".join(said)
+        raise AssertionError(f"the prompt ended with {self._process.wait()} after:\n{''.join(said)}")
+
+    def wait_for(self, words: str) -> None:
+        """Read until a line holds these words; then leave the rest unread."""
+        _stdin, stdout = self._pipes()
+        said = []
+        for line in stdout:
+            said.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"ended with {self._process.wait()} after:\n{''.join(said)}")
+
+    def close(self) -> None:
+        """End the program and everything it has started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self._process.pid, number)
+                self._process.communicate(timeout=PATIENCE_S)
+            except ProcessLookupError:
+                pass
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        self._process.wait()
+
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+
+class Reader:
+    """Somebody with a terminal in an empty folder who pastes what a page shows."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._directory, self._environment = directory, dict(environment)
+        self._mark = f"done-{secrets.token_hex(8)}"
+        self._servers: list[Prompt] = []
+        self._shell = Prompt(["bash"], self._mark, directory=directory, environment=environment)
+        self._python: tuple[Prompt, str] | None = None
+        self._count = 0
+
+    def paste(self, block: Block) -> tuple[int, str]:
+        """Paste a block where it belongs; returns its exit code and its output."""
+        if block.note == "own terminal":
+            self.start(["bash", str(self._file(block.code))])
+            return 0, ""
+        if block.language == "python":
+            return self._in_python(block.code)
+        code = block.code
+        if block.language == "sql":
+            code = f"postroom psql -q -v ON_ERROR_STOP=1 -P pager=off -f {self._file(block.code)}\n"
+        return self._in_shell(code, stops=not block.note.startswith("exits "))
+
+    def start(self, command: Sequence[str]) -> None:
+        """Start `postroom up` in a terminal of its own, and wait until it is up."""
+        server = Prompt(command, self._mark, directory=self._directory, environment=self._environment)
+        self._servers.append(server)
+        server.wait_for("Ctrl-C stops.")
+
+    def close(self) -> None:
+        for prompt in [self._python[0] if self._python else None, self._shell, *self._servers]:
+            if prompt is not None:
+                prompt.close()
+
+    def _in_shell(self, code: str, *, stops: bool = True) -> tuple[int, str]:
+        path = self._file(code)
+        # A command that fails ends the shell, unless the page says that it does.
+        return self._shell.run(f"set {'-' if stops else '+'}e; . {path} </dev/null; echo {self._mark} $?")
+
+    def _in_python(self, code: str) -> tuple[int, str]:
+        environment = self._in_shell("env -0 | sort -z | tr '\\0' '\\n'")[1]
+        if self._python is None or self._python[1] != environment:  # variables exported since: a new prompt
+            if self._python:
+                self._python[0].close()
+            known = dict(line.split("=", 1) for line in environment.splitlines() if "=" in line)
+            command = [sys.executable, "-c", _PROMPT, self._mark]
+            self._python = (Prompt(command, self._mark, directory=self._directory, environment=known), environment)
+        return self._python[0].run(str(self._file(code)))
+
+    def _file(self, code: str) -> Path:
+        self._count += 1
+        path = self._directory.parent / f"{self._directory.name}-block-{self._count}"
+        for port, variable in _PORTS.items():
+            code = code.replace(f"127.0.0.1:{port}", self._environment[variable])
+        path.write_text(code, "utf-8")
+        return path
+
+
+@contextmanager
+def reading(directory: Path, environment: Mapping[str, str]) -> Iterator[Reader]:
+    reader = Reader(directory, environment)
+    try:
+        yield reader
+    finally:
+        reader.close()
