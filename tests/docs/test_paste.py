@@ -29,11 +29,11 @@ STARTS_ITSELF = {"README.md", "quickstart.md", "test-your-application.md"}  # no
 def first_start(server_directory: Path) -> Path:
     """The data directory that the first `postroom up` makes: an empty room, copied for every page."""
     directory = server_directory / "first"
-    directory.mkdir()
-    with running("up", settings={"POSTROOM_HTTP_ADDR": "127.0.0.1:0"}, directory=directory) as up:
+    settings = {"POSTROOM_HTTP_ADDR": "127.0.0.1:0", "POSTROOM_DATA_DIR": str(directory)}
+    with running("up", settings=settings) as up:
         up.line(lambda line: "Ctrl-C stops." in line)
         assert up.stop() == 0
-    return directory / ".postroom"
+    return directory
 
 
 @pytest.fixture
@@ -69,7 +69,8 @@ def test_every_block_of_a_page_can_be_pasted(
     """In order, in one terminal: each command succeeds, and prints what the page shows."""
     with reading(desk, environment) as reader:
         if page.name not in STARTS_ITSELF:
-            shutil.copytree(request.getfixturevalue("first_start"), desk / ".postroom", symlinks=True)
+            copy = ["cp", "-a", request.getfixturevalue("first_start"), desk / ".postroom"]  # with its owner
+            subprocess.run(copy, check=True)
             reader.start(["postroom", "up"])
         printed, url = "", ""
         for block in blocks_of(page):

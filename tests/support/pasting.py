@@ -8,6 +8,7 @@ A comment above a fence says what is special about it:
     <!-- own terminal -->                     a server; the page goes on in a second terminal once it is up
     <!-- exits 1 -->                          the block's last command fails with this code, on purpose
     <!-- examples/send.py -->                 a part of that file, which another test runs
+    <!-- as the owner -->                     statements for a role that another test makes
 """
 
 import os
@@ -66,7 +67,7 @@ class Block:
 
     @property
     def is_pasted(self) -> bool:
-        return self.language in PASTED and self.not_run is None and not self.note.startswith("examples/")
+        return self.language in PASTED and self.not_run is None and not self.note.startswith(("examples/", "as "))
 
 
 def blocks_of(page: Path) -> list[Block]:
