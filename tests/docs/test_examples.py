@@ -38,15 +38,6 @@ EXPECTED = {
     "send_over_http.sh": [("Order 42", "order-42")],
     "test_application.py": [("welcome", None)],
 }
-RUNNABLE = {  # how-to pages that can be pasted as they stand, and what they promise to print
-    "accounts.md": ['"status":"accepted"', "token_not_found", "suspended", "1,ada@example.org,ada,"],
-    "greetings.md": [
-        "line 4: timezone: must be",
-        "line 5: date_of_birth: must be",
-        "2 added, 2 refused",
-        "version_conflict",
-    ],
-}
 AS_APPLICATION = (
     "INSERT INTO postroom.accounts (email, login) VALUES ('ada@example.org', 'ada') RETURNING id",
     "INSERT INTO postroom.accounts (email, login) VALUES ('ADA@example.org', 'other') ON CONFLICT DO NOTHING",
@@ -160,32 +151,6 @@ async def _try_roles(as_role: Callable[[str], str]) -> None:
 
 async def _postroom(url: str, *arguments: str) -> str:
     return await run([sys.executable, "-m", "postroom.cli", *arguments], {"POSTROOM_DATABASE_URL": url})
-
-
-def script_of(name: str) -> str:
-    """What a how-to page prints, as one script that stops at the first mistake; its own grants have a test below."""
-    page = (DOCS / "how-to" / name).read_text("utf-8")
-    steps = ["set -e"]
-    for language, code in re.findall(r"^```(sh|sql)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        if code.startswith(("export URL=", "POSTROOM_", "GRANT ")):  # where it runs, what a service is given, who may
-            continue
-        steps.append(code if language == "sh" else f"postroom psql -q -v ON_ERROR_STOP=1 <<'THE_END'\n{code}THE_END\n")
-    # Two of its lines are wrong, on purpose.
-    return "\n".join(steps).replace("import people.csv\n", "import people.csv || test $? = 1\n")
-
-
-@pytest.mark.parametrize("name", RUNNABLE)
-async def test_a_page_runs_as_printed(name: str, room: Room, environment: dict[str, str], tmp_path: Path) -> None:
-    """Every command and statement of the page can be pasted, in order, and it says what the page says it does."""
-    places = {
-        "URL": environment["API_URL"],
-        "KEY": environment["API_KEY"],
-        "POSTROOM_DATABASE_URL": room.url,
-        "POSTROOM_SECRET_KEY": "5e" * 32,
-    }
-    said = await run(["sh", "-c", f"cd {tmp_path}\n{script_of(name)}"], places)
-    for sentence in RUNNABLE[name]:
-        assert sentence in said
 
 
 async def test_the_rights_of_an_application_with_accounts_suffice(room: Room, server_directory: Path) -> None:
