@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Test the mail of an application: accept it, let a worker deliver it into the inbox, read it there. Use plain pytest."""
+"""A test that looks at the mail: accept it, let a worker deliver it into the inbox, read it there. Plain pytest."""
 
 import asyncio
 import email
