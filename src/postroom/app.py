@@ -309,6 +309,7 @@ def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:
     return WorkerOptions(
         batch=settings.worker_batch,
         chunk=settings.worker_chunk,
+        byte_limit=settings.worker_mb * 2**20,
         lease=settings.lease,
         poll_interval=settings.poll_interval,
         grace=settings.shutdown_grace,

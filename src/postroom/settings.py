@@ -373,6 +373,12 @@ class Settings:
         100,
         "mails started at once; one crash makes at most twice as many ambiguous in each lane",
     )
+    worker_mb: int = _setting(
+        "POSTROOM_WORKER_MB",
+        _positive,
+        32,
+        "megabytes of mail content that a lane claims, and has in memory, at once",
+    )
     lease: timedelta = _setting(
         "POSTROOM_LEASE", parse_duration, timedelta(seconds=30), "how long a claim holds unrenewed"
     )

@@ -34,7 +34,7 @@ def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **
     given: dict[str, Any] = {field.name: None for field in fields(Outgoing)}
     given |= {
         "id": DeliveryId(12), "claim_id": ClaimId(1), "channel": Channel.EMAIL, "lane": Lane.BULK, "ladder": "generic",
-        "attempt_no": 1, "attempt_base": 0, "is_expired": False, "created_at": NOON, "dated_at": NOON,
+        "attempt_no": 1, "attempt_base": 0, "created_at": NOON, "dated_at": NOON,
         "recipients": (Recipient(RecipientKind.TO, 0, email, None, RecipientOutcome.PENDING),), "subject": "",
         "headers": {}, "attachments": (), "campaign_id": campaign_id, "variables": variables,
     }  # fmt: skip

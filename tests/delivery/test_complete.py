@@ -46,7 +46,6 @@ def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt
         ladder="generic",
         attempt_no=attempt_no,
         attempt_base=0,
-        is_expired=False,
         created_at=NOON,
         dated_at=NOON,
         expires_at=None,

@@ -123,7 +123,7 @@ async def test_machinery_is_no_fact(pool: Pool) -> None:
     """Claiming and giving back say nothing about the mail itself."""
     delivery_id = await accepted(pool)
     async with pool.acquire() as connection:
-        rows = await store.claim_due(
+        claimed = await store.claim_due(
             connection,
             lane=Lane.TRANSACTIONAL,
             batch_limit=10,
@@ -131,7 +131,7 @@ async def test_machinery_is_no_fact(pool: Pool) -> None:
             lease=timedelta(seconds=30),
             now=None,
         )
-        await store.release(connection, claim_id=rows[0]["claim_id"], delivery_ids=[delivery_id], now=None)
+        await store.release(connection, claim_id=claimed[0].claim_id, delivery_ids=[delivery_id], now=None)
     assert await facts_of(pool, delivery_id) == ["DeliveryAccepted"]
 
 

@@ -1,6 +1,6 @@
 """Mail that leaves through an account carries headers that the account can answer for."""
 
-from tests.support.builders import a_compose, a_mail, accepted
+from tests.support.builders import a_compose, a_mail, accepted, with_content
 from tests.support.senders import account_of, an_account, claimed
 
 from postroom.db.pool import Pool
@@ -13,7 +13,7 @@ async def headers(pool: Pool, **fields: object) -> bytes:
     account = await an_account(pool, "news@shop.example", display_name="The Shop")
     await accepted(pool, a_mail(**fields))
     [outgoing] = await claimed(pool)
-    _envelope, content = a_compose()(written_by(outgoing, await account_of(pool, account)))
+    _envelope, content = a_compose()(written_by(await with_content(pool, outgoing), await account_of(pool, account)))
     return content.encode(eight_bit=True).partition(b"\r\n\r\n")[0]
 
 

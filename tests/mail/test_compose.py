@@ -48,7 +48,6 @@ OUTGOING = Outgoing(
     ladder="generic",
     attempt_no=1,
     attempt_base=0,
-    is_expired=False,
     created_at=NOW,
     dated_at=NOW,
     expires_at=None,

@@ -51,7 +51,8 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
     "name, index",
     [
         ("claim_due", "deliveries_pkey"),
-        ("list_claim_recipients", "deliveries_claim_idx"),
+        ("list_claim_recipients", "delivery_recipients_pkey"),
+        ("mark_started", "delivery_payloads_pkey"),
         ("recover_claims", "deliveries_claim_idx"),
         ("expire_waiting", "deliveries_expiry_idx"),
         ("delete_old_deliveries", "deliveries_finished_idx"),

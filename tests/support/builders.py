@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.complete import Result
 from postroom.delivery.model import Address, Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
-from postroom.delivery.rows import read_outgoing
+from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Compose, Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.transports import Content, Envelope, RecipientReply, Reply, Stage, Transport
@@ -131,13 +133,34 @@ async def claimed(
 ) -> list[Outgoing]:
     """Claim as a worker does."""
     async with pool.acquire() as connection:
-        rows = await store.claim_due(
+        batch = await store.claim_due(
             connection, lane=lane, batch_limit=limit, worker_id=worker_id, lease=lease, now=now
         )
-        if not rows:
-            return []
-        recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
-    return [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
+    return await with_recipients(pool, batch, now=now)
+
+
+async def with_recipients(pool: Pool, batch: list[Outgoing], *, now: datetime | None = None) -> list[Outgoing]:
+    """Claimed deliveries with their recipients."""
+    if not batch:
+        return []
+    ids = [outgoing.id for outgoing in batch]
+    async with pool.acquire() as connection:
+        found = await store.list_claim_recipients(connection, lane=batch[0].lane, delivery_ids=ids, now=now)
+    return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in batch]
+
+
+async def with_content(pool: Pool, outgoing: Outgoing) -> Outgoing:
+    """A claimed delivery with its content; it is not marked as started."""
+    async with pool.acquire() as connection:
+        [row] = await store.mark_started(
+            connection,
+            claim_id=outgoing.claim_id,
+            started_through=0,
+            lease=LEASE,
+            now=None,
+            delivery_ids=[outgoing.id],
+        )
+    return read_content(outgoing, row)
 
 
 async def state_of(pool: Pool, delivery_id: int) -> State:

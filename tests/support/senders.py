@@ -4,13 +4,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.support.builders import DELIVERED, LEASE, Recording, a_compose
+from tests.support.builders import DELIVERED, LEASE, Recording, a_compose, with_recipients
 from tests.support.builders import claimed as claimed_plainly
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.model import Lane, Outgoing
-from postroom.delivery.rows import read_outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
@@ -143,13 +142,10 @@ async def claimed(
 ) -> list[Outgoing]:
     """Claim as a worker with accounts does."""
     async with pool.acquire() as connection:
-        rows = await store.claim_due(
+        batch = await store.claim_due(
             connection, lane=lane, batch_limit=limit, worker_id=1, lease=LEASE, now=now, use_senders=True
         )
-        if not rows:
-            return []
-        recipients = await store.list_claim_recipients(connection, claim_id=rows[0]["claim_id"], now=now)
-    return [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
+    return await with_recipients(pool, batch, now=now)
 
 
 __all__ = [

@@ -1,13 +1,16 @@
 """One attempt: from a claimed delivery to a result, over whichever way out it takes.
 
-Whatever happens there is a result. A bug of ours in composing defers; a bug in a transport is told as what it is:
-nobody knows what had been handed over.
+Whatever happens there is a result, but for an attempt that is cancelled before the other side can have had the message:
+that one is released. A bug of ours in composing defers; after a bug in a transport the result is ambiguous. A delivery
+that has expired does not leave: the attempt asks when it begins, and the transport asks once more when it has a
+connection.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from time import perf_counter
 
 import structlog
@@ -26,12 +29,13 @@ from postroom.delivery.complete import (
 )
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import Outcome, Verdict, classify
+from postroom.delivery.places import Places
 from postroom.delivery.settle import NOWHERE
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.desk import SenderDesk
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports import Content, Envelope, Reply, Stage, Transport
+from postroom.transports import Content, Envelope, Passage, Reply, Stage, Transport
 
 _log = structlog.get_logger()
 
@@ -45,23 +49,90 @@ Route = Callable[[Channel, Lane], Transport]
 class Attempter:
     """Makes attempts for one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the seams a worker stands on
         self,
         compose: Compose,
         route: Route,
         *,
         senders: SenderDesk | None,
+        places: Places,
+        now: Callable[[], datetime],
         signal: Signal,
         held_lanes: Sequence[str],
     ) -> None:
         self._compose, self._route, self._senders = compose, route, senders
-        self._signal, self._held_lanes = signal, held_lanes
+        self._places, self._now, self._signal, self._held_lanes = places, now, signal, held_lanes
 
-    async def send(self, outgoing: Outgoing, *, on_start: Callable[[], None] = lambda: None) -> Result:
-        """Try once; `on_start` is called at the last moment before the way out is."""
+    async def attempt(self, outgoing: Outgoing) -> Result | None:
+        """One attempt, with its place at the transport and its turn. None: nothing was sent, release the delivery."""
+        result = self.unsendable(outgoing)
+        if result is not None:
+            self.skip_turn(outgoing)
+            return result
+        gate = self._places.gate(outgoing, self.way_out(outgoing))
+        if gate is None:
+            return await self._in_turn(outgoing, lambda _passage: None)
+        try:
+            has_place = await gate.enter()
+        except asyncio.CancelledError:  # stopped while waiting
+            has_place = False
+        if not has_place:
+            self.skip_turn(outgoing)
+            return None
+        try:
+            return await self._in_turn(outgoing, partial(gate.begin, outgoing))
+        finally:
+            gate.leave(outgoing)
+
+    async def _in_turn(self, outgoing: Outgoing, begin: Callable[[Passage], None]) -> Result | None:
+        """Wait for the turn of a mail whose account or destination has a pace, and try. None: it must not start."""
+        if outgoing.slot is None or self._senders is None:
+            return await self._send(outgoing, begin)
+        try:
+            async with self._senders.turn(outgoing.slot) as turn:
+                if turn is None:
+                    return None
+
+                def begin_turn(passage: Passage) -> None:
+                    turn.begin()
+                    begin(passage)
+
+                return await self._send(outgoing, begin_turn)
+        except asyncio.CancelledError:  # stopped while waiting: nothing was sent
+            return None
+
+    def skip_turn(self, outgoing: Outgoing) -> None:
+        """It is not sent, and others of its account need not wait for it."""
+        if outgoing.slot is not None and self._senders is not None:
+            self._senders.turns.skip(outgoing.slot)
+
+    def unsendable(self, outgoing: Outgoing) -> Result | None:
+        """The result of a delivery that must not be tried at all; None if it may."""
+        if self.has_expired(outgoing):
+            return expired(outgoing)
+        if outgoing.problem is not None:
+            return unwritable(outgoing, outgoing.problem)
+        if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
+            return suppressed(outgoing)
+        return None
+
+    def has_expired(self, outgoing: Outgoing) -> bool:
+        return outgoing.expires_at is not None and outgoing.expires_at <= self._now()
+
+    def way_out(self, outgoing: Outgoing) -> Transport:
+        """The transport of the account that carries it, or of the settings."""
+        if outgoing.sender_account_id is not None and self._senders is not None:
+            return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
+        return self._route(outgoing.channel, outgoing.lane)
+
+    async def _send(self, outgoing: Outgoing, on_start: Callable[[Passage], None]) -> Result | None:
+        """Try once; `on_start` is called at the last moment before the transport is.
+
+        None: the attempt was cancelled before the other side can have had the message.
+        """
         try:
             envelope, content = self._compose(outgoing)
-            transport = self._way_out(outgoing)
+            transport = self.way_out(outgoing)
         except ValueError as error:
             return unwritable(outgoing, str(error))
         except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
@@ -75,10 +146,19 @@ class Attempter:
                 elapsed=NO_TIME,
                 transport=NOWHERE,
             )
-        on_start()
+        passage = Passage(partial(self.has_expired, outgoing))
+        if not passage.may_leave():
+            return expired(outgoing)
+        on_start(passage)
         started = perf_counter()
-        reply = await self._say_once(outgoing, transport, envelope, content)
-        elapsed = perf_counter() - started
+        said = await self._say_once(outgoing, transport, envelope, content, passage)
+        if said is None or passage.is_late:
+            return expired(outgoing) if passage.is_late else None
+        return self._result(outgoing, envelope, transport, said, perf_counter() - started)
+
+    def _result(
+        self, outgoing: Outgoing, envelope: Envelope, transport: Transport, reply: Reply, elapsed: float
+    ) -> Result:
         self._signal("sent")
         ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
         result = decide(
@@ -100,44 +180,33 @@ class Attempter:
             self._senders.turns.close(outgoing.slot)
         return result
 
-    def _way_out(self, outgoing: Outgoing) -> Transport:
-        if outgoing.sender_account_id is not None and self._senders is not None:
-            return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
-        return self._route(outgoing.channel, outgoing.lane)
-
     def _policy(self) -> Policy:
         return Policy(random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
 
-    async def _say_once(self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content) -> Reply:
+    async def _say_once(
+        self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content, passage: Passage
+    ) -> Reply | None:
         """Send, unless the account of an earlier ambiguous attempt says that the message has left."""
         doubtful = outgoing.slot.doubtful_account_id if outgoing.slot is not None else None
         if doubtful is None or self._senders is None:
-            return await self._say(transport, envelope, content)
+            return await self._say(transport, envelope, content, passage)
         try:
             if await self._senders.was_sent(doubtful, outgoing.lane.value, envelope.message_id):
                 return Reply(Stage.FINAL, 250, "2.0.0", "the mailbox holds the message: an earlier attempt sent it")
         except Exception:  # noqa: BLE001 - a bug in asking must not keep the mail from being sent
             _log.exception("question_crashed", delivery_id=envelope.delivery_id)
-        return await self._say(self._way_out(outgoing), envelope, content)  # the account may have changed meanwhile
+        changed = self.way_out(outgoing)  # the account may have changed meanwhile
+        return await self._say(changed, envelope, content, passage)
 
-    async def _say(self, transport: Transport, envelope: Envelope, content: Content) -> Reply:
+    async def _say(self, transport: Transport, envelope: Envelope, content: Content, passage: Passage) -> Reply | None:
         try:
             return await transport.send(envelope, content)
         except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent
             return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
         except asyncio.CancelledError:
+            if not passage.may_have_arrived:
+                return None
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
         except Exception:  # noqa: BLE001 - a bug in a transport must not take the worker down, nor be mistaken for an answer
             _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
             return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")
-
-
-def unsendable(outgoing: Outgoing) -> Result | None:
-    """What becomes of a delivery that must not be tried at all; None if it may."""
-    if outgoing.is_expired:
-        return expired(outgoing)
-    if outgoing.problem is not None:
-        return unwritable(outgoing, outgoing.problem)
-    if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
-        return suppressed(outgoing)
-    return None

@@ -28,7 +28,10 @@ from postroom.delivery.settle import settle, without_texts
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
+from postroom.senders.health import Outcome
 from postroom.senders.model import HealthPolicy
+from postroom.senders.record import record_outcomes
+from postroom.transports import Reply, Stage
 
 _log = structlog.get_logger()
 
@@ -82,6 +85,16 @@ class Completer:
             )
         )
         await self._close({claim_id: len(delivery_ids)})
+
+    async def report_silence(self, silent: list[Outgoing]) -> None:
+        """Tell the health of accounts about servers that have a message and do not answer; once, not insisting."""
+        reply = Reply(Stage.FINAL, text="the server has the message and does not answer")
+        outcomes = [Outcome(each.slot, reply, None) for each in silent if each.slot is not None]
+        try:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await record_outcomes(connection, outcomes, policy=self._policy, now=self._clock())
+        except DATABASE_ERRORS as error:
+            _log.warning("silence_unreported", error=type(error).__name__)
 
     def hurry(self, patience: timedelta) -> None:
         """Insist no longer than that: without a database a process must still end, and leases tell what it was at."""

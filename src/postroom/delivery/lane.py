@@ -5,6 +5,7 @@ lane is full, and a crash leaves no more in doubt than that.
 """
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from postroom.delivery.model import Channel, Outgoing
@@ -17,6 +18,7 @@ class LaneLoad:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     mails: int = 0
     webhooks: int = 0
+    bytes: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     empty_looks: int = 0
     asleep: bool = False
@@ -37,7 +39,22 @@ class LaneLoad:
         self.changed.set()
 
     def _count(self, outgoing: Outgoing, by: int) -> None:
+        self.bytes += by * outgoing.size
         if outgoing.channel is Channel.WEBHOOK:
             self.webhooks += by
         else:
             self.mails += by
+
+
+def chunks(claimed: list[Outgoing], count: int, size: int) -> Iterator[list[Outgoing]]:
+    """Cut a claim into chunks of at most so many deliveries and bytes, in its order; one delivery may be larger."""
+    chunk: list[Outgoing] = []
+    left = size
+    for outgoing in claimed:
+        if chunk and (len(chunk) >= count or outgoing.size > left):
+            yield chunk
+            chunk, left = [], size
+        chunk.append(outgoing)
+        left -= outgoing.size
+    if chunk:
+        yield chunk

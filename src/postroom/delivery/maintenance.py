@@ -16,6 +16,7 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
+from postroom.delivery.lease import WORKER_SILENCE
 from postroom.delivery.model import Address, DeliveryRequest, Lane, Recovered
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import RECOVERED
@@ -25,7 +26,6 @@ _log = structlog.get_logger()
 
 STEP = 1000
 NOBODY = 0
-WORKER_SILENCE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

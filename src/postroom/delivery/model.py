@@ -178,7 +178,7 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed delivery with everything an attempt needs."""
+    """A claimed delivery with everything an attempt needs; recipients and content are read when it starts."""
 
     id: DeliveryId
     claim_id: ClaimId
@@ -187,7 +187,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     ladder: str  # which retry schedule applies, a name in `retry.LADDERS`
     attempt_no: int
     attempt_base: int  # attempts the budget no longer counts: those before a redrive
-    is_expired: bool
     created_at: datetime
     dated_at: datetime  # the Date header, the same at every attempt: when it may first leave, or its last redrive
     expires_at: datetime | None
@@ -209,6 +208,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told
+    size: int = 0  # bytes of its content, as stored
 
     @property
     def held_for(self) -> timedelta | None:

@@ -89,17 +89,19 @@ SELECT unnest(:types::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many
--- Lease what is due in one lane, oldest first, with the content an attempt needs. With sender accounts, mail is claimed
--- as far as they have quota, and the claim that paces them has been given its id before.
+-- Lease what is due in one lane, oldest first; mark_started reads its content. With sender accounts, mail is claimed as
+-- far as they have quota, and the claim that paces them has been given its id before. The lease counts from the moment
+-- the claim is written, however long it took to find the rows.
 WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
-        :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders, :webhook_limit)
+        :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders, :webhook_limit,
+        :byte_limit, :busy_accounts)
 ),
 claim AS (
     INSERT INTO claims (id, lane, size, worker_id, claimed_at, expires_at)
     SELECT coalesce(min(claim_id), nextval('claims_id_seq')), :lane::text::delivery_lane, count(*), :worker_id,
-        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()) + :lease::interval
+        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
     FROM due
     HAVING count(*) > 0
     RETURNING id
@@ -117,10 +119,10 @@ claimed AS (
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
-    doubtful_account_id, expires_at, expires_at <= coalesce(:now::timestamptz, now()) AS is_expired, traceparent,
-    from_email, from_name, subject, text_body, html_body, headers::text, attachments::text,
-    campaign_id, CASE WHEN campaign_id IS NOT NULL THEN variables::text END AS variables, sender_account_id,
-    start_in, send_delay, shaped_domain, domain_connections, idempotency_key
+    doubtful_account_id, expires_at, traceparent, campaign_id, sender_account_id, start_in, send_delay, shaped_domain,
+    domain_connections, idempotency_key,
+    coalesce(octet_length(text_body), 0) + coalesce(octet_length(html_body), 0)
+        + coalesce(pg_column_size(attachments), 0) AS size
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 ORDER BY claim_ordinal;
@@ -348,24 +350,23 @@ WHERE delivery_id = :delivery_id
 ORDER BY attempt_no, finished_at;
 
 -- name: list_claim_recipients :many
--- The recipients of everything a claim holds, checked against suppression once more. `is_suppressed`: the address gets
--- nothing. `held_for`: how long bulk mail to it waits after a soft bounce.
+-- The recipients of deliveries that are about to start, checked against suppression once more. `is_suppressed`: the
+-- address gets nothing. `held_for`: how long bulk mail to it waits after a soft bounce.
 SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
     outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
     CASE WHEN outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
         THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for
-FROM deliveries AS d
-JOIN delivery_recipients AS r ON r.delivery_id = d.id
+FROM delivery_recipients AS r
 CROSS JOIN LATERAL (
     SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity')) AS until
     FROM suppressions AS s
     WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
-        AND (s.scope = 'all' OR d.lane = 'bulk')
+        AND (s.scope = 'all' OR :lane::text = 'bulk')
         AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
-        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR d.lane = 'bulk')
+        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR :lane::text = 'bulk')
         AND r.kind <> 'reply_to'
 ) AS stopped
-WHERE d.claim_id = :claim_id AND d.state = 'sending'
+WHERE r.delivery_id = ANY(:delivery_ids::bigint[])
 ORDER BY r.delivery_id, r.kind, r.position;
 
 -- name: list_dead_letters :many
@@ -454,12 +455,20 @@ UPDATE deliveries
 SET state = 'rendered'
 WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 
--- name: mark_started :maybe
--- Say, before anything goes to the wire, how far into a claim the worker is about to get. No row: the claim is lost.
-UPDATE claims
-SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, now()) + :lease::interval
-WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, now())
-RETURNING id;
+-- name: mark_started :many
+-- Say, before anything goes to the wire, how far into a claim the worker is about to get, and read the content of what is
+-- about to go. No row: the claim is lost.
+WITH held AS (
+    UPDATE claims
+    SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
+    WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, clock_timestamp())
+    RETURNING id
+)
+SELECT i.id, coalesce(:now::timestamptz, clock_timestamp()) AS now, from_email, from_name, subject, text_body, html_body,
+    headers::text, attachments::text, CASE WHEN :with_variables THEN variables::text END AS variables
+FROM held
+LEFT JOIN unnest(:delivery_ids::bigint[]) AS i(id) ON true
+LEFT JOIN delivery_payloads AS p ON p.delivery_id = i.id;
 
 -- name: measure_queue :many
 -- How much waits in each lane (counted up to a bound) and since when the oldest is due.

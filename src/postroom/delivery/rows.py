@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from postroom.delivery.model import (
     Acceptance,
@@ -98,17 +99,8 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
     )
 
 
-def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgoing:
-    """A claimed row and its recipients as the value an attempt works on."""
-    headers: Mapping[str, str] = {}
-    attachments: tuple[Attachment, ...] = ()
-    variables: Mapping[str, Any] = {}
-    problem = None
-    try:
-        headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
-        variables = _decode_variables(row["variables"]) if row["variables"] else {}
-    except Exception as error:  # noqa: BLE001 - RecursionError too: one row must not stop the others of its claim
-        problem = f"headers, attachments or variables cannot be read: {_reason(error)}"
+def read_claimed(row: asyncpg.Record) -> Outgoing:
+    """A claimed delivery, whose recipients and content are read when it starts."""
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
@@ -117,7 +109,6 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
         ladder=row["ladder"],
         attempt_no=row["attempt_count"],
         attempt_base=row["attempt_base"],
-        is_expired=bool(row["is_expired"]),
         created_at=row["created_at"],
         dated_at=row["dated_at"],
         age=row["age"] or timedelta(),
@@ -126,7 +117,35 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
         throttled_by=tuple(row["throttled_by"] or ()),
         expires_at=row["expires_at"],
         traceparent=row["traceparent"],
-        recipients=tuple(recipients),
+        recipients=(),
+        sender=None,
+        subject="",
+        text=None,
+        html=None,
+        headers={},
+        attachments=(),
+        campaign_id=row["campaign_id"],
+        sender_account_id=row["sender_account_id"],
+        slot=_slot(row),
+        idempotency_key=row["idempotency_key"],
+        size=row["size"],
+    )
+
+
+def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
+    """The same delivery with what it says."""
+    headers: Mapping[str, str] = {}
+    attachments: tuple[Attachment, ...] = ()
+    variables: Mapping[str, Any] = {}
+    problem = None
+    try:
+        headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
+        if outgoing.campaign_id is not None and row["variables"]:
+            variables = _decode_variables(row["variables"])
+    except Exception as error:  # noqa: BLE001 - RecursionError too: one row must not stop the others of its claim
+        problem = f"headers, attachments or variables cannot be read: {_reason(error)}"
+    return replace(
+        outgoing,
         sender=_sender(row),
         subject=row["subject"] or "",
         text=row["text_body"],
@@ -134,11 +153,7 @@ def read_outgoing(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Outgo
         headers=headers,
         attachments=attachments,
         problem=problem,
-        campaign_id=row["campaign_id"],
         variables=variables,
-        sender_account_id=row["sender_account_id"],
-        slot=_slot(row),
-        idempotency_key=row["idempotency_key"],
     )
 
 
@@ -181,7 +196,7 @@ def read_unrendered(row: asyncpg.Record) -> Unrendered:
     problem = None
     try:
         variables = _decode_variables(row["variables"]) if row["variables"] else {}
-    except Exception as error:  # noqa: BLE001 - as in `read_outgoing`
+    except Exception as error:  # noqa: BLE001 - as in `read_content`
         problem = f"the variables cannot be read: {_reason(error)}"
     return Unrendered(DeliveryId(row["id"]), Lane(row["lane"]), row["template_id"], row["locale"], variables, problem)
 
@@ -214,7 +229,7 @@ def _shown(read: Callable[[str | None], T], value: str | None, empty: T) -> T:
     """A column for people: one that cannot be read is shown empty, and its delivery can still be found and ended."""
     try:
         return read(value)
-    except Exception:  # noqa: BLE001 - as in `read_outgoing`
+    except Exception:  # noqa: BLE001 - as in `read_content`
         return empty
 
 

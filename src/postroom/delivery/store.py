@@ -17,6 +17,7 @@ from postroom.delivery.model import (
     DeliverySummary,
     Lane,
     LaneDepth,
+    Outgoing,
     Recipient,
     Recovered,
     Redriven,
@@ -26,6 +27,7 @@ from postroom.delivery.model import (
 from postroom.delivery.rows import (
     read_accepted,
     read_claim_recipient,
+    read_claimed,
     read_dead_letter,
     read_delivery,
     read_recipient,
@@ -64,9 +66,11 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
     now: datetime | None,
     use_senders: bool = False,
     webhook_limit: int | None = None,
-) -> list[asyncpg.Record]:
-    """Claimed rows without their recipients; `rows.read_outgoing` joins the two."""
-    return await QUERIES["claim_due"].many(
+    byte_limit: int | None = None,
+    busy_accounts: Sequence[int] = (),
+) -> list[Outgoing]:
+    """Claimed deliveries without recipients and content, which `list_claim_recipients` and `mark_started` read."""
+    rows = await QUERIES["claim_due"].many(
         connection,
         lane=lane.value,
         batch_limit=batch_limit,
@@ -75,7 +79,10 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
         now=now,
         use_senders=use_senders,
         webhook_limit=webhook_limit,
+        byte_limit=byte_limit,
+        busy_accounts=busy_accounts,
     )
+    return [read_claimed(row) for row in rows]
 
 
 async def close_claims(connection: Connection, *, claim_ids: Sequence[int]) -> int:
@@ -193,11 +200,13 @@ async def list_attempts(connection: Connection, *, delivery_id: int) -> list[Att
 
 
 async def list_claim_recipients(
-    connection: Connection, *, claim_id: int, now: datetime | None
+    connection: Connection, *, lane: Lane, delivery_ids: Sequence[int], now: datetime | None
 ) -> dict[int, list[Recipient]]:
-    """Every recipient of a claim by delivery; one who is suppressed by now says so."""
+    """Every recipient by delivery; one who is suppressed by now says so."""
     grouped: dict[int, list[Recipient]] = {}
-    for row in await QUERIES["list_claim_recipients"].many(connection, claim_id=claim_id, now=now):
+    for row in await QUERIES["list_claim_recipients"].many(
+        connection, lane=lane.value, delivery_ids=delivery_ids, now=now
+    ):
         grouped.setdefault(row["delivery_id"], []).append(read_claim_recipient(row))
     return grouped
 
@@ -256,13 +265,26 @@ async def mark_rendered(
     )
 
 
-async def mark_started(
-    connection: Connection, *, claim_id: int, started_through: int, lease: timedelta, now: datetime | None
-) -> bool:
-    row = await QUERIES["mark_started"].maybe(
-        connection, claim_id=claim_id, started_through=started_through, lease=lease, now=now
+async def mark_started(  # noqa: PLR0913 - the statement's parameters
+    connection: Connection,
+    *,
+    claim_id: int,
+    started_through: int,
+    lease: timedelta,
+    now: datetime | None,
+    delivery_ids: Sequence[int] = (),
+    with_variables: bool = False,
+) -> list[asyncpg.Record]:
+    """The content of these deliveries, for `rows.read_content`, and the database's time. Empty: the claim is lost."""
+    return await QUERIES["mark_started"].many(
+        connection,
+        claim_id=claim_id,
+        started_through=started_through,
+        lease=lease,
+        now=now,
+        delivery_ids=delivery_ids,
+        with_variables=with_variables,
     )
-    return row is not None
 
 
 async def measure_queue(connection: Connection, *, bound: int) -> list[LaneDepth]:

@@ -1,41 +1,41 @@
 """The delivery worker: claim, start, attempt, complete.
 
-Each lane has a loop of its own, so that nothing waits behind a slower lane. A batch is claimed at once and started
-chunk by chunk: before a chunk goes to the wire its place in the claim is committed, which is how a crash leaves behind
-few deliveries whose fate is unknown. Network I/O happens between short transactions, never inside one.
+Each lane has a loop of its own, so that nothing waits behind a slower lane. A batch is claimed at once, limited by the
+size of its content, and started chunk by chunk: before a chunk goes to the wire its place in the claim is committed, so
+a crash leaves few deliveries whose fate is unknown. Recipients, suppression and content are read when a chunk starts.
+Network I/O happens between short transactions, never inside one.
 
-Stopping: nothing more is claimed, what was not started is given back, what is in flight is finished within the grace
-time, and what still hangs then is recorded as unknown. Nobody has to wait for a lease.
+Stopping: the worker claims nothing more, releases what it has not started, and finishes what is in flight within the
+grace time. An attempt that is cut off then is released if the other side cannot have the message, and recorded as
+ambiguous if it can.
 """
 
 import asyncio
-import os
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from time import monotonic
 
 import structlog
+from msgspec.structs import replace
 
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
 from postroom.delivery import store
-from postroom.delivery.attempt import Attempter, Compose, Route, unsendable
-from postroom.delivery.complete import NO_TIME, Result
+from postroom.delivery.attempt import Attempter, Compose, Route
+from postroom.delivery.complete import NO_TIME
 from postroom.delivery.completer import Completer
-from postroom.delivery.lane import LaneLoad
+from postroom.delivery.lane import LaneLoad, chunks
+from postroom.delivery.lease import Leases
 from postroom.delivery.model import ClaimId, Lane, Outgoing
-from postroom.delivery.rows import read_outgoing
+from postroom.delivery.places import Places
+from postroom.delivery.rows import read_content
 from postroom.delivery.silent_hosts import SilentHosts
 from postroom.delivery.wake import Waker
-from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.clock import Clock, HeardClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
 from postroom.senders.desk import SenderDesk
-from postroom.senders.model import Slot
 
 _log = structlog.get_logger()
 
@@ -53,6 +53,7 @@ class WorkerOptions:
 
     batch: int = 500
     chunk: int = 100
+    byte_limit: int = 32 * 2**20
     lease: timedelta = timedelta(seconds=30)
     poll_interval: timedelta = timedelta(milliseconds=500)
     grace: timedelta = timedelta(seconds=25)
@@ -81,17 +82,34 @@ class Worker:
         self._options = options or WorkerOptions()
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
-        self._attempter = Attempter(compose, route, senders=senders, signal=signal, held_lanes=self._options.held_lanes)
+        self._now = HeardClock(clock)
         self._completer = Completer(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
         self._completer.on_written = self._written
         if senders is not None:
             self._completer.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
+        self._leases = Leases(
+            pool,
+            lease=self._options.lease,
+            clock=clock,
+            held=self._completer.held,
+            on_renewed=senders.turns.renew if senders is not None else lambda _claims, _until: None,
+        )
         self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
         self._silent = SilentHosts()
-        self._lapsed: set[ClaimId] = set()  # leases that ran out: their results are written, nothing more is started
+        self._places = Places(
+            on_silence=self._completer.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
+        )
+        self._attempter = Attempter(
+            compose,
+            route,
+            senders=senders,
+            places=self._places,
+            now=self._now,
+            signal=signal,
+            held_lanes=self._options.held_lanes,
+        )
         self._stopping = asyncio.Event()
-        self._worker_id: int | None = None
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,23 +123,26 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped; with `until_empty`, until nothing is due."""
-        await self._register()
+        await self._leases.register(self._stopping)
         try:
             async with asyncio.TaskGroup() as group:  # whichever loop fails ends them all: none is missed silently
                 completing = group.create_task(self._completer.run(), name="completer")
-                renewing = group.create_task(self._keep_leases(), name="leases")
+                watching = [
+                    group.create_task(self._leases.keep(), name="leases"),
+                    group.create_task(self._places.watch(), name="places"),
+                ]
                 lanes = [group.create_task(self._run_lane(lane), name=f"lane-{lane}") for lane in self._options.lanes]
                 await asyncio.wait(lanes)
                 await self._finish_in_flight()
                 await self._completer.drain()
-                completing.cancel()
-                renewing.cancel()
+                for task in (completing, *watching):
+                    task.cancel()
         finally:
-            await self._say_goodbye()
+            await self._leases.say_goodbye()
 
     async def run_once(self, lane: Lane) -> int:
         """Claim one batch, attempt it and write the results; returns how many deliveries it was."""
-        await self._register()
+        await self._leases.register(self._stopping)
         async with asyncio.TaskGroup() as group:
             completing = group.create_task(self._completer.run())
             claimed = await self._claim(lane)
@@ -149,98 +170,127 @@ class Worker:
                 await self._waker.wait(lane, self._options.poll_interval)
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
+        """Claim a batch. What follows may fail; then the batch is released, and does not wait for its lease."""
         asked_at = monotonic()
         async with self._pool.acquire() as connection:
-            rows = await store.claim_due(
+            claimed = await store.claim_due(
                 connection,
                 lane=lane,
                 batch_limit=self._options.batch,
-                worker_id=self._worker_id or 0,
+                worker_id=self._leases.worker_id,
                 lease=self._options.lease,
                 now=self._clock(),
                 use_senders=self._senders is not None,
                 webhook_limit=max(self._options.chunk - self._lanes[lane].webhooks, 0),
+                byte_limit=self._options.byte_limit,
+                busy_accounts=[account_id for account_id, _gate in self._places.stalled(lane)],
             )
-            if not rows:
+            if not claimed:
                 return []
-            claim_id = rows[0]["claim_id"]
-            recipients = await store.list_claim_recipients(connection, claim_id=claim_id, now=self._clock())
-            await self._wake_up(lane, connection)
-        self._completer.expect(claim_id, len(rows))
+            self._completer.expect(claimed[0].claim_id, len(claimed))
         self._signal("claimed")
-        claimed = [read_outgoing(row, recipients.get(row["id"], ())) for row in rows]
-        await self._get_ready(claimed, asked_at)
+        try:
+            await self._get_ready(lane, claimed, asked_at)
+        except Exception:
+            await self._release(claimed)
+            raise
         return claimed
 
-    async def _get_ready(self, claimed: list[Outgoing], asked_at: float) -> None:
-        """Fetch what these need beyond themselves; if that fails, they go back before anybody waits for them."""
+    async def _get_ready(self, lane: Lane, claimed: list[Outgoing], asked_at: float) -> None:
+        """Fetch what these need beyond themselves."""
         slots = [outgoing.slot for outgoing in claimed if outgoing.slot is not None]
-        try:
-            if self._senders is not None and slots:
-                await self._senders.prepare(slots)
-                self._renewed([claimed[0].claim_id], asked_at)
-            if self._prepare is not None:
-                await self._prepare(claimed)
-        except Exception:
-            await self._give_back(claimed)
-            raise
+        if self._senders is not None and slots:
+            await self._senders.prepare(slots)
+            self._leases.renewed([claimed[0].claim_id], asked_at)
+        if self._prepare is not None:
+            await self._prepare(claimed)
+        await self._wake_up(lane)
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
         """Start a claim chunk by chunk, as fast as earlier attempts make room."""
         through, not_started = 0, claimed
-        for chunk in _chunks(claimed, self._options.chunk):
-            await self._make_room(lane)
-            if self._stopping.is_set():
+        for chunk in chunks(claimed, self._options.chunk, self._options.byte_limit):
+            await self._make_room(lane, sum(outgoing.size for outgoing in chunk))
+            if self._stopping.is_set() or (known := await self._with_recipients(lane, chunk)) is None:
                 break
             through += len(chunk)
-            ready = await self._let_some_wait(chunk)
+            ready = await self._let_some_wait(known)
             not_started = [*ready, *claimed[through:]]
-            if ready and not await self._start(ready, through):
+            started = await self._start(ready, through) if ready else []
+            if started is None:
                 break
             not_started = claimed[through:]
-            for outgoing in ready:
+            for outgoing in started:
                 self._lanes[lane].opened(outgoing, asyncio.create_task(self._attempt(outgoing)))
         if not_started:
-            await self._give_back(not_started)
+            await self._release(not_started)
 
-    async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Give back, for later, webhooks to silent hosts and bulk mail to addresses on hold; the rest may start."""
-        ready, waiting = self._silent.sift(chunk)
-        for wait, delivery_ids in waiting.items():
-            await self._completer.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
-        for outgoing in ready:
-            if outgoing.held_for is not None and not outgoing.is_expired:
-                await self._give_back([outgoing], wait=outgoing.held_for)
-        return [outgoing for outgoing in ready if outgoing.held_for is None or outgoing.is_expired]
-
-    async def _make_room(self, lane: Lane) -> None:
-        """Wait until few enough mails are open, or the worker is to stop. Webhooks were limited by the claim."""
+    async def _make_room(self, lane: Lane, size: int) -> None:
+        """Wait until few enough mails and bytes are open, or the worker is to stop. The claim limited the webhooks."""
         load = self._lanes[lane]
-        while load.mails > self._options.chunk and not self._stopping.is_set():
+        while self._is_full(lane, size) and not self._stopping.is_set():
             load.changed.clear()  # one event for all: waiting on each task costs more than the attempts
             await load.changed.wait()
 
-    async def _start(self, chunk: list[Outgoing], through: int) -> bool:
-        """Commit that this chunk is about to go to the wire. False: the claim was lost, or nobody knows."""
-        if chunk[0].claim_id in self._lapsed:
-            return False
+    def _is_full(self, lane: Lane, size: int) -> bool:
+        """Mails at servers that do not answer are not counted: connections bound them, and they hold up no other."""
+        load = self._lanes[lane]
+        stuck = [flight.outgoing for _, gate in self._places.stalled(lane) for flight in gate.flights.values()]
+        mails = load.mails - len(stuck)
+        open_bytes = load.bytes - sum(outgoing.size for outgoing in stuck)
+        return mails > self._options.chunk or (open_bytes > 0 and open_bytes + size > self._options.byte_limit)
+
+    async def _with_recipients(self, lane: Lane, chunk: list[Outgoing]) -> list[Outgoing] | None:
+        """The same with their recipients, as suppressions are now. None: the database does not answer."""
+        try:
+            async with self._pool.acquire() as connection:
+                found = await store.list_claim_recipients(
+                    connection, lane=lane, delivery_ids=[outgoing.id for outgoing in chunk], now=self._clock()
+                )
+        except FLICKER as error:
+            _log.warning("start_postponed", error=type(error).__name__)
+            return None
+        return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
+
+    async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
+        """Release, for later, webhooks to silent hosts and bulk mail to addresses on hold; the rest may start."""
+        ready, waiting = self._silent.sift(chunk)
+        for wait, delivery_ids in waiting.items():
+            await self._completer.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
+        held = [each for each in ready if each.held_for is not None and not self._attempter.has_expired(each)]
+        for outgoing in held:
+            await self._release([outgoing], wait=outgoing.held_for or NO_TIME)
+        return [outgoing for outgoing in ready if outgoing not in held] if held else ready
+
+    async def _start(self, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
+        """Commit that this chunk is about to go to the wire, and read its content.
+
+        None: the claim was lost, or nobody knows.
+        """
+        if self._leases.has_lapsed(chunk[0].claim_id):
+            return None
         asked_at = monotonic()
         try:
             async with self._pool.acquire() as connection:
-                held = await store.mark_started(
+                rows = await store.mark_started(
                     connection,
                     claim_id=chunk[0].claim_id,
                     started_through=through,
                     lease=self._options.lease,
                     now=self._clock(),
+                    delivery_ids=[outgoing.id for outgoing in chunk],
+                    with_variables=any(outgoing.campaign_id is not None for outgoing in chunk),
                 )
         except FLICKER as error:
             _log.warning("start_postponed", error=type(error).__name__)
-            return False
+            return None
         self._signal("started")
-        if held:
-            self._renewed([chunk[0].claim_id], asked_at)
-        return held
+        if not rows:
+            return None
+        self._leases.renewed([chunk[0].claim_id], asked_at)
+        self._now.hear(rows[0]["now"])
+        contents = {row["id"]: row for row in rows}
+        return [read_content(outgoing, contents[outgoing.id]) for outgoing in chunk]
 
     async def _rest(self, lane: Lane) -> None:
         """Nothing is due: look again soon, then ask to be notified, look once more, and wait."""
@@ -251,90 +301,39 @@ class Worker:
             await self._waker.wait(lane, LINGER)
         elif not state.asleep:
             async with self._pool.acquire() as connection:
-                await store.put_to_sleep(connection, worker_id=self._worker_id or 0, lane=lane)
+                await store.put_to_sleep(connection, worker_id=self._leases.worker_id, lane=lane)
             state.asleep = True
             self._signal("asleep")
         else:
             await self._waker.wait(lane, self._options.poll_interval)
 
-    async def _wake_up(self, lane: Lane, connection: Connection) -> None:
+    async def _wake_up(self, lane: Lane) -> None:
         state = self._lanes[lane]
         state.empty_looks = 0
         if state.asleep:
-            await store.wake_up(connection, worker_id=self._worker_id or 0, lane=lane)
+            async with self._pool.acquire() as connection:
+                await store.wake_up(connection, worker_id=self._leases.worker_id, lane=lane)
             state.asleep = False
 
     # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _attempt(self, outgoing: Outgoing) -> None:
-        """One delivery, from claimed to a result."""
+        """One delivery, from started to a result; without one it is released, as if it had never been claimed."""
         with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
-            result = unsendable(outgoing)
-            if outgoing.slot is not None and self._senders is not None:
-                await self._attempt_in_turn(outgoing, outgoing.slot, self._senders, result)
-            else:
-                result = result or await self._attempter.send(outgoing)
-                self._silent.ended(outgoing, result.reply)
-                self._completer.add(result)
-
-    async def _attempt_in_turn(
-        self, outgoing: Outgoing, slot: Slot, senders: SenderDesk, result: Result | None
-    ) -> None:
-        """One mail that has to wait for its turn. Without one it goes back, as if it had never been claimed."""
+            result = await self._attempter.attempt(outgoing)
         if result is not None:
-            senders.turns.skip(slot)
+            self._silent.ended(outgoing, result.reply)
             self._completer.add(result)
             return
-        try:
-            async with senders.turn(slot) as turn:
-                if turn is not None:
-                    self._completer.add(await self._attempter.send(outgoing, on_start=turn.begin))
-                    return
-        except asyncio.CancelledError:  # stopped while waiting: nothing was sent
-            _log.info("turn_cancelled", delivery_id=outgoing.id)
         await self._completer.give_back(outgoing.claim_id, [outgoing.id])
         self._written([outgoing])
 
-    # ── keeping and giving back ───────────────────────────────────────────────────────────────────────────────────
+    # ── releasing and ending ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def _register(self) -> None:
-        """Get an id for this worker's claims; a database that does not answer is asked again."""
-        while self._worker_id is None and not self._stopping.is_set():
-            try:
-                async with self._pool.acquire() as connection:
-                    self._worker_id = await store.register_worker(
-                        connection, pid=os.getpid(), host=socket.gethostname()
-                    )
-            except FLICKER as error:
-                _log.warning("registration_postponed", error=type(error).__name__)
-                await asyncio.sleep(self._options.poll_interval.total_seconds())
-
-    async def _keep_leases(self) -> None:
-        while True:
-            await asyncio.sleep(self._options.lease.total_seconds() / 3)
-            asked_at = monotonic()
-            try:
-                async with self._pool.acquire() as connection:
-                    renewed = await store.renew_claims(
-                        connection,
-                        worker_id=self._worker_id or 0,
-                        claim_ids=(held := self._completer.held()),
-                        lease=self._options.lease,
-                        now=self._clock(),
-                    )
-                self._lapsed = {each for each in held if each in self._lapsed or not renewed.get(each)}
-                self._renewed(set(held) - self._lapsed, asked_at)
-            except FLICKER as error:
-                _log.warning("renewal_postponed", error=type(error).__name__)
-
-    def _renewed(self, claim_ids: Iterable[ClaimId], asked_at: float) -> None:
-        if self._senders is not None:
-            self._senders.turns.renew(claim_ids, asked_at + self._options.lease.total_seconds())
-
-    async def _give_back(self, outgoing: list[Outgoing], *, wait: timedelta = NO_TIME) -> None:
+    async def _release(self, outgoing: list[Outgoing], *, wait: timedelta = NO_TIME) -> None:
+        """Give back deliveries that were not started."""
         for each in outgoing:
-            if each.slot is not None and self._senders is not None:
-                self._senders.turns.skip(each.slot)
+            self._attempter.skip_turn(each)
         await self._completer.give_back(outgoing[0].claim_id, [each.id for each in outgoing], wait=wait)
 
     async def _is_empty(self, lane: Lane) -> bool:
@@ -343,7 +342,7 @@ class Worker:
             return True
         async with self._pool.acquire() as connection:
             due_at = await store.find_schedule(connection, lane=lane)
-        return due_at is None or due_at > (self._clock() or datetime.now(UTC))
+        return due_at is None or due_at > self._now()
 
     def _written(self, settled: Iterable[Outgoing]) -> None:
         """These have their result in the ledger, or were released."""
@@ -364,18 +363,6 @@ class Worker:
             task.cancel()
         if hanging:
             await asyncio.wait(hanging)
-
-    async def _say_goodbye(self) -> None:
-        with suppress(*FLICKER):
-            async with self._pool.acquire() as connection:
-                await store.forget_workers(
-                    connection, worker_id=self._worker_id or 0, silence=timedelta(minutes=5), now=self._clock()
-                )
-
-
-def _chunks(claimed: list[Outgoing], size: int) -> Iterator[list[Outgoing]]:
-    for start in range(0, len(claimed), size):
-        yield claimed[start : start + size]
 
 
 __all__ = ["ClaimId", "Compose", "Prepare", "Route", "Worker", "WorkerOptions"]

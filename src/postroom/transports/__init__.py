@@ -13,6 +13,6 @@ CALLED BY  delivery's worker, once per attempt
 FAILURES   a failed attempt is a `Reply`; exceptions are bugs
 """
 
-from postroom.transports.base import Content, Envelope, Mailbox, RecipientReply, Reply, Stage, Transport
+from postroom.transports.base import Content, Envelope, Mailbox, Passage, RecipientReply, Reply, Stage, Transport
 
-__all__ = ["Content", "Envelope", "Mailbox", "RecipientReply", "Reply", "Stage", "Transport"]
+__all__ = ["Content", "Envelope", "Mailbox", "Passage", "RecipientReply", "Reply", "Stage", "Transport"]

@@ -5,6 +5,8 @@ A transport returns facts and decides nothing. What a reply means is decided onc
 an exception out of `send` is a bug of ours.
 """
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -74,8 +76,53 @@ class Reply(msgspec.Struct, frozen=True):
     suppress: bool = False  # the stub transport: end as suppressed, nothing was tried
 
 
+class Passage:
+    """How far one message has come, for the caller of `send`, which cannot ask while it waits.
+
+    The caller makes one in the task that sends, with what tells whether the message has expired. A transport that knows
+    its stage says so with `follow`, and asks `may_leave` at the last moment before it offers the message.
+    """
+
+    __slots__ = ("_has_expired", "_stage", "is_late")
+
+    def __init__(self, has_expired: Callable[[], bool] = lambda: False) -> None:
+        self._has_expired = has_expired
+        self._stage: Callable[[], Stage] | None = None
+        self.is_late = False
+        _current.set(self)
+
+    @staticmethod
+    def current() -> "Passage":
+        """That of the message this task sends."""
+        return _current.get() or Passage()
+
+    def follow(self, stage: Callable[[], Stage]) -> None:
+        self._stage = stage
+
+    def may_leave(self) -> bool:
+        """False: the message has expired and must not be offered."""
+        self.is_late = self._has_expired()
+        return not self.is_late
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """True if the other side can have the whole message, or the transport does not say."""
+        return self._stage is None or self._stage() is Stage.FINAL
+
+    @property
+    def is_handed_over(self) -> bool:
+        """True if the transport says that the whole message has left and nothing but the answer is missing."""
+        return self._stage is not None and self._stage() is Stage.FINAL
+
+
+_current: ContextVar[Passage | None] = ContextVar("passage", default=None)
+
+
 class Transport(Protocol):
-    """One way out. Safe to call from many tasks at once; connections are its own business."""
+    """One way out. Safe to call from many tasks at once; connections are its own business.
+
+    One that limits its connections has `max_connections`: delivery offers it no more messages at once.
+    """
 
     name: str
 

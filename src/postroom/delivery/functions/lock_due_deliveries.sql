@@ -4,10 +4,11 @@
 --
 -- Webhooks and mail are read apart, because mail may have to wait for a mailbox: where both are due, a batch holds half and
 -- half, and no more webhooks than p_webhook_limit (NULL: any), so that receivers who do not answer hold up no mail. With
--- sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how.
+-- sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how. p_bytes limits the content
+-- of the mail, p_busy names accounts that take no more now.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false,
-    p_webhook_limit integer DEFAULT NULL
+    p_webhook_limit integer DEFAULT NULL, p_bytes bigint DEFAULT NULL, p_busy bigint[] DEFAULT '{}'
 )
 RETURNS TABLE (
     id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
@@ -45,12 +46,12 @@ BEGIN
         RETURN QUERY
         SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,
             m.domain_connections
-        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed) AS m;
+        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed, p_bytes, p_busy) AS m;
         RETURN;
     END IF;
     RETURN QUERY
     SELECT due.id, due.place + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
         NULL::integer
-    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now)) WITH ORDINALITY AS due(id, place);
+    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now, p_bytes)) WITH ORDINALITY AS due(id, place);
 END
 $$;

@@ -1,21 +1,40 @@
 -- Lock mail that is due in a lane, oldest first; see lock_due_deliveries, whose settings hold here too. Mail of a paused or
 -- cancelled campaign never leaves, however it came to be due: a worker that stops gives back what it claimed before the
--- pause, and the feeder has not looked yet.
-CREATE OR REPLACE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now timestamptz) RETURNS bigint[]
+-- pause, and the feeder has not looked yet. No more than p_bytes of content are taken (NULL: any amount), but always one
+-- mail. Sizes are read by a subquery for each row: as a join, a cached plan would read all payloads. Content is stored
+-- uncompressed, so its stored size is its size.
+CREATE OR REPLACE FUNCTION lock_due_mail(
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_bytes bigint DEFAULT NULL
+) RETURNS bigint[]
 LANGUAGE sql
 AS $$
     SELECT ARRAY(
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'email'
-            AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
-            AND (d.campaign_id IS NULL OR NOT EXISTS (
-                SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
-        ORDER BY d.next_attempt_at, d.id
-        LIMIT p_limit
-        FOR UPDATE OF d SKIP LOCKED
+        SELECT weighed.id
+        FROM (
+            SELECT sized.id, sum(sized.size) OVER (ROWS UNBOUNDED PRECEDING) - sized.size AS before
+            FROM (
+                SELECT due.id, coalesce((
+                    SELECT coalesce(octet_length(p.text_body), 0) + coalesce(octet_length(p.html_body), 0)
+                        + coalesce(pg_column_size(p.attachments), 0)
+                    FROM delivery_payloads AS p
+                    WHERE p.delivery_id = due.id), 0)::bigint AS size
+                FROM (
+                    SELECT d.id
+                    FROM deliveries AS d
+                    WHERE d.lane = p_lane
+                        AND d.channel = 'email'
+                        AND d.next_attempt_at <= p_now
+                        AND d.next_attempt_at IS NOT NULL
+                        AND (d.state = 'rendered' OR d.template_id IS NULL)
+                        AND (d.campaign_id IS NULL OR NOT EXISTS (
+                            SELECT FROM campaigns AS c
+                            WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
+                    ORDER BY d.next_attempt_at, d.id
+                    LIMIT p_limit
+                    FOR UPDATE OF d SKIP LOCKED
+                ) AS due
+            ) AS sized
+        ) AS weighed
+        WHERE weighed.before < coalesce(p_bytes, weighed.before + 1)
     )
 $$;

@@ -2,7 +2,8 @@
 -- destination does not want yet is put off, and the rest is dealt out to the accounts in turn. Reservation and claim are
 -- one transaction: both are there, or neither.
 CREATE OR REPLACE FUNCTION lock_routed_mail(
-    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean, p_bytes bigint DEFAULT NULL,
+    p_busy bigint[] DEFAULT '{}'
 )
 RETURNS TABLE (
     id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
@@ -23,7 +24,7 @@ BEGIN
     SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
         array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
     INTO v_sender
-    FROM reserve_senders(p_lane, p_limit, p_now) AS r
+    FROM reserve_senders(p_lane, p_limit, p_now, p_busy) AS r
     WHERE p_use_senders;
     IF p_use_senders THEN
         v_room := v_sender.total;
@@ -35,7 +36,7 @@ BEGIN
         RETURN;
     END IF;
     FOR v_round IN 1..20 LOOP
-        v_ids := lock_due_mail(p_lane, v_room, p_now);
+        v_ids := lock_due_mail(p_lane, v_room, p_now, p_bytes);
         v_found := cardinality(v_ids);
         SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
             array_agg(s.connections) AS connections, count(*)::integer AS count

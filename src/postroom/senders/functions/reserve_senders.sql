@@ -1,7 +1,10 @@
 -- Choose accounts for a claim, least recently used first, lock them, and say how much each may carry: no more than its
 -- batch, its quota of the day, and with a pace what starts within a second (but one): whoever needs the mailbox after
--- this claim waits no longer than that. Nothing is counted yet; take_senders does, once the mails are known.
-CREATE OR REPLACE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamptz)
+-- this claim waits no longer than that. Accounts in p_busy are left out: their servers do not answer the caller. Nothing is
+-- counted yet; take_senders does, once the mails are known.
+CREATE OR REPLACE FUNCTION reserve_senders(
+    p_lane delivery_lane, p_limit integer, p_now timestamptz, p_busy bigint[] DEFAULT '{}'
+)
 RETURNS TABLE (account_id bigint, granted integer, wait interval, send_delay interval)
 LANGUAGE plpgsql
 ROWS 10
@@ -18,6 +21,7 @@ BEGIN
         FROM sender_accounts AS a
         WHERE a.status IN ('active', 'warming_up')
             AND p_lane = ANY (a.lanes)
+            AND a.id <> ALL (p_busy)
             AND a.daily_sent < least(a.daily_limit, a.warmup_current_limit)
             AND (a.paused_until IS NULL OR a.paused_until <= p_now)
             AND (a.wanted_lane IS NULL OR a.wanted_lane >= p_lane OR a.wanted_at <= p_now - interval '2 seconds')

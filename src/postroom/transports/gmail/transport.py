@@ -40,6 +40,7 @@ class GmailTransport:
         if not is_private_channel(base_url):
             raise ValueError("base_url must be an https address, or one of this machine")
         self._base_url = base_url.rstrip("/")
+        self.max_connections = max_connections
         self._exchange = Exchange(timeout_s=timeout.total_seconds(), max_connections=max_connections, tls=tls)
         self._question_s = min(timeout, QUESTION).total_seconds()
         self._sending = TokenSource(self._exchange, credentials, subject=subject, scope=SEND)

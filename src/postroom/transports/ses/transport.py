@@ -44,6 +44,7 @@ class SesTransport:
         if not is_http(self._url):
             raise ValueError("endpoint_url must be an http or https address")
         self._configuration_set, self._return_path = configuration_set, return_path
+        self.max_connections = max_connections
         self._exchange = Exchange(timeout_s=timeout.total_seconds(), max_connections=max_connections, tls=tls)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
 
+from postroom.transports.base import Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer, AnswerReader, clean_text
 
 BLOCK = 262_144  # content is written in blocks, each with a deadline of its own
@@ -49,6 +50,12 @@ class Connection(asyncio.Protocol):
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+
+    def stage(self) -> Stage:
+        """How far the message in hand has come; the server can have all of it at FINAL only."""
+        if self.content_finished:
+            return Stage.FINAL
+        return Stage.CONTENT if self.content_started else Stage.RECIPIENT
 
     # What sessions call
 

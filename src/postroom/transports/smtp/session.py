@@ -50,7 +50,7 @@ class Session:
 
     async def _deliver(self, envelope: Envelope, content: Content) -> Reply:
         connection = self.connection
-        connection.content_started = False
+        connection.content_started = connection.content_finished = False
         if (impossible := self._impossible(envelope)) is not None:
             return impossible
         encoded = content.encode(eight_bit="8BITMIME" in connection.extensions)

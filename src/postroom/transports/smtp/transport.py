@@ -2,7 +2,7 @@
 
 import ssl
 
-from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.transports.base import Content, Envelope, Passage, Reply, Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING
 from postroom.transports.smtp.opening import Opener, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
@@ -31,7 +31,7 @@ class SmtpTransport:
             raise ValueError("local_name must be a host name or an address literal")
         if max_connections < 1 or messages_per_connection < 1:
             raise ValueError("a transport needs at least one connection and one message on it")
-        self.relay = relay
+        self.relay, self.max_connections = relay, max_connections
         self._timeouts = timeouts
         self._opener = Opener(relay, local_name, timeouts, tls_context(relay))
         self._pool = ConnectionPool(
@@ -42,18 +42,21 @@ class SmtpTransport:
         """Try once to hand the message over, on a kept connection if there is one."""
         if self._pool.closed:
             return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
+        passage = Passage.current()
+        passage.follow(_at_connect)
         connection = await self._pool.acquire()
         try:
             if connection is not None:
-                reply = await self._deliver(connection, envelope, content)
+                reply = await self._deliver(connection, envelope, content, passage)
                 if not went_stale(connection, reply):
                     return reply
             connection = None
+            passage.follow(_at_connect)
             opened = await self._opener.open()
             if isinstance(opened, Reply):
                 return opened
             connection = opened
-            return await self._deliver(connection, envelope, content)
+            return await self._deliver(connection, envelope, content, passage)
         except BaseException:
             # Cancelled, or a bug of ours: nobody knows what was half said on this connection.
             if connection is not None:
@@ -66,8 +69,15 @@ class SmtpTransport:
         """Say goodbye on idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
 
-    async def _deliver(self, connection: Connection, envelope: Envelope, content: Content) -> Reply:
+    async def _deliver(self, connection: Connection, envelope: Envelope, content: Content, passage: Passage) -> Reply:
+        passage.follow(connection.stage)
+        if not passage.may_leave():
+            return Reply(Stage.CONNECT, text="the message has expired", remote_host=self.relay.address)
         return await Session(connection, self.relay.address, self._timeouts).deliver(envelope, content)
+
+
+def _at_connect() -> Stage:
+    return Stage.CONNECT
 
 
 def went_stale(connection: Connection, reply: Reply) -> bool:

@@ -1,0 +1,85 @@
+"""A worker's registration, and the leases of the claims it works on."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+
+from postroom.db.faults import FLICKER
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.model import ClaimId
+from postroom.runtime.clock import Clock
+
+RETRY_S = 0.5
+
+WORKER_SILENCE = timedelta(minutes=5)
+"""A worker that was not seen for so long is forgotten."""
+
+_log = structlog.get_logger()
+
+
+class Leases:
+    """Renews what `held` names; `on_renewed` hears which claims hold until when, by the monotonic clock."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        lease: timedelta,
+        clock: Clock,
+        held: Callable[[], list[ClaimId]],
+        on_renewed: Callable[[Iterable[ClaimId], float], None],
+    ) -> None:
+        self._pool, self._clock, self._held, self._on_renewed = pool, clock, held, on_renewed
+        self.lease = lease
+        self.worker_id = 0
+        self._lapsed: set[ClaimId] = set()
+
+    async def register(self, stopping: asyncio.Event) -> None:
+        """Get an id for this worker's claims; it retries until the database answers or the worker stops."""
+        while not self.worker_id and not stopping.is_set():
+            try:
+                async with self._pool.acquire() as connection:
+                    self.worker_id = await store.register_worker(connection, pid=os.getpid(), host=socket.gethostname())
+            except FLICKER as error:
+                _log.warning("registration_postponed", error=type(error).__name__)
+                await asyncio.sleep(RETRY_S)
+
+    def has_lapsed(self, claim_id: ClaimId) -> bool:
+        """True if the lease ran out once: results are still written, but nothing more is started."""
+        return claim_id in self._lapsed
+
+    def renewed(self, claim_ids: Iterable[ClaimId], asked_at: float) -> None:
+        """The database has renewed these; they hold at least one lease from when it was asked."""
+        self._on_renewed(claim_ids, asked_at + self.lease.total_seconds())
+
+    async def keep(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            await asyncio.sleep(self.lease.total_seconds() / 3)
+            try:
+                await self._renew()
+            except FLICKER as error:
+                _log.warning("renewal_postponed", error=type(error).__name__)
+
+    async def say_goodbye(self) -> None:
+        with suppress(*FLICKER):
+            async with self._pool.acquire() as connection:
+                await store.forget_workers(
+                    connection, worker_id=self.worker_id, silence=WORKER_SILENCE, now=self._clock()
+                )
+
+    async def _renew(self) -> None:
+        asked_at, held = monotonic(), self._held()
+        async with self._pool.acquire() as connection:
+            renewed = await store.renew_claims(
+                connection, worker_id=self.worker_id, claim_ids=held, lease=self.lease, now=self._clock()
+            )
+        self._lapsed = {each for each in held if each in self._lapsed or not renewed.get(each)}
+        self.renewed(set(held) - self._lapsed, asked_at)

@@ -1,0 +1,122 @@
+"""Claims are limited by the size of their content, which is in memory only while it is sent."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted, suppress, until
+from tests.support.senders import an_account
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.lane import chunks
+from postroom.delivery.model import Lane, State
+from postroom.delivery.worker import WorkerOptions
+from postroom.transports import Content, Envelope, Reply
+
+MB = 2**20
+
+
+async def fill(pool: Pool, count: int, *, megabytes: int = 1) -> list[int]:
+    return list(await accepted(pool, *(a_mail(f"p{n}@example.org", text="x" * MB * megabytes) for n in range(count))))
+
+
+@pytest.mark.parametrize("use_senders", [False, True])
+async def test_a_claim_takes_no_more_content_than_its_limit(pool: Pool, *, use_senders: bool) -> None:
+    """Ten mails of a megabyte and a limit of two and a half: the claim ends with the mail that passes the limit."""
+    if use_senders:
+        await an_account(pool)
+    ids = await fill(pool, 10)
+    async with pool.acquire() as connection:
+        claimed = await store.claim_due(
+            connection,
+            lane=Lane.TRANSACTIONAL,
+            batch_limit=500,
+            worker_id=1,
+            lease=timedelta(minutes=1),
+            now=None,
+            use_senders=use_senders,
+            byte_limit=5 * MB // 2,
+        )
+    assert [outgoing.id for outgoing in claimed] == ids[:3]
+    assert {outgoing.size for outgoing in claimed} == {MB}
+
+
+async def test_a_mail_larger_than_the_limit_is_claimed_alone(pool: Pool) -> None:
+    ids = await fill(pool, 3, megabytes=2)
+    transport = Recording()
+    await a_worker(pool, transport, options=WorkerOptions(byte_limit=MB, until_empty=True)).run()
+    assert transport.delivery_ids == ids
+
+
+class Counting(Recording):
+    """A transport that knows how many messages it had at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return await super().send(envelope, content)
+
+
+async def test_content_in_memory_is_bounded(pool: Pool) -> None:
+    """Twenty mails of a megabyte and a limit of four: never more than four are on their way."""
+    ids = await fill(pool, 20)
+    transport = Counting()
+    await a_worker(pool, transport, options=WorkerOptions(byte_limit=4 * MB, until_empty=True)).run()
+    assert sorted(transport.delivery_ids) == ids
+    assert 1 <= transport.most <= 4
+
+
+async def test_a_lease_counts_from_when_the_claim_is_written(pool: Pool) -> None:
+    """The rows took long to find: the claim still holds for a whole lease."""
+    await accepted(pool)
+    lease = timedelta(minutes=1)
+    async with pool.acquire() as connection, connection.transaction():
+        began = await connection.fetchval("SELECT clock_timestamp()")
+        [_] = await store.claim_due(
+            connection, lane=Lane.TRANSACTIONAL, batch_limit=1, worker_id=1, lease=lease, now=None
+        )
+        assert await connection.fetchval("SELECT expires_at FROM claims") >= began + lease
+
+
+class Suppressing(Recording):
+    """A transport during whose first message somebody asks for no more mail."""
+
+    def __init__(self, pool: Pool, address: str) -> None:
+        super().__init__()
+        self._pool, self._left, self._one_by_one = pool, [address], asyncio.Lock()
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        async with self._one_by_one:
+            if self._left:
+                await suppress(self._pool, self._left.pop())
+            return await super().send(envelope, content)
+
+
+async def test_a_suppression_counts_until_a_chunk_starts(pool: Pool) -> None:
+    """Three mails are claimed together; the last address is closed while the first mail is sent."""
+    ids = await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(3)))
+    transport, steps = Suppressing(pool, "p2@example.org"), Steps()
+    await a_worker(pool, transport, signal=steps, options=WorkerOptions(chunk=1, until_empty=True)).run()
+    assert steps.heard.count("claimed") == 1
+    assert sorted(transport.delivery_ids) == ids[:2]
+    await until(pool, f"(SELECT state = '{State.SUPPRESSED}' FROM deliveries WHERE id = {ids[2]})")
+
+
+async def test_a_claim_is_cut_by_count_and_by_size(pool: Pool) -> None:
+    """Six mails of a megabyte: two at a time by count, one at a time by size, all at once without a limit."""
+    await fill(pool, 6)
+    async with pool.acquire() as connection:
+        claimed = await store.claim_due(
+            connection, lane=Lane.TRANSACTIONAL, batch_limit=6, worker_id=1, lease=timedelta(minutes=1), now=None
+        )
+    assert [len(chunk) for chunk in chunks(claimed, 2, 100 * MB)] == [2, 2, 2]
+    assert [len(chunk) for chunk in chunks(claimed, 100, MB)] == [1] * 6
+    assert [len(chunk) for chunk in chunks(claimed, 100, 100 * MB)] == [6]

@@ -1,0 +1,174 @@
+"""Servers that do not answer hold up nobody else's mail, and mail that waits for a connection has not begun."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+from tests.support.builders import (
+    LEASE,
+    NOON,
+    Hands,
+    a_compose,
+    a_mail,
+    a_worker,
+    accepted,
+    attempts_of,
+    state_of,
+    until,
+)
+from tests.support.senders import SEALER, account_of, an_account
+from tests.support.silence import let_pass
+from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, transport_to
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import Lane, State
+from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, Gate
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.senders.desk import SenderDesk
+from postroom.senders.factory import WaysOut
+from postroom.senders.model import HealthPolicy, Status
+from postroom.transports.noop import NoopTransport
+
+OPTIONS = WorkerOptions(batch=8, chunk=4, lease=timedelta(hours=1), grace=timedelta(milliseconds=20))
+
+
+async def sent(pool: Pool, count: int) -> None:
+    await until(pool, f"(SELECT count(*) = {count} FROM deliveries WHERE state = 'sent')")
+
+
+@asynccontextmanager
+async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
+    """A worker with a mailbox whose server goes silent after the content, and one whose server works."""
+    holds = [Hold(), Hold()]
+    async with smtp_server(Script(says={".": [*holds]})) as silent, smtp_server() as good:
+        for name, server in (("silent", silent), ("good", good)):
+            await an_account(pool, f"{name}@example.org", smtp_port=server.port)
+        desk = SenderDesk(pool, SEALER, WaysOut(connections=2), policy=HealthPolicy(errors_in_a_row=2))
+        worker = Worker(pool, compose=a_compose(), route=lambda _c, _l: NoopTransport(), senders=desk, options=OPTIONS)
+        running = asyncio.create_task(worker.run())
+        try:
+            async with asyncio.timeout(60):
+                for hold in holds:
+                    await hold.reached.wait()
+            yield holds, good
+        finally:
+            worker.stop()
+            await asyncio.wait_for(running, 60)
+            await desk.close()
+
+
+async def test_a_silent_mailbox_delays_only_the_mail_it_holds(pool: Pool) -> None:
+    """Forty mails, two on connections of a server that never answers: the other mailbox carries all the others."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(40)))
+    async with two_mailboxes(pool) as (_holds, good):
+        let_pass(STALL_S + LOOK_S)
+        await sent(pool, 38)
+        assert len(good.messages) == 38
+    async with pool.acquire() as connection:
+        rows = await connection.fetch("SELECT outcome::text, count(*) FROM attempts GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in rows] == [("ambiguous", 2), ("sent", 38)]
+
+
+async def test_silence_is_an_error_of_the_account(pool: Pool) -> None:
+    """A server has two messages and says nothing for a minute: the account's health says so, and pauses it."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(8)))
+    async with two_mailboxes(pool):
+        let_pass(LOOK_S)
+        while (await account_of(pool, 1)).consecutive_errors == 0:
+            let_pass(SILENCE_S / 2)
+            await until(pool, "true")
+        silent = await account_of(pool, 1)
+        assert (silent.status, silent.status_reason) == (Status.PAUSED, "2 errors in a row")
+    assert (await account_of(pool, 2)).status is Status.ACTIVE
+
+
+async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
+    """After its server has answered, a stalled mailbox carries mail as before."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(20)))
+    async with two_mailboxes(pool) as (holds, _good):
+        let_pass(STALL_S + LOOK_S)
+        await sent(pool, 18)
+        for hold in holds:
+            hold.go.set()
+        await sent(pool, 20)
+        await accepted(pool, *(a_mail(f"q{n}@example.org") for n in range(20)))
+        await until(pool, "(SELECT count(*) > 2 FROM deliveries WHERE sender_account_id = 1 AND state = 'sent')")
+
+
+async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
+    """Two wait for one place; the first is cancelled as it becomes free: the second gets it."""
+    gate = Gate(1, may_stall=False)
+    assert await gate.enter()
+    first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
+    await asyncio.sleep(0)
+    gate._pass_on()
+    first.cancel()
+    assert await asyncio.wait_for(second, 60)
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+# ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_stopping_releases_what_the_server_cannot_have(pool: Pool) -> None:
+    """One mail at its final dot, one at RCPT, four without a connection: only the first may have arrived."""
+    final, early = Hold(), Hold()
+    says: Says = {"RCPT early@example.org": early, ".": [final]}
+    recipients = ["early@example.org", *(f"p{n}@example.org" for n in range(5))]
+    ids = await accepted(pool, *(a_mail(address, lane=Lane.BULK) for address in recipients))
+    async with smtp_server(Script(says=says)) as server, transport_to(server, max_connections=2) as transport:
+        worker = a_worker(pool, transport, options=OPTIONS)
+        running = asyncio.create_task(worker.run())
+        async with asyncio.timeout(60):
+            await final.reached.wait()
+            await early.reached.wait()
+        worker.stop()
+        await asyncio.wait_for(running, 60)
+    async with pool.acquire() as connection:
+        rows = await connection.fetch(
+            "SELECT state::text, attempt_count, count(*) FROM deliveries GROUP BY 1, 2 ORDER BY 1"
+        )
+        assert await connection.fetchval("SELECT count(*) FROM claims") == 0
+    assert [tuple(row) for row in rows] == [("dead_letter", 1, 1), ("queued", 0, 5)]
+    assert [attempt.outcome for attempt in await attempts_of(pool, ids[1])] == ["ambiguous"]
+
+
+# ── expiry ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_code_that_expires_while_it_waits_for_a_connection_does_not_leave(pool: Pool) -> None:
+    """One connection, three codes: the first takes longer than the others are valid."""
+    hands, hold = Hands(), Hold("250 2.0.0 queued")
+    soon = NOON + timedelta(seconds=5)
+    ids = await accepted(pool, *(a_mail(lane=Lane.AUTH, expires_at=soon) for _ in range(3)), now=hands())
+    async with smtp_server(Script(says={".": [hold]})) as server, transport_to(server, max_connections=1) as transport:
+        working = asyncio.create_task(a_worker(pool, transport, clock=hands).run_once(Lane.AUTH))
+        await asyncio.wait_for(hold.reached.wait(), 60)
+        hands.forward(seconds=10)
+        hold.go.set()
+        await asyncio.wait_for(working, 60)
+        assert len(server.messages) == 1
+    assert [await state_of(pool, delivery) for delivery in ids] == [State.SENT, State.CANCELLED, State.CANCELLED]
+    assert [attempt.outcome for attempt in await attempts_of(pool, ids[2])] == ["cancelled"]
+
+
+async def test_a_code_that_expires_while_a_connection_opens_does_not_leave(pool: Pool) -> None:
+    """The server's greeting takes longer than the code is valid: nothing is offered."""
+    hands, hold = Hands(), Hold("220 at last")
+    [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + timedelta(seconds=5)), now=hands())
+    async with smtp_server(Script(says={"connect": [hold]})) as server, transport_to(server) as transport:
+        working = asyncio.create_task(a_worker(pool, transport, clock=hands).run_once(Lane.AUTH))
+        await asyncio.wait_for(hold.reached.wait(), 60)
+        hands.forward(seconds=10)
+        hold.go.set()
+        await asyncio.wait_for(working, 60)
+        assert not [command for command in server.commands if command.startswith("MAIL")]
+    assert await state_of(pool, delivery) is State.CANCELLED
+
+
+def test_a_lease_is_longer_than_a_look() -> None:
+    """Stalls are noticed before the default lease of a claim that waits for them runs out."""
+    assert STALL_S + LOOK_S < WorkerOptions().lease.total_seconds() < LEASE.total_seconds()
