@@ -2708,7 +2708,7 @@ CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen e
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
 
-CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false, p_webhook_limit integer DEFAULT NULL::integer) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
+CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false, p_webhook_limit integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -2740,32 +2740,47 @@ BEGIN
         RETURN QUERY
         SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,
             m.domain_connections
-        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed) AS m;
+        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed, p_bytes, p_busy) AS m;
         RETURN;
     END IF;
     RETURN QUERY
     SELECT due.id, due.place + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
         NULL::integer
-    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now)) WITH ORDINALITY AS due(id, place);
+    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now, p_bytes)) WITH ORDINALITY AS due(id, place);
 END
 $$;
 
-CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS bigint[]
+CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_bytes bigint DEFAULT NULL::bigint) RETURNS bigint[]
     LANGUAGE sql
     AS $$
     SELECT ARRAY(
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'email'
-            AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
-            AND (d.campaign_id IS NULL OR NOT EXISTS (
-                SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
-        ORDER BY d.next_attempt_at, d.id
-        LIMIT p_limit
-        FOR UPDATE OF d SKIP LOCKED
+        SELECT weighed.id
+        FROM (
+            SELECT sized.id, sum(sized.size) OVER (ROWS UNBOUNDED PRECEDING) - sized.size AS before
+            FROM (
+                SELECT due.id, coalesce((
+                    SELECT coalesce(octet_length(p.text_body), 0) + coalesce(octet_length(p.html_body), 0)
+                        + coalesce(pg_column_size(p.attachments), 0)
+                    FROM delivery_payloads AS p
+                    WHERE p.delivery_id = due.id), 0)::bigint AS size
+                FROM (
+                    SELECT d.id
+                    FROM deliveries AS d
+                    WHERE d.lane = p_lane
+                        AND d.channel = 'email'
+                        AND d.next_attempt_at <= p_now
+                        AND d.next_attempt_at IS NOT NULL
+                        AND (d.state = 'rendered' OR d.template_id IS NULL)
+                        AND (d.campaign_id IS NULL OR NOT EXISTS (
+                            SELECT FROM campaigns AS c
+                            WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
+                    ORDER BY d.next_attempt_at, d.id
+                    LIMIT p_limit
+                    FOR UPDATE OF d SKIP LOCKED
+                ) AS due
+            ) AS sized
+        ) AS weighed
+        WHERE weighed.before < coalesce(p_bytes, weighed.before + 1)
     )
 $$;
 
@@ -2799,7 +2814,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION lock_routed_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
+CREATE FUNCTION lock_routed_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
     AS $$
 #variable_conflict use_column
@@ -2814,7 +2829,7 @@ BEGIN
     SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
         array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
     INTO v_sender
-    FROM reserve_senders(p_lane, p_limit, p_now) AS r
+    FROM reserve_senders(p_lane, p_limit, p_now, p_busy) AS r
     WHERE p_use_senders;
     IF p_use_senders THEN
         v_room := v_sender.total;
@@ -2826,7 +2841,7 @@ BEGIN
         RETURN;
     END IF;
     FOR v_round IN 1..20 LOOP
-        v_ids := lock_due_mail(p_lane, v_room, p_now);
+        v_ids := lock_due_mail(p_lane, v_room, p_now, p_bytes);
         v_found := cardinality(v_ids);
         SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
             array_agg(s.connections) AS connections, count(*)::integer AS count
@@ -3681,7 +3696,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone) RETURNS TABLE(account_id bigint, granted integer, wait interval, send_delay interval)
+CREATE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(account_id bigint, granted integer, wait interval, send_delay interval)
     LANGUAGE plpgsql ROWS 10
     AS $$
 #variable_conflict use_column
@@ -3696,6 +3711,7 @@ BEGIN
         FROM sender_accounts AS a
         WHERE a.status IN ('active', 'warming_up')
             AND p_lane = ANY (a.lanes)
+            AND a.id <> ALL (p_busy)
             AND a.daily_sent < least(a.daily_limit, a.warmup_current_limit)
             AND (a.paused_until IS NULL OR a.paused_until <= p_now)
             AND (a.wanted_lane IS NULL OR a.wanted_lane >= p_lane OR a.wanted_at <= p_now - interval '2 seconds')
