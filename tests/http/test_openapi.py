@@ -3,10 +3,13 @@
 import re
 from typing import Any
 
+import msgspec
 from tests.support.http import Browser
 
 from postroom.http import HttpApplication
 from postroom.http.asgi import FOREIGN
+from postroom.http.decode import decode_body
+from postroom.http.examples import EXAMPLES
 
 SIGNED = {f"/v1/feedback/{provider}" for provider in ("ses", "sendgrid", "mailgun", "postmark")}
 
@@ -83,3 +86,60 @@ async def test_problems_and_headers_are_described(browser: Browser) -> None:
         kind = "application/json" if status < "300" else "application/problem+json"
         assert list(response["content"]) == [kind]
         assert "X-Request-Id" in response["headers"]
+
+
+async def test_schemas_have_readable_names(browser: Browser) -> None:
+    """No name holds a Python path, the title is the name, and every schema is used."""
+    response = await browser.get("/openapi.json")
+    schemas = response.json["components"]["schemas"]
+    assert [name for name in schemas if not re.fullmatch(r"[A-Z][A-Za-z0-9]+", name)] == []
+    assert {name: schema["title"] for name, schema in schemas.items()} == {name: name for name in schemas}
+    used = set(re.findall(rb'"#/components/schemas/([^"]+)"', response.body))
+    assert {name.encode() for name in schemas} == used
+
+
+async def test_operations_have_names_of_their_own(browser: Browser) -> None:
+    """An operation is a verb and what it is about, so that a generated function can be understood."""
+    paths = (await _document(browser))["paths"]
+    ids = {operation["operationId"] for operations in paths.values() for operation in operations.values()}
+    assert {name for name in ids if "_" not in name} == {"healthz", "readyz", "metrics"}
+
+
+def _values(document: Any, key: str) -> list[Any]:
+    if isinstance(document, list):
+        return [found for each in document for found in _values(each, key)]
+    if not isinstance(document, dict):
+        return []
+    own = [document[key]] if key in document else []
+    return own + [found for each in document.values() for found in _values(each, key)]
+
+
+async def test_no_schema_has_a_default(browser: Browser) -> None:
+    """A default would be sent by generated clients; it is a sentence of the description instead."""
+    document = await _document(browser)
+    assert _values(document["components"], "default") == []
+    limit = next(p for p in document["paths"]["/v1/deliveries"]["get"]["parameters"] if p["name"] == "limit")
+    assert "default" not in limit["schema"]
+    assert limit["schema"]["description"].endswith("Without it: 50.")
+
+
+async def test_addresses_are_lists(browser: Browser) -> None:
+    """A string is accepted too, and generators see one type."""
+    properties = (await _document(browser))["components"]["schemas"]["DeliveryBody"]["properties"]
+    assert {properties[name]["type"] for name in ("to", "cc", "bcc", "reply_to")} == {"array"}
+
+
+async def test_security_names_the_scope(browser: Browser) -> None:
+    """The scope an operation needs stands where generators and readers look for it."""
+    document = await _document(browser)
+    assert document["paths"]["/v1/deliveries"]["post"]["security"] == [{"key": ["deliveries:write"]}]
+
+
+async def test_examples_are_accepted_by_their_endpoints(browser: Browser) -> None:
+    """Each example belongs to an endpoint and has the form that the endpoint asks for."""
+    assert isinstance(browser.app, HttpApplication)
+    bodies = {(endpoint.method, endpoint.path): endpoint.body for endpoint in browser.app.endpoints}
+    for where, example in EXAMPLES.items():
+        assert decode_body(msgspec.json.encode(example), bodies[where]) is not None, where
+    accept = (await _document(browser))["paths"]["/v1/deliveries"]["post"]
+    assert accept["requestBody"]["content"]["application/json"]["example"]["subject"] == "Your order has shipped"

@@ -41,7 +41,7 @@ class Providers:
     verifier: ses.Verifier
     clock: Clock = utc_now
 
-    async def ses(self, call: Call) -> Answer:
+    async def receive_ses(self, call: Call) -> Answer:
         if not self.options.ses_topics:
             raise _absent()
         envelope = _decoded(ses.read_envelope, call.raw)
@@ -57,7 +57,7 @@ class Providers:
             return Answer(Received(0, 1))
         return await self._record(call, _decoded(ses.read, envelope), "ses")
 
-    async def sendgrid(self, call: Call) -> Answer:
+    async def receive_sendgrid(self, call: Call) -> Answer:
         key = self.options.sendgrid_key
         if key is None:
             raise _absent()
@@ -65,7 +65,7 @@ class Providers:
             raise _refused("sendgrid")
         return await self._record(call, _decoded(sendgrid.read, call.raw), "sendgrid")
 
-    async def mailgun(self, call: Call) -> Answer:
+    async def receive_mailgun(self, call: Call) -> Answer:
         key = self.options.mailgun_key
         if key is None:
             raise _absent()
@@ -79,7 +79,7 @@ class Providers:
             recorded = await receive(connection, batch, provider="mailgun", keys=room_keys(call.room.settings))
         return Answer(Received(recorded, batch.ignored))
 
-    async def postmark(self, call: Call) -> Answer:
+    async def receive_postmark(self, call: Call) -> Answer:
         secret = self.options.postmark_secret
         if secret is None:
             raise _absent()
@@ -102,10 +102,10 @@ def endpoints(
     """The webhooks of all providers; those without a secret answer 404."""
     providers = Providers(options, ses.Verifier(options.ses_topics, fetch), clock)
     handlers: Mapping[str, tuple[str, Handler, object]] = {
-        "ses": ("Amazon SES, through SNS.", providers.ses, options.ses_topics),
-        "sendgrid": ("SendGrid's event webhook.", providers.sendgrid, options.sendgrid_key),
-        "mailgun": ("Mailgun's webhooks.", providers.mailgun, options.mailgun_key),
-        "postmark": ("Postmark's webhooks.", providers.postmark, options.postmark_secret),
+        "ses": ("Amazon SES, through SNS.", providers.receive_ses, options.ses_topics),
+        "sendgrid": ("SendGrid's event webhook.", providers.receive_sendgrid, options.sendgrid_key),
+        "mailgun": ("Mailgun's webhooks.", providers.receive_mailgun, options.mailgun_key),
+        "postmark": ("Postmark's webhooks.", providers.receive_postmark, options.postmark_secret),
     }
     return [
         Endpoint(

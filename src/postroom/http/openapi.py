@@ -11,11 +11,12 @@ import msgspec
 from msgspec.inspect import StructType, type_info
 from msgspec.json import schema_components
 
+from postroom.http.examples import EXAMPLES
 from postroom.http.problems import MEDIA_TYPE, Problem
 from postroom.http.routing import LARGEST_ID
+from postroom.http.schemas import REF, readable_names, tidy
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
-_REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _REQUEST_ID = {
     "X-Request-Id": {"description": "Names this request in logs.", "schema": {"type": "string"}},
@@ -33,13 +34,13 @@ def openapi_endpoint(endpoints: Sequence[Endpoint], *, public_url: str | None) -
     """`GET /openapi.json`: the document of these endpoints and of itself."""
     document: list[bytes] = []
 
-    async def openapi(_call: Call) -> Answer:
+    async def get_openapi(_call: Call) -> Answer:
         return Answer(document[0])
 
     itself = Endpoint(
         method="GET",
         path="/openapi.json",
-        handler=openapi,
+        handler=get_openapi,
         summary="This document.",
         scope=None,
         tag="health",
@@ -52,8 +53,10 @@ def openapi_endpoint(endpoints: Sequence[Endpoint], *, public_url: str | None) -
 def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) -> dict[str, Any]:
     """The whole document as plain values."""
     types = list(dict.fromkeys(_types(endpoints)))
-    schemas, components = schema_components(types, ref_template=_REF)
-    schema_of = dict(zip(types, schemas, strict=True))
+    schemas, found = schema_components(types, ref_template=REF + "{name}")
+    names = readable_names(found)
+    components = {names[name]: {**tidy(schema, names), "title": names[name]} for name, schema in found.items()}
+    schema_of = dict(zip(types, tidy(list(schemas), names), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         path = _PARAMETER.sub(r"{\1}", endpoint.path)
@@ -68,12 +71,35 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
         "servers": [{"url": public_url or "/"}],
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _used(components, paths),
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "An API key: `pr_…`."},
             },
         },
     }
+
+
+def _used(components: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
+    """The schemas that an operation refers to; those of queries are written out as parameters."""
+    used: set[str] = set()
+    waiting = list(_references(paths))
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used.add(name)
+            waiting.extend(_references(components[name]))
+    return {name: schema for name, schema in components.items() if name in used}
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(ref := value.get("$ref"), str):
+            yield ref.removeprefix(REF)
+        for each in value.values():
+            yield from _references(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _references(each)
 
 
 def _version() -> str:
@@ -100,7 +126,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
         "operationId": _name(endpoint.handler),
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
-        "parameters": list(_parameters(endpoint, components)),
+        "parameters": list(_parameters(endpoint, schema_of, components)),
         "responses": {
             **{str(status): _answer(endpoint, kind, schema_of) for status, kind in endpoint.answers.items()},
             **{str(status): _problem(status, schema_of) for status in _problem_statuses(endpoint)},
@@ -108,20 +134,20 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
         "security": [],
     }
     if endpoint.scope is not None:
-        operation["security"] = [{"key": []}]
+        operation["security"] = [{"key": [endpoint.scope]}]
         operation["description"] = f"Needs the scope `{endpoint.scope}`."
     if endpoint.body is not None:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema_of[endpoint.body]}},
-        }
+        content: dict[str, Any] = {"schema": schema_of[endpoint.body]}
+        if (example := EXAMPLES.get((endpoint.method, endpoint.path))) is not None:
+            content["example"] = example
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif endpoint.accepts:
-        content = {media_type: {"schema": {"type": "string"}} for media_type in endpoint.accepts}
-        operation["requestBody"] = {"required": True, "content": content}
+        files = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in endpoint.accepts}
+        operation["requestBody"] = {"required": True, "content": files}
     return operation
 
 
-def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _parameters(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, kind in _PARAMETER.findall(endpoint.path):
         is_id = kind == "int"
         schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID} if is_id else _SEGMENT
@@ -129,7 +155,7 @@ def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> Iterator[dict
     if endpoint.query is not None:
         info = type_info(endpoint.query)
         assert isinstance(info, StructType)
-        properties = components[endpoint.query.__name__]["properties"]
+        properties = components[schema_of[endpoint.query]["$ref"].removeprefix(REF)].get("properties", {})
         for field in info.fields:
             schema = _without_null(properties[field.encode_name])
             yield {"name": field.encode_name, "in": "query", "required": field.required, "schema": schema}
@@ -145,7 +171,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) != 1:
         return schema
-    return {**kinds[0], **{key: value for key, value in schema.items() if key not in ("anyOf", "default")}}
+    return {**kinds[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
 
 
 def _problem_statuses(endpoint: Endpoint) -> list[int]:

@@ -251,17 +251,17 @@ class _WithTools:
     def __init__(self, tools: Callable[[Room], Tools]) -> None:
         self._tools = tools
 
-    async def create(self, call: Call) -> Answer:
+    async def create_sender(self, call: Call) -> Answer:
         request = SenderRequest(**_fields(call.body))
         account = await service.create_sender(call.room.pool, self._tools(call.room), request, actor=call.actor)
         return Answer(_shape(account), 201)
 
-    async def change(self, call: Call) -> Answer:
+    async def change_sender(self, call: Call) -> Answer:
         tools, changes = self._tools(call.room), _fields(call.body)
         account = await service.change_sender(call.room.pool, tools, _id(call), changes, actor=call.actor)
         return Answer(_shape(account))
 
-    async def test(self, call: Call) -> Answer:
+    async def test_sender(self, call: Call) -> Answer:
         trial = await service.try_sender(call.room.pool, self._tools(call.room), _id(call), actor=call.actor)
         return Answer(_trial(trial))
 
@@ -303,13 +303,13 @@ def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
     return [
         _endpoint("GET", _ALL, list_senders, "List accounts.", query=SenderQuery, answers={200: SenderPage}),
         _endpoint(
-            "POST", _ALL, tooled.create, "Add an account. Its secret is stored sealed and never shown.", body=NewSender,
-            answers={201: SenderShape}, problems=(409,),
+            "POST", _ALL, tooled.create_sender, "Add an account. Its secret is stored sealed and never shown.",
+            body=NewSender, answers={201: SenderShape}, problems=(409,),
         ),
         _endpoint("GET", _ONE, get_sender, "Show an account.", answers=shown),
         _endpoint(
-            "PATCH", _ONE, tooled.change, "Change an account; its type is for ever.", body=SenderChange, answers=shown,
-            problems=(409,),
+            "PATCH", _ONE, tooled.change_sender, "Change an account; its type is for ever.", body=SenderChange,
+            answers=shown, problems=(409,),
         ),
         _endpoint("DELETE", _ONE, delete_sender, "Remove an account and its secret.", answers={200: Removed}),
         _endpoint(
@@ -318,7 +318,7 @@ def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
         ),
         _endpoint("POST", f"{_ONE}/resume", resume_sender, "Send through it again, its record cleared.", answers=shown),
         _endpoint(
-            "POST", f"{_ONE}/test", tooled.test, "Send a mail from it to itself and say how far it got.",
+            "POST", f"{_ONE}/test", tooled.test_sender, "Send a mail from it to itself and say how far it got.",
             answers={200: TrialShape}, problems=(409,),
         ),
         _endpoint(

@@ -1,0 +1,56 @@
+"""JSON Schemas as client generators need them.
+
+msgspec's schemas are right, and three things in them mislead generators:
+
+- a name that two modules use is written with its Python path; here it is written with its capability, `OutboxDone`
+- a default makes a generated client send it: `"default": []` became `"cc": "[]"` in one of them. Here it is a sentence
+- a string or a list of strings becomes a union of types; here it is the list, which the server prefers
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+REF = "#/components/schemas/"
+
+
+def readable_names(components: Mapping[str, Any]) -> dict[str, str]:
+    """A name without a Python path for each schema; raises `ValueError` if two would have the same."""
+    names = {name: _readable(name) for name in components}
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"two schemas have one name: {sorted(names.values())}")
+    return names
+
+
+def _readable(name: str) -> str:
+    if "." not in name:
+        return name
+    _package, capability, *_modules, own = name.split(".")
+    return capability.title() + own
+
+
+def tidy(schema: Any, names: Mapping[str, str]) -> Any:
+    """The schema with readable references, without defaults, and with lists instead of string-or-list."""
+    if isinstance(schema, list):
+        return [tidy(each, names) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(kinds := schema.get("anyOf"), list) and (only := _list_of(kinds)) is not None:
+        schema = {**{key: value for key, value in schema.items() if key != "anyOf"}, **only}
+    tidied = {key: tidy(value, names) for key, value in schema.items() if key != "default"}
+    if isinstance(ref := schema.get("$ref"), str):
+        tidied["$ref"] = REF + names[ref.removeprefix(REF)]
+    if (default := schema.get("default")) not in (None, "", [], {}) and "properties" not in schema:
+        written = str(default).lower() if isinstance(default, bool) else str(default)
+        tidied["description"] = f"{schema.get('description', '')} Without it: {written}.".strip()
+    return tidied
+
+
+def _list_of(kinds: list[Any]) -> dict[str, Any] | None:
+    """The list among two kinds of which the other is its items."""
+    if len(kinds) != 2:  # noqa: PLR2004 - a value, or a list of it
+        return None
+    for one, other in (kinds, kinds[::-1]):
+        if other.get("type") == "array" and other.get("items") == one and one.get("type") == "string":
+            found: dict[str, Any] = other
+            return found
+    return None
