@@ -53,6 +53,7 @@ from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.senders.desk import SenderDesk
+from postroom.senders.factory import UnusableTransport
 from postroom.senders.tools import tools_of
 from postroom.settings import Settings
 from postroom.stats.worker import Folder, FolderOptions
@@ -69,10 +70,6 @@ from postroom.transports.webhook.signing import webhook_secrets
 from postroom.transports.webhook.transport import WebhookTransport
 
 _log = structlog.get_logger()
-
-LEAVING = ("smtp", "capture")
-"""Transports beside which others may be used; stub and noop stand in for every way out."""
-
 
 # ── what goes out, and how ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,6 +163,8 @@ def make_transport(room: Room, connections: int) -> Transport:
             return StubTransport()
         case "noop":
             return NoopTransport()
+        case "senders":
+            return UnusableTransport("no sender account serves this lane; add one with `postroom senders add`")
         case _:
             try:
                 relay = SmtpRelay.parse(settings.smtp_relay or "")
@@ -176,8 +175,8 @@ def make_transport(room: Room, connections: int) -> Transport:
 
 @asynccontextmanager
 async def open_desk(room: Room) -> AsyncIterator[SenderDesk | None]:
-    """The sender accounts of this process, and their ways out; none where stub or noop stand in for every way out."""
-    if room.settings.transport not in LEAVING:
+    """The sender accounts of this process; none unless the operator has chosen a transport by which mail leaves."""
+    if not room.settings.uses_senders:
         yield None
         return
     tools = tools_of(room)
@@ -200,10 +199,10 @@ async def open_routes(room: Room) -> AsyncIterator[Route]:
     )
     webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key, *settings.old_secret_keys))
 
-    leaves = settings.transport in LEAVING
+    posts = settings.uses_senders or settings.transport == "capture"  # to the endpoints that the operator registered
 
     def route(channel: Channel, lane: Lane) -> Transport:
-        return webhooks if channel is Channel.WEBHOOK and leaves else mail[lane]
+        return webhooks if channel is Channel.WEBHOOK and posts else mail[lane]
 
     try:
         yield route

@@ -23,7 +23,7 @@ _LONGEST_DAYS = 36_525
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PORTS = range(65536)
 _WEBHOOK_KEY_BYTES = range(24, 65)
-_TRANSPORTS = ("capture", "smtp", "stub", "noop")
+_TRANSPORTS = ("capture", "smtp", "senders", "stub", "noop")
 
 ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
 """Tables partitioned by month whose closed months move to the archive. One that is not there is passed over."""
@@ -355,7 +355,7 @@ class Settings:
         "comma-separated domain:selector:path-of-PEM; several per domain sign twice",
     )
     transport: str = _setting(
-        "POSTROOM_TRANSPORT", _one_of(*_TRANSPORTS), "capture", "the way out: smtp, capture, stub or noop"
+        "POSTROOM_TRANSPORT", _one_of(*_TRANSPORTS), "capture", "how mail leaves: capture, smtp, senders, stub or noop"
     )
     inbox_limit: int = _setting(
         "POSTROOM_INBOX_LIMIT", _positive, 500, "messages that the capture transport keeps; the oldest are deleted"
@@ -684,6 +684,11 @@ class Settings:
             "bulk": self.ambiguous_bulk,
         }
         return tuple(lane for lane, policy in policies.items() if policy == "hold")
+
+    @property
+    def uses_senders(self) -> bool:
+        """True if mail may leave through sender accounts; every other transport stands in for all ways out."""
+        return self.transport in ("smtp", "senders")
 
     @property
     def is_pooled(self) -> bool:

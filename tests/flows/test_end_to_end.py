@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.builders import a_mail, accepted, addresses, attempts_of, outcomes_of, state_of, until
+from tests.support.smtp_server import smtp_server
 
 from postroom.app import load_catalog, run_worker
 from postroom.db.pool import connect
@@ -76,6 +77,29 @@ async def test_the_settings_choose_the_way_out(room: Room, transport: str, state
     await work(replace(room, settings=replace(room.settings, transport=transport)))
     assert await state_of(room.pool, delivery) is state
     assert await inbox(room) == []
+
+
+async def test_capture_captures_although_there_are_sender_accounts(room: Room) -> None:
+    """Mail leaves through an account only after the operator has chosen a transport that uses accounts."""
+    async with smtp_server() as server:
+        await room.pool.execute(
+            "INSERT INTO sender_accounts (email, auth_type, smtp_host, smtp_port, smtp_use_tls, send_delay_ms)"
+            " VALUES ('news@example.org', 'smtp', '127.0.0.1', $1, false, 0)",
+            server.port,
+        )
+        await accepted(room.pool, a_mail(subject="captured"))
+        await work(room)
+        assert (await inbox(room), server.messages) == (["captured"], [])
+        await accepted(room.pool, a_mail(subject="sent"))
+        await work(replace(room, settings=replace(room.settings, transport="senders", secret_key=bytes(32))))
+        assert (await inbox(room), len(server.messages)) == (["captured"], 1)
+
+
+async def test_without_an_account_the_senders_transport_defers(room: Room) -> None:
+    """Mail that no account can carry is tried again, and its attempt says why."""
+    [delivery] = await accepted(room.pool)
+    await work(replace(room, settings=replace(room.settings, transport="senders")))
+    assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["deferred"]
 
 
 async def test_a_process_stops_when_asked(room: Room) -> None:

@@ -88,12 +88,18 @@ def signatures(settings: Settings) -> Finding:
         signers = load_signers(settings.dkim_keys)
     except PostroomError as error:
         return fail("dkim", error.message, "write POSTROOM_DKIM_KEYS as domain:selector:path")
-    if not signers and settings.transport == "smtp":
+    if signers:
+        return ok("dkim", f"signs for {', '.join(sorted(signers))}")
+    if settings.transport == "smtp":
         return warn("dkim", "mail leaves unsigned", "set POSTROOM_DKIM_KEYS, unless the relay signs")
-    return ok("dkim", f"signs for {', '.join(sorted(signers))}" if signers else "no keys; no mail leaves")
+    if settings.transport == "senders":
+        return ok("dkim", "no keys; the providers of the sender accounts sign")
+    return ok("dkim", "no keys; no mail leaves")
 
 
 async def transport(settings: Settings) -> Finding:
+    if settings.transport == "senders":
+        return ok("transport", "senders: mail leaves through the sender accounts")
     if settings.transport != "smtp":
         return ok("transport", f"{settings.transport}: no mail leaves this installation")
     try:

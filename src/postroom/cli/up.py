@@ -114,7 +114,8 @@ def banner(room: "Room", doors: "Doors", *, key_file: Path | None, made: str | N
     if doors.smtp_address is not None:
         lines.append(f"  SMTP       {doors.smtp_address}, any user name, the API key as password")
     if room.settings.transport == "capture":
-        lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: captured, no mail leaves")
+        lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: all mail is captured, none leaves,")
+        lines.append("             also not through sender accounts, until you set POSTROOM_TRANSPORT")
     lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
     if made is not None:
         lines.append(f"  API key    {made}  (shown this once; kept in {key_file})")

@@ -1,5 +1,6 @@
 """Sender accounts at the command line. Secrets are asked for or come from files, never from the list of arguments."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.settings import read_settings
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -81,6 +83,12 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     )  # fmt: skip
     request = SenderRequest(email=email, auth_type=_type(auth_type), smtp_use_tls=tls, **given)
     _print(in_room(lambda room: service.create_sender(room.pool, tools_of(room), request, actor=actor())), as_json)
+    settings = read_settings()
+    if not settings.uses_senders:
+        sys.stderr.write(
+            f"postroom: POSTROOM_TRANSPORT={settings.transport} uses no accounts. To send through this one, "
+            f"set POSTROOM_TRANSPORT=senders for the workers.\n"
+        )
 
 
 @senders.command()
