@@ -218,8 +218,9 @@ async def test_up_with_worker_processes_delivers(settings: dict[str, str], datab
 
 
 def test_serve_answers_and_stops(settings: dict[str, str]) -> None:
-    """`serve` is the API alone; SIGTERM ends it with 0."""
+    """`serve` is the API alone; without any key it says how to create one. SIGTERM ends it with 0."""
     with running("serve", settings=settings) as serve:
+        serve.line(lambda line: line.startswith("There is no API key yet. Create one with: postroom keys create"))
         url = serve.line(lambda line: "Postroom answers at" in line).rpartition(" ")[2]
         assert _fetch(f"{url}/healthz", {}) == {"status": "ok"}
         assert serve.stop() == 0

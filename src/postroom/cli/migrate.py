@@ -10,6 +10,7 @@ from postroom.runtime.terminal import AsJson, load_settings, print_json, run, sa
 def migrate(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be applied.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="List every file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the room's schema up to this version. Safe to run from several hosts at once."""
@@ -32,7 +33,11 @@ def migrate(
     if as_json:
         print_json({"room": settings.schema, "dry_run": dry_run, "files": names})
         return
-    for name in names:
-        say(f"{'would apply' if dry_run else 'applied'} {name}")
-    if not names:
+    done = "would apply" if dry_run else "applied"
+    if verbose:
+        for name in names:
+            say(f"{done} {name}")
+    if names:
+        say(f"Room {settings.schema!r}: {done} {len(plan.migrations)} migrations, {len(plan.functions)} functions.")
+    else:
         say(f"The room {settings.schema!r} is up to date.")

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from postroom.cli.lifetime import Life
 
 
+NO_KEY = "There is no API key yet. Create one with: postroom keys create app --scope '*'\n"
+
+
 def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False) -> None:
     """Answer on POSTROOM_HTTP_ADDR and POSTROOM_SMTP_ADDR, until SIGTERM or Ctrl-C."""
     from postroom.cli.lifetime import live
@@ -27,12 +30,15 @@ async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> No
     from postroom.app import load_catalog
     from postroom.cli.doors import keep_doors, take_doors
     from postroom.db.room import open_room
+    from postroom.http.service import list_keys
     from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
         async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
             catalog = load_catalog(settings)
             life.running()
+            hint = "" if (await list_keys(room.pool, limit=1))[0] else NO_KEY
+
             await keep_doors(
-                room, catalog, doors, stop=life.stop, on_ready=lambda: say(f"Postroom answers at {doors.url}")
+                room, catalog, doors, stop=life.stop, on_ready=lambda: say(f"{hint}Postroom answers at {doors.url}")
             )
