@@ -1,6 +1,7 @@
 """`postroom doctor`: what is wrong is found, told with advice, and only failures end with 1."""
 
 import asyncio
+import os
 import socket
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ from tests.support.command_line import PATIENT, answer, postroom, running
 
 from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict, rough
+from postroom.db.failures import record_loop_failure
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
@@ -67,14 +69,28 @@ async def test_a_room_that_is_not_migrated_fails(database_url: str) -> None:
     assert "workers" not in found
 
 
+async def test_loops_that_failed_lately_are_shown(database_url: str, room: Room) -> None:
+    """A side loop that raised is a warning for an hour, with its host, its error and how often."""
+    assert (await _examine(database_url))["loops"].verdict is Verdict.OK
+    for _ in range(2):
+        await record_loop_failure(room.pool, "Folder", asyncpg.InternalClientError("state 11"))
+    found = (await _examine(database_url))["loops"]
+    assert found.verdict is Verdict.WARN
+    assert found.found.startswith(
+        f"Folder on {socket.gethostname()} (pid {os.getpid()}): InternalClientError 0 s ago, 2 "
+    )
+    await room.pool.execute("UPDATE loop_failures SET failed_at = now() - interval '2 hours'")
+    assert (await _examine(database_url))["loops"].verdict is Verdict.OK
+
+
 async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
-    """None, some that send although the inbox captures, and one that waits for a person."""
+    """None, one that is not used because the inbox captures, and one that waits for a person."""
     assert (await _examine(database_url))["senders"].verdict is Verdict.OK
     await room.pool.execute(
         "INSERT INTO sender_accounts (email, auth_type, smtp_host, smtp_port) VALUES ('a@example.org', 'smtp', 'h', 25)"
     )
     sending = (await _examine(database_url))["senders"]
-    assert (sending.verdict, "1 of 1" in sending.found) == (Verdict.WARN, True)
+    assert (sending.verdict, sending.found) == (Verdict.WARN, "1 accounts, not used by POSTROOM_TRANSPORT=capture")
     await room.pool.execute("UPDATE sender_accounts SET status = 'suspended', status_reason = 'login refused'")
     assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
 

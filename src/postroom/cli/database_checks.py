@@ -11,6 +11,7 @@ from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli.finding import Finding, fail, ok, rough, warn
 from postroom.db.binaries import OLDEST_MAJOR
+from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session
 from postroom.db.queries import load
@@ -31,6 +32,7 @@ CLAIM_STALLS = timedelta(minutes=1)
 WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
 LEADER_SILENT = timedelta(minutes=1)  # a living one speaks every second
 LANE_LATE = timedelta(minutes=5)
+LOOP_FAILURE_SHOWN = timedelta(hours=1)
 CONNECTIONS_WARN = 0.9
 OUTSIDE_LOOKED_AT = 10_000
 SCHEDULE_LATE = timedelta(minutes=1)  # a living scheduler looks twice a second
@@ -49,6 +51,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     room_checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
         _claims,
         _workers,
+        _loops,
         _queue,
         _malformed,
         partial(_tokens, settings=settings),
@@ -90,10 +93,7 @@ def _version(row: asyncpg.Record) -> Finding:
 def _room(row: asyncpg.Record, settings: Settings) -> Finding:
     if row["schema"] == settings.schema:
         return ok("room", f"schema {row['schema']}, role {row['role']}")
-    if settings.is_pooled:
-        advice = f"behind a pooler: ALTER ROLE {row['role']} SET search_path = {settings.schema}"
-    else:
-        advice = "run `postroom migrate`, or check POSTROOM_SCHEMA"
+    advice = "run `postroom migrate`, or check POSTROOM_SCHEMA and the row about the pooler"
     return fail("room", f"the search path leads to {row['schema'] or 'nothing'}, not to {settings.schema}", advice)
 
 
@@ -120,6 +120,8 @@ async def _migrations(session: Session, settings: Settings) -> Finding:
         return fail("migrations", error.message, "install the version that migrated this room")
     except DatabaseError as error:
         return fail("migrations", error.message, "run `postroom migrate`")
+    except asyncpg.UndefinedTableError:
+        return fail("migrations", "the room's tables are not on the search path", "see the row about the pooler")
     return ok("migrations", "up to date")
 
 
@@ -150,6 +152,18 @@ async def _workers(session: Session) -> Finding:
         return warn("workers", "none seen lately", "start one with `postroom work` or `postroom up`")
     hosts = sorted({row["host"] for row in rows})
     return ok("workers", f"{len(rows)} on {', '.join(hosts)}")
+
+
+async def _loops(session: Session) -> Finding:
+    rows = await list_loop_failures(session, since=LOOP_FAILURE_SHOWN)
+    if not rows:
+        return ok("loops", f"none failed in {rough(LOOP_FAILURE_SHOWN)}")
+    shown = "; ".join(
+        f"{row['loop']} on {row['host']} (pid {row['pid']}): {row['error']} {rough(row['ago'])} ago, "
+        f"{row['failures']} in all"
+        for row in rows
+    )
+    return warn("loops", shown, "they were started again; the log has the errors as `loop_failed`")
 
 
 async def _queue(session: Session) -> Finding:
@@ -203,12 +217,17 @@ async def _schedule(session: Session) -> Finding:
 async def _senders(session: Session, settings: Settings) -> Finding:
     row = await _QUERIES["count_senders"].one(session)
     if not row["accounts"]:
+        if settings.transport == "senders":
+            return fail("senders", "no accounts, so no mail can leave", "add one with `postroom senders add`")
         return ok("senders", "no accounts: mail leaves by the transport below")
     if row["stopped"]:
         return warn("senders", row["stopped"], "mend it, then `postroom senders resume <id>`")
     shown = f"{row['sending']} of {row['accounts']} accounts send"
-    if row["sending"] and settings.transport == "capture":
-        return warn("senders", f"{shown}: mail leaves, whatever the inbox captures", "pause them if that is not meant")
+    if not settings.uses_senders:
+        advice = "to send through them, set POSTROOM_TRANSPORT to senders, or to smtp with POSTROOM_SMTP_RELAY"
+        return warn(
+            "senders", f"{row['accounts']} accounts, not used by POSTROOM_TRANSPORT={settings.transport}", advice
+        )
     return ok("senders", shown)
 
 

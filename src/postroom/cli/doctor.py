@@ -37,13 +37,13 @@ async def examine(settings: Settings) -> "list[Finding]":
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":
-    from postroom.cli import database_checks
+    from postroom.cli import database_checks, pooler_checks
     from postroom.cli.finding import fail
     from postroom.db.embedded import running_url
     from postroom.db.pool import connect
     from postroom.errors import DatabaseUnreachable
 
-    url = settings.database_url or await running_url(settings.data_dir.absolute())
+    url = settings.database_direct_url or settings.database_url or await running_url(settings.data_dir.absolute())
     if url is None:
         return []  # the row about the embedded server says so
     try:
@@ -53,9 +53,10 @@ async def _examine_database(settings: Settings) -> "list[Finding]":
         found = error.message if isinstance(error, DatabaseUnreachable) else f"no answer in {_PATIENCE_S:g} s"
         return [fail("database", found, "check POSTROOM_DATABASE_URL and that PostgreSQL runs")]
     try:
-        return await database_checks.examine(session, settings)
+        findings = await database_checks.examine(session, settings)
     finally:
         await session.close()
+    return [*findings, await pooler_checks.examine(settings, url)]
 
 
 def _print(findings: "list[Finding]") -> None:

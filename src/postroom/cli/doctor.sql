@@ -33,6 +33,10 @@ FROM (
     LIMIT :bound
 ) AS first;
 
+-- name: identify_backend :one
+-- The server process that runs this statement; a pooler tells its clients another one.
+SELECT pg_backend_pid() AS pid;
+
 -- name: list_late_lanes :many
 -- Lanes whose oldest due delivery should have left long ago.
 SELECT lane.name::text AS lane, clock_timestamp() - oldest.next_attempt_at AS late
