@@ -1,0 +1,123 @@
+"""URLs with several hosts: the first one that accepts writes is used, by connections and by programs."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tests.conftest import SCHEMA, TestServer
+from tests.support.embedded import FAST, ask
+from tests.support.ports import free_port
+
+from postroom.cli.database import psql_command, room_url
+from postroom.db.binaries import find_client
+from postroom.db.data_directory import Home, ServerState
+from postroom.db.embedded import EmbeddedServer
+from postroom.db.pool import connect, open_pool
+from postroom.db.room import open_room
+from postroom.db.url import Host, for_programs, hosts_of
+from postroom.errors import DatabaseUnreachable, SettingInvalid
+from postroom.settings import Settings
+
+
+@pytest.mark.parametrize(
+    "url, hosts",
+    [
+        ("postgresql:///d", []),
+        ("postgresql://h/d", [Host("h", 5432)]),
+        ("postgresql://u:p@a:1,b:2/d", [Host("a", 1), Host("b", 2)]),
+        ("postgresql://a,b:2/d", [Host("a", 5432), Host("b", 2)]),
+        ("postgresql:///d?host=a,b&port=1,2", [Host("a", 1), Host("b", 2)]),
+        ("postgresql:///d?host=a,b&port=7", [Host("a", 7), Host("b", 7)]),
+        ("postgresql://u@/d?host=/run/pg&port=7", [Host("/run/pg", 7)]),
+        ("postgresql://%2Frun%2Fpg/d", [Host("/run/pg", 5432)]),
+        ("postgresql://[::1]:7,[fe80::1]/d", [Host("::1", 7), Host("fe80::1", 5432)]),
+    ],
+)
+def test_hosts_are_read_from_both_forms(url: str, hosts: list[Host]) -> None:
+    """Before the path, and among the parameters."""
+    assert hosts_of(url) == hosts
+
+
+def test_hosts_that_are_local() -> None:
+    """Sockets and loopback; a name that only looks like it is not."""
+    names = ("/run/pg", "localhost", "127.0.0.1", "127.9.9.9", "::1", "localhost.example.org", "10.0.0.1", "db")
+    assert [name for name in names if Host(name, 1).is_local] == [
+        "/run/pg",
+        "localhost",
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url, address",
+    [
+        ("postgresql://u:p@127.0.0.1/d", "postgresql://u@127.0.0.1/d"),
+        (
+            "postgresql://localhost:1,localhost:2/d",
+            "postgresql://localhost:1,localhost:2/d?target_session_attrs=read-write",
+        ),
+        ("postgresql://db/d?sslmode=require", "postgresql://db/d?sslmode=require"),
+        ("postgresql://db/d?sslrootcert=/ca", "postgresql://db/d?sslrootcert=/ca&sslmode=verify-full"),
+    ],
+)
+def test_programs_get_the_same_choice(url: str, address: str) -> None:
+    """Psql and pg_dump would take any host, and no TLS."""
+    assert for_programs(url)[0] == address
+
+
+async def test_a_wrong_list_of_ports_is_an_error_of_the_setting() -> None:
+    """Two hosts and three ports mean nothing."""
+    with pytest.raises(SettingInvalid, match="2 hosts and 3 ports"):
+        await connect("postgresql:///d?host=a,b&port=1,2,3", SCHEMA)
+
+
+@pytest.fixture
+async def read_only(tmp_path: Path, server: TestServer) -> AsyncIterator[str]:
+    """A second real server with the same login, which accepts connections and no writes."""
+    password = urlsplit(server.url).password
+    assert password is not None
+    home = tmp_path / "standby"
+    home.mkdir(mode=0o700)
+    Home(home).write_state(ServerState(0, "", password))
+    async with EmbeddedServer(home, FAST) as standby:
+        await ask(standby.admin_url, "ALTER DATABASE postroom SET default_transaction_read_only = on")
+        yield standby.url
+
+
+def _together(first: int, second: int, database_url: str, form: str) -> str:
+    parts = urlsplit(database_url)
+    login = f"{parts.username}:{parts.password}"
+    if form == "hosts":
+        return f"postgresql://{login}@127.0.0.1:{first},127.0.0.1:{second}{parts.path}"
+    return f"postgresql://{login}@{parts.path}?host=127.0.0.1,127.0.0.1&port={first},{second}"
+
+
+@pytest.mark.parametrize("form", ["hosts", "parameters"])
+async def test_a_host_that_is_down_is_passed_over(form: str, database_url: str) -> None:
+    """Pool, room and psql find the second one; a URL of hosts that are all down names each."""
+    port = urlsplit(database_url).port
+    assert port is not None
+    url = _together(free_port(), port, database_url, form)
+    async with open_room(Settings(database_url=url)) as room:
+        assert await room.pool.fetchval("SELECT 1") == 1
+    command, environment = psql_command(find_client("psql", url), room_url(url, SCHEMA), ["-Atc", "SELECT 2"])
+    said = await asyncio.to_thread(subprocess.check_output, command, env=environment, text=True)
+    assert said == "2\n"
+    with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: "):
+        await open_pool(_together(1, 2, database_url, form), SCHEMA)
+
+
+async def test_a_host_that_is_read_only_is_passed_over(read_only: str, server: TestServer) -> None:
+    """After a failover the old primary may answer again, as a standby; alone it is used for what it is."""
+    first, second = urlsplit(read_only).port, urlsplit(server.url).port
+    assert first is not None
+    assert second is not None
+    async with await open_pool(_together(first, second, server.url, "hosts"), SCHEMA, size=2) as pool:
+        assert await pool.fetchval("SELECT inet_server_port()") == second
+    with pytest.raises(DatabaseUnreachable, match="it is read-only"):
+        await open_pool(_together(first, free_port(), server.url, "hosts"), SCHEMA)

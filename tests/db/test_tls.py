@@ -1,0 +1,90 @@
+"""TLS to the database: verified unless the host is local or the URL says otherwise."""
+
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+from tests.conftest import SCHEMA
+from tests.support.tls_postgres import tls_postgres
+
+from postroom.db.pool import connect
+from postroom.errors import DatabaseUnreachable, SettingInvalid
+
+NAME = "db.example.org"
+
+
+@pytest.fixture(autouse=True)
+def names_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only thing that is made up: a name that is not local, and that leads to loopback."""
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, *others: Any, **more: Any) -> Any:
+        return real("127.0.0.1" if host in (NAME, "other.example.org") else host, *others, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's context for the name, and the file of the private authority that signed it."""
+    made = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.issue_cert(NAME).configure_cert(context)
+    made.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return context, str(tmp_path / "ca.pem")
+
+
+def _url(database_url: str, host: str, port: int, query: str = "") -> str:
+    parts = urlsplit(database_url)
+    return f"postgresql://{parts.username}:{parts.password}@{host}:{port}{parts.path}{query}"
+
+
+async def _ask(url: str) -> int:
+    session = await connect(url, SCHEMA)
+    try:
+        answer: int = await session.fetchval("SELECT 1")
+        return answer
+    finally:
+        await session.close()
+
+
+async def test_a_private_authority_is_named_by_sslrootcert(
+    database_url: str, authority: tuple[ssl.SSLContext, str]
+) -> None:
+    """Certificate and name are verified by the file that the URL names."""
+    context, file = authority
+    async with tls_postgres(database_url, context) as port:
+        assert await _ask(_url(database_url, NAME, port, f"?sslrootcert={file}")) == 1
+        assert await _ask(_url(database_url, NAME, port, f"?sslmode=verify-full&sslrootcert={file}")) == 1
+
+
+async def test_a_certificate_that_cannot_be_verified_is_refused(
+    database_url: str, authority: tuple[ssl.SSLContext, str]
+) -> None:
+    """By an unknown authority, or for another name; the error names the setting and the choices."""
+    context, file = authority
+    async with tls_postgres(database_url, context) as port:
+        with pytest.raises(DatabaseUnreachable, match=r"sslrootcert=/path/to/ca\.pem to POSTROOM_DATABASE_URL"):
+            await _ask(_url(database_url, NAME, port))
+        with pytest.raises(DatabaseUnreachable, match="cannot be verified"):
+            await _ask(_url(database_url, "other.example.org", port, f"?sslrootcert={file}"))
+        assert await _ask(_url(database_url, NAME, port, "?sslmode=require")) == 1
+
+
+async def test_a_server_without_tls_is_refused_unless_the_url_allows_it(database_url: str) -> None:
+    """A password does not travel in the clear because a server, or somebody in between, said no to TLS."""
+    async with tls_postgres(database_url, None) as port:
+        with pytest.raises(DatabaseUnreachable, match="sslmode=disable to the URL"):
+            await _ask(_url(database_url, NAME, port))
+        assert await _ask(_url(database_url, NAME, port, "?sslmode=prefer")) == 1
+        assert await _ask(_url(database_url, "127.0.0.1", port)) == 1
+
+
+async def test_a_missing_authority_file_is_named(database_url: str) -> None:
+    """A wrong path is an error of the setting, not of the server."""
+    with pytest.raises(SettingInvalid, match="sslrootcert or sslcert cannot be read"):
+        await _ask(_url(database_url, NAME, 1, "?sslrootcert=/nowhere/ca.pem"))
