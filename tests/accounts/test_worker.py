@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
+from tests.support.builders import a_mail
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import let_pass
 
@@ -259,6 +260,17 @@ async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
     moved = Letterhead("https://elsewhere.example.org", KEY)
     assert await run_once(pool, Collector(pool, Deliver(moved, idempotency_ttl=TTL))) == 1
     assert len(await mailed_keys(pool)) == 1
+
+
+async def test_a_token_whose_key_another_mail_holds_is_mailed(pool: Pool) -> None:
+    """The mail that took the key is not this token's, so the person has not got theirs."""
+    async with pool.acquire() as connection:
+        taken = a_mail("mallory@example.org", source="accounts", idempotency_key="token:1")
+        await delivery.accept(connection, taken)
+    await sign_up(pool, "ada")
+    assert await run_once(pool) == 1
+    rows = await pool.fetch("SELECT email FROM delivery_recipients ORDER BY delivery_id")
+    assert [row["email"] for row in rows] == ["mallory@example.org", "ada@example.org"]
 
 
 async def test_two_collectors_share_the_work(pool: Pool) -> None:

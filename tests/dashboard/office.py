@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from playwright.async_api import Browser, Page
 from starlette.types import ASGIApp
 from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
-from tests.support.http import Response, call, served
+from tests.support.http import Response, a_key, call, served
 
 from postroom.dashboard import build_dashboard
 from postroom.db.pool import Pool
@@ -81,7 +81,7 @@ class Guest:
 
 async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGIApp | None = None) -> Guest:
     """A guest who is signed in with a new key of these scopes; all scopes if none is named."""
-    key, _row = await create_key(room.pool, name, scopes=scopes or ("*",), actor="tests")
+    key, _row = await a_key(room, name, *(scopes or ("*",)))
     guest = Guest(app or build_dashboard(room, secret=SECRET))
     assert (await guest.sign_in(key)).status == 303
     return guest

@@ -185,9 +185,9 @@ async def test_buttons_do_what_they_say_and_are_audited(room: Room, guest: Guest
         "SELECT actor, action, subject FROM audit_log WHERE action LIKE 'delivery%' ORDER BY id"
     )
     assert [tuple(row) for row in rows] == [
-        ("key:operator", "delivery.cancel", f"delivery:{one}"),
-        ("key:operator", "delivery.resend", f"delivery:{one}"),
-        ("key:operator", "delivery.retry", f"delivery:{two}"),
+        ("key:1:operator", "delivery.cancel", f"delivery:{one}"),
+        ("key:1:operator", "delivery.resend", f"delivery:{one}"),
+        ("key:1:operator", "delivery.retry", f"delivery:{two}"),
     ]
     again = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/cancel")
     assert again.status == 409
@@ -222,7 +222,7 @@ async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room
     await guest.submit("/dead-letters", "/dead-letters/redrive", source="shop", before=before)
     assert (await state_of(room.pool, one), await state_of(room.pool, late)) == (State.QUEUED, State.DEAD_LETTER)
     actor = await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'dead_letter.redrive'")
-    assert actor == "key:operator"
+    assert actor == "key:1:operator"
     for fields in [{}, {"before": "soon"}, {"before": "2030-01-01"}, {"before": before, "reason": "odd"}]:
         assert (await guest.submit("/dead-letters", "/dead-letters/redrive", **fields)).status == 400
 

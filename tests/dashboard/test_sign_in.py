@@ -60,7 +60,7 @@ async def test_a_key_opens_a_session(room: Room, guest: Guest) -> None:
     assert (await guest.get("/deliveries")).status == 200
     assert (await guest.get("/sign-in")).headers["location"] == "/"
     audit = await room.pool.fetchrow("SELECT actor, subject FROM audit_log WHERE action = 'dashboard.sign_in'")
-    assert tuple(audit) == ("key:ada", f"key:{row.id}")
+    assert tuple(audit) == (f"key:{row.id}:ada", f"key:{row.id}")
 
 
 async def test_behind_https_the_cookie_is_secure(room: Room) -> None:

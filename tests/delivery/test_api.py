@@ -162,7 +162,7 @@ async def test_cancel_ends_what_waits_and_is_audited(browser: Browser, room: Roo
     assert (again.status, again.json["code"]) == (409, "wrong_state")
     async with room.pool.acquire() as connection:
         [entry] = await list_audit(connection, subject=f"delivery:{delivery_id}", page_limit=5)
-    assert (entry.actor, entry.action) == ("key:shop", "delivery.cancel")
+    assert (entry.actor, entry.action) == ("key:1:shop", "delivery.cancel")
 
 
 async def test_retry_makes_a_waiting_delivery_due(browser: Browser) -> None:

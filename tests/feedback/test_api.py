@@ -104,11 +104,11 @@ async def test_an_undo_leaves_a_trace(browser: Browser, pool: Pool, *, as_body: 
     told = (await browser.get("/v1/suppressions/Ada@example.org")).json
     assert told["items"] == []
     assert [(step["change"], step["actor"], step["note"]) for step in told["history"]] == [
-        ("lifted", "key:tests", "a mistake"),
-        ("suppressed", "key:tests", None),
+        ("lifted", "key:1:tests", "a mistake"),
+        ("suppressed", "key:1:tests", None),
     ]
     audit = await rows(pool, "SELECT action, actor, before::text, after::text FROM audit_log WHERE action LIKE 'supp%'")
-    assert [entry[:2] for entry in audit] == [("suppression.add", "key:tests"), ("suppression.lift", "key:tests")]
+    assert [entry[:2] for entry in audit] == [("suppression.add", "key:1:tests"), ("suppression.lift", "key:1:tests")]
     assert "ada@" not in str(audit)
 
 

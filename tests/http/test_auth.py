@@ -23,8 +23,8 @@ class Monotonic:
         return self.now
 
 
-async def _made(pool: Pool, *scopes: str) -> tuple[str, int]:
-    key, row = await service.create_key(pool, "ci", scopes=scopes, actor="tests")
+async def _made(pool: Pool, *scopes: str, name: str = "ci") -> tuple[str, int]:
+    key, row = await service.create_key(pool, name, scopes=scopes, actor="tests")
     return key, row.id
 
 
@@ -173,7 +173,7 @@ async def test_wrong_keys_are_limited_by_address(room: Room) -> None:
     clock = Monotonic()
     auth = Authenticator(room.pool, monotonic=clock)
     key, _id = await _made(room.pool, "*")
-    other, _id = await _made(room.pool, "*")
+    other, _id = await _made(room.pool, "*", name="other")
     await auth.authenticate(f"Bearer {key}", "deliveries:read", client="192.0.2.1")
     for _ in range(WRONG_KEYS):
         with pytest.raises(Unauthenticated):

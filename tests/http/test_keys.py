@@ -110,3 +110,21 @@ async def test_a_key_may_have_every_scope_by_name(room: Room) -> None:
     """The limit of the list is the number of scopes."""
     browser = await open_browser(room)
     assert (await browser.post("/v1/keys", json={"name": "all", "scopes": list(SCOPES)})).status == 201
+
+
+@pytest.mark.parametrize("name", ["admin", "Accounts", "outbox", "schedule", "campaigns", "postroom", "sql", "python"])
+async def test_reserved_name_is_refused(pool: Pool, name: str) -> None:
+    """Deliveries of such a key would look like Postroom's own, and could take their idempotency keys."""
+    with pytest.raises(BadInput, match="reserved") as caught:
+        await service.create_key(pool, name, scopes=["*"], actor="tests")
+    assert [error.field for error in caught.value.errors] == ["name"]
+
+
+async def test_name_is_unique_among_living_keys(pool: Pool) -> None:
+    """In any case of letters; a revoked key leaves its name to another."""
+    _key, first = await service.create_key(pool, "shop", scopes=["*"], actor="tests")
+    with pytest.raises(BadInput, match="another key is named Shop"):
+        await service.create_key(pool, "Shop", scopes=["*"], actor="tests")
+    await service.revoke_key(pool, first.id, actor="tests")
+    _key, second = await service.create_key(pool, "shop", scopes=["*"], actor="tests")
+    assert (first.actor, second.actor) == (f"key:{first.id}:shop", f"key:{second.id}:shop")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.intake.streams import be_patient_with_nats
+from tests.support.http import a_key
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp import SubmissionOptions, SubmissionServer
 from postroom.intake.smtp.server import load_tls
@@ -48,7 +48,7 @@ def serve(room: Room) -> Serve:
 
     @contextlib.asynccontextmanager
     async def open_server(*, scope: str = "deliveries:write", **options: object) -> AsyncIterator[Served]:
-        key, row = await keys.create_key(room.pool, "shop", scopes=[scope], actor="tests")
+        key, row = await a_key(room, "shop", scope)
         auth = Authenticator(room.pool)
 
         async def authenticate(presented: str) -> str:

@@ -145,3 +145,10 @@ def test_whatever_comes_is_answered(data: bytes) -> None:
 def test_whatever_fields_come_they_can_be_packed(fields: dict[bytes, bytes]) -> None:
     """No stream entry makes the packing raise, and what it packs is an object."""
     assert isinstance(read_fields(pack_fields(fields)), dict)
+
+
+@pytest.mark.parametrize("source", ["accounts", "admin", "campaigns", "outbox", "schedule"])
+def test_reserved_source_is_refused(source: str) -> None:
+    """A command under a source of Postroom's own could take the idempotency keys of its mail."""
+    problem = refused(raw(source=source))
+    assert [(error.field, "reserved" in error.message) for error in problem.errors] == [("source", True)]

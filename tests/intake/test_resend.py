@@ -242,7 +242,7 @@ async def test_a_waiting_mail_is_rescheduled(shop: Shop) -> None:
     assert delivery.next_attempt_at == latest
     async with shop.room.pool.acquire() as connection:
         audit = await connection.fetchrow("SELECT actor, action FROM audit_log ORDER BY id DESC LIMIT 1")
-    assert tuple(audit) == ("key:shop", "delivery.reschedule")
+    assert tuple(audit) == ("key:1:shop", "delivery.reschedule")
     await shop.call(resend.Emails.update, {"id": sent["id"], "scheduled_at": "2001-01-01T00:00:00Z"})
     assert (await shop.call(resend.Emails.get, sent["id"]))["last_event"] == "queued"
 

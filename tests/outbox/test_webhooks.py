@@ -230,6 +230,24 @@ async def test_nobody_else_has_an_endpoint_s_signature(scene: Scene, name: str) 
             await accept(connection, mail)
 
 
+@pytest.mark.parametrize("source, is_posted", [("shop", False), ("outbox", True)])
+async def test_a_row_written_by_hand_is_signed_for_no_other_url(scene: Scene, source: str, is_posted: bool) -> None:  # noqa: FBT001 - a case
+    """A delivery of another source is refused; one of the outbox goes to the endpoint's own URL, never to another."""
+    request = DeliveryRequest(
+        to=(Address(f"{scene.receiver.url}/mallory"),),
+        text="{}",
+        headers={"Postroom-Endpoint": str(scene.endpoint.id), "Postroom-Message": "msg_1"},
+        channel=Channel.WEBHOOK,
+        source="outbox",
+    )
+    async with scene.pool.acquire() as connection:
+        accepted = await accept(connection, request)
+        await connection.execute("UPDATE deliveries SET source = $1", source)
+    await scene.deliver()
+    assert [request.path.endswith("/mallory") for request in scene.receiver.requests] == [False] * is_posted
+    assert (await get_delivery(scene.pool, accepted.id)).state is (State.SENT if is_posted else State.FAILED)
+
+
 async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
     """An endpoint's deliveries are its own."""
     await scene.happen("Paid")

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from postroom.db.room import Room
 from postroom.http import build_app, service
+from postroom.http.model import ApiKey
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 
 
@@ -95,9 +96,15 @@ async def call(app: ASGIApp, method: str, target: str, *, body: bytes, headers: 
     return Response(answer["status"], answer["headers"], answer["body"])
 
 
+async def a_key(room: Room, name: str, *scopes: str) -> tuple[str, ApiKey]:
+    """A new key; where its name is taken, a number is added."""
+    taken = await room.pool.fetchval("SELECT count(*) FROM api_keys WHERE name ~ ('^' || $1 || '(-[0-9]+)?$')", name)
+    return await service.create_key(room.pool, f"{name}-{taken}" if taken else name, scopes=scopes, actor="tests")
+
+
 async def open_browser(room: Room, *scopes: str, name: str = "tests", app: ASGIApp | None = None) -> Browser:
     """A browser with a new key of these scopes; all scopes if none is named."""
-    key, _row = await service.create_key(room.pool, name, scopes=scopes or ("*",), actor="tests")
+    key, _row = await a_key(room, name, *(scopes or ("*",)))
     return Browser(app or build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES)), key)
 
 

@@ -106,6 +106,7 @@ class Posting:
     created_at: datetime = datetime(2026, 11, 15, tzinfo=UTC)
     lane: str = "transactional"
     idempotency_key: str | None = None
+    source: str | None = "tests"
 
     @property
     def recipients(self) -> tuple[Recipient, ...]:

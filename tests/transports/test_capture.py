@@ -182,7 +182,7 @@ async def test_clearing_forgets_everything_and_is_audited(
     await transport.send(_envelope("ann@example.org"), Letter())
     assert (await browser.ask("DELETE", "/v1/inbox")).json == {"cleared": 1}
     assert (await browser.get("/v1/inbox")).json["items"] == []
-    assert await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'inbox.clear'") == "key:tests"
+    assert await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'inbox.clear'") == "key:1:tests"
 
 
 async def test_the_inbox_keeps_the_newest_messages(room: Room) -> None:

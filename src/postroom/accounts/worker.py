@@ -12,7 +12,7 @@ it takes it announces itself, for others who listen, and hears that too.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import structlog
@@ -28,8 +28,9 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service as delivery
+from postroom.delivery import store as delivery_store
 from postroom.delivery.check import problems
-from postroom.delivery.model import Acceptance, DeliveryRequest
+from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
 from postroom.errors import ReaderPaused
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
@@ -75,9 +76,24 @@ class Deliver:
         good = [request for request in requests if _is_mailable(request)]
         accepted = await delivery.accept_batch(connection, good, idempotency_ttl=self._ttl, now=self._clock())
         mailed = sum(1 for answer in accepted if answer.acceptance is Acceptance.ACCEPTED)
+        taken = [
+            replace(request, idempotency_key=None)
+            for request, answer in zip(good, accepted, strict=True)
+            if answer.acceptance is Acceptance.CONFLICT and not await _is_same(connection, request, answer.id)
+        ]
+        if taken:  # the mail that has the key is not this token's: without this one the person would get none
+            _log.error("token_mail_conflict", tokens=len(taken))
+            await delivery.accept_batch(connection, taken, now=self._clock())
         COLLECTED.labels("mailed").inc(mailed)
-        COLLECTED.labels("known").inc(len(accepted) - mailed)
+        COLLECTED.labels("known").inc(len(accepted) - mailed - len(taken))
+        COLLECTED.labels("conflict").inc(len(taken))
         COLLECTED.labels("unmailable").inc(len(requests) - len(good))
+
+
+async def _is_same(connection: Connection, request: DeliveryRequest, holder: DeliveryId) -> bool:
+    """Whether the mail that holds a token's key is that token's, made under another public URL or locale."""
+    found = await delivery_store.find_delivery(connection, delivery_id=holder)
+    return found is not None and (found.template_id, found.tags) == (request.template, request.tags)
 
 
 class Collector:

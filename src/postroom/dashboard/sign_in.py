@@ -36,7 +36,7 @@ async def sign_in(desk: Desk, request: Request) -> Response:
     except ScopeMissing:
         return desk.page("sign_in.html", status=HTTPStatus.FORBIDDEN, next=to, problem=UNFIT)
     async with desk.room.pool.acquire() as connection:
-        await record_audit(connection, actor=f"key:{key.name}", action="dashboard.sign_in", subject=f"key:{key.id}")
+        await record_audit(connection, actor=key.actor, action="dashboard.sign_in", subject=f"key:{key.id}")
     answer = go(to)
     desk.set_cookie(answer, desk.sessions.begin(key))
     return answer

@@ -88,7 +88,7 @@ class Visit:
 
     @property
     def actor(self) -> str:
-        return f"key:{self.key.name}"
+        return self.key.actor
 
     def may(self, scope: str) -> bool:
         return self.key.allows(scope)

@@ -208,6 +208,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook, whose receiver is told
+    source: str | None = None  # of a webhook: only the outbox's are signed for an endpoint
     size: int = 0  # bytes of its content, as stored
 
     @property

@@ -115,12 +115,13 @@ claimed AS (
     RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
-        CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
+        CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key,
+        CASE WHEN d.channel = 'webhook' THEN d.source END AS source
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
     doubtful_account_id, expires_at, traceparent, campaign_id, sender_account_id, start_in, send_delay, shaped_domain,
-    domain_connections, idempotency_key,
+    domain_connections, idempotency_key, source,
     coalesce(octet_length(text_body), 0) + coalesce(octet_length(html_body), 0)
         + coalesce(pg_column_size(attachments), 0) AS size
 FROM claimed

@@ -128,6 +128,7 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
         sender_account_id=row["sender_account_id"],
         slot=_slot(row),
         idempotency_key=row["idempotency_key"],
+        source=row["source"],
         size=row["size"],
     )
 

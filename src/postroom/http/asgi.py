@@ -112,10 +112,11 @@ class HttpApplication:
         if route is UNMATCHED:
             raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
         endpoint = route.endpoint_for(scope["method"])
-        name = ""
+        actor, name = "anonymous", ""
         if endpoint.scope is not None:
             client = self._origins.of(scope)
-            name = (await self._auth.authenticate(headers.get("authorization"), endpoint.scope, client=client)).name
+            key = await self._auth.authenticate(headers.get("authorization"), endpoint.scope, client=client)
+            actor, name = key.actor, key.name
         _check_media_types(endpoint, headers)
         if endpoint.idempotent:
             check_idempotency_key(headers)
@@ -124,9 +125,7 @@ class HttpApplication:
         raw = await _read(headers, receive, limit) if limit and not endpoint.stream else b""
         body = None if endpoint.body is None else decode_body(raw, endpoint.body)
         chunks = _chunks(receive) if endpoint.stream else None
-        call = Call(
-            self._room, f"key:{name}", name, values, query, body, headers, scope["method"], _target(scope), raw, chunks
-        )
+        call = Call(self._room, actor, name, values, query, body, headers, scope["method"], _target(scope), raw, chunks)
         with span(f"{endpoint.method} {endpoint.path}", traceparent=headers.get("traceparent")):
             return await endpoint.handler(call)
 

@@ -53,6 +53,11 @@ class ApiKey:
     last_used_at: datetime | None
     revoked_at: datetime | None
 
+    @property
+    def actor(self) -> str:
+        """How the audit log names the key: its id too, because a name can be given again once its key was revoked."""
+        return f"key:{self.id}:{self.name}"
+
     def allows(self, scope: str) -> bool:
         return ALL in self.scopes or scope in self.scopes
 

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Sequence
 
+import asyncpg
+
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.delivery.check import RESERVED_SOURCES, WAYS_IN
 from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import record_audit
 from postroom.http import store
@@ -12,6 +15,8 @@ from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_pa
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 
 ADMIN = "admin"
+RESERVED_NAMES = RESERVED_SOURCES | WAYS_IN
+"""Names that a key cannot have: its deliveries would look like Postroom's own."""
 
 # A key's name becomes the source of its deliveries and stands in the audit log.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -67,6 +72,8 @@ def check_within(owner: ApiKey, scopes: Sequence[str]) -> None:
 
 def _check(name: str, scopes: Sequence[str]) -> None:
     errors = []
+    if name.lower() in RESERVED_NAMES:
+        errors.append(FieldError("name", f"{name} is reserved for Postroom; choose another name"))
     if not _NAME.fullmatch(name):
         errors.append(FieldError("name", "must be 1 to 63 letters, digits, dots, dashes or underscores"))
     if not scopes:
@@ -81,9 +88,12 @@ def _check(name: str, scopes: Sequence[str]) -> None:
 
 async def _insert(connection: Connection, name: str, scopes: Sequence[str], *, actor: str) -> tuple[str, ApiKey]:
     key = new_key()
-    row = await store.insert_key(
-        connection, name=name, prefix=shown_part(key), scopes=sorted(set(scopes)), key_hash=hash_key(key)
-    )
+    try:
+        row = await store.insert_key(
+            connection, name=name, prefix=shown_part(key), scopes=sorted(set(scopes)), key_hash=hash_key(key)
+        )
+    except asyncpg.UniqueViolationError as error:
+        raise BadInput.of("name", f"another key is named {name}; revoke that key or choose another name") from error
     await record_audit(connection, actor=actor, action="key.create", subject=f"key:{row.id}", after=_facts(row))
     return key, row
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from postroom.delivery.check import check_source
 from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.shapes import DeliveryBody, request_from
 from postroom.errors import BadInput, FieldError
@@ -135,6 +136,8 @@ def _is_octets(value: Any) -> bool:
 def _missing(fields: Mapping[str, Any]) -> Problems:
     if not fields.get("source"):
         yield FieldError("source", "is required")
+    elif (reason := check_source(str(fields["source"]))) is not None:
+        yield FieldError("source", reason)
     if not fields.get("idempotency_key") and not fields.get("delivery_id"):
         yield FieldError("idempotency_key", "is required, or a delivery_id to take its place")
     if fields.get("payload_mode") not in MODES:

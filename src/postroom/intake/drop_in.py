@@ -29,6 +29,9 @@ class Caller(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def actor(self) -> str: ...
+
     def allows(self, scope: str) -> bool: ...
 
 

@@ -11,6 +11,9 @@ CREATE TABLE api_keys (
     key_hash     bytea       NOT NULL UNIQUE
 );
 
+-- A key's name is the source of its deliveries and the scope of their idempotency keys: no two living keys share one.
+CREATE UNIQUE INDEX api_keys_living_name_idx ON api_keys (lower(name)) WHERE revoked_at IS NULL;
+
 -- Sessions of the dashboard that were signed out before they expired. A session itself is a signed cookie.
 CREATE TABLE ended_sessions (
     nonce      text        PRIMARY KEY,

@@ -5698,6 +5698,8 @@ CREATE UNIQUE INDEX accounts_login_folded_idx ON accounts USING btree (lower((lo
 
 CREATE INDEX address_limits_touched_idx ON address_limits USING btree (touched_at);
 
+CREATE UNIQUE INDEX api_keys_living_name_idx ON api_keys USING btree (lower(name)) WHERE (revoked_at IS NULL);
+
 CREATE INDEX archived_partitions_age_idx ON archived_partitions USING btree (to_time) WHERE (state = 'archived'::archive_state);
 
 CREATE UNIQUE INDEX archived_partitions_source_idx ON archived_partitions USING btree (source_name) WHERE (state <> ALL (ARRAY['archived'::archive_state, 'expired'::archive_state]));

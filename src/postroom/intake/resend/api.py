@@ -119,14 +119,14 @@ async def update_email(authenticate: Authenticate, call: Call) -> Answer:
     delivery = await _find(call)
     update = decode(await read_body(call), ResendUpdate)
     moment = parse_schedule(update.scheduled_at)
-    await service.reschedule(call.room.pool, delivery.id, send_at=moment, actor=f"key:{caller.name}")
+    await service.reschedule(call.room.pool, delivery.id, send_at=moment, actor=caller.actor)
     return Answer(Named(str(delivery.id)))
 
 
 async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
     caller = await authenticate(call.headers.get("authorization"), OPERATE)
     delivery = await _find(call)
-    await service.cancel(call.room.pool, delivery.id, actor=f"key:{caller.name}")
+    await service.cancel(call.room.pool, delivery.id, actor=caller.actor)
     return Answer(Named(str(delivery.id)))
 
 

@@ -2,18 +2,21 @@
 
 A delivery of the outbox names its endpoint, its message and, where it is not plain JSON, its type in headers of ours.
 Here they become `Content-Type`, `webhook-id` and a signature by the secrets that the endpoint has now, two during a
-rotation, whenever the delivery was made. Every other webhook passes through as it is. An endpoint that answers 410 asks
-to be left alone, and is disabled.
+rotation, whenever the delivery was made. A signature is made for deliveries of the outbox only, and goes to the URL of
+its endpoint only, whatever the delivery's row says. Every other webhook passes through as it is. An endpoint that
+answers 410 is disabled.
 """
 
 from collections.abc import Mapping
 from time import monotonic
 
 import structlog
+from msgspec.structs import replace
 
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.errors import ConfigurationError
+from postroom.outbox.publisher import SOURCE
 from postroom.outbox.webhooks import service, store
 from postroom.outbox.webhooks.model import (
     ENDPOINT_HEADER,
@@ -48,8 +51,11 @@ class EndpointTransport:
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         if not isinstance(content, WebhookContent) or ENDPOINT_HEADER not in content.headers:
             return await self._inner.send(envelope, content)
+        if content.source != SOURCE:
+            text = f"{ENDPOINT_HEADER} is for deliveries of the outbox; this one is from {content.source!r}"
+            return Reply(Stage.RECIPIENT, REFUSED, text=text)
         try:
-            endpoint = await self._find(int(content.headers[ENDPOINT_HEADER]))
+            endpoint = await self._find(int(content.headers[ENDPOINT_HEADER]), url=envelope.recipients[0])
             signed = content if endpoint is None else WebhookContent(self._headers(endpoint, content), content.body)
         except FLICKER as error:
             return Reply(Stage.CONNECT, text=f"the database went away: {type(error).__name__}")
@@ -58,7 +64,7 @@ class EndpointTransport:
         if endpoint is None or endpoint.status is EndpointStatus.DISABLED:
             state = "was deleted" if endpoint is None else f"is disabled ({endpoint.disabled_reason})"
             return Reply(Stage.RECIPIENT, REFUSED, text=f"the endpoint {state}")
-        reply = await self._inner.send(envelope, signed)
+        reply = await self._inner.send(replace(envelope, recipients=(endpoint.url,)), signed)
         if reply.enhanced == GONE:
             await self._disable(endpoint.id)
         return reply
@@ -66,10 +72,11 @@ class EndpointTransport:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _find(self, endpoint_id: int) -> Endpoint | None:
-        known = self._known.get(endpoint_id)
-        if known is not None and known[0] > monotonic():
-            return known[1]
+    async def _find(self, endpoint_id: int, *, url: str) -> Endpoint | None:
+        """The endpoint, as it was a moment ago; as it is now if the delivery knows another URL of it."""
+        known_until, known = self._known.get(endpoint_id, (0.0, None))
+        if known_until > monotonic() and (known is None or known.url == url):
+            return known
         async with self._pool.acquire() as connection:
             endpoint = await store.find_endpoint(connection, id=endpoint_id)
         if len(self._known) >= _MOST_KNOWN:

@@ -43,14 +43,17 @@ class Posting(Protocol):
     def headers(self) -> Mapping[str, str]: ...
     @property
     def idempotency_key(self) -> str | None: ...
+    @property
+    def source(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookContent:
-    """One request: its headers, signed, and its body."""
+    """One request: its headers, signed, its body, and the source of its delivery."""
 
     headers: Mapping[str, str]
     body: bytes
+    source: str | None = None
 
     def encode(self, *, eight_bit: bool) -> bytes:
         """The request as a message, which is how an inbox keeps it."""
@@ -72,7 +75,7 @@ class WebhookComposer:
         if posting.text is None:
             raise ValueError("a webhook needs a body")
         message_id, body = webhook_id(posting), posting.text.encode()
-        content = WebhookContent(self._headers(posting, message_id, body, now), body)
+        content = WebhookContent(self._headers(posting, message_id, body, now), body, posting.source)
         envelope = Envelope(posting.id, message_id, "", (posting.recipients[0].address,), str(posting.lane))
         return envelope, content
 
