@@ -10,11 +10,12 @@ SOFT = BounceClass.RECIPIENT_SOFT
 AWAY = BounceClass.INFRASTRUCTURE
 POLICY = BounceClass.POLICY
 MESSAGE = BounceClass.MESSAGE
+UNKNOWN = BounceClass.UNKNOWN
 
 BY_CODE = [
     (550, "5.1.1", "no", HARD),
-    (550, "5.1.2", "no", HARD),
-    (553, "5.1.3", "no", HARD),
+    (550, "5.1.2", "no", AWAY),
+    (553, "5.1.3", "no", UNKNOWN),
     (553, "5.1.4", "no", SOFT),
     (551, "5.1.6", "no", HARD),
     (550, "5.1.7", "no", POLICY),
@@ -47,34 +48,31 @@ BY_CODE = [
     (None, "4.4.1", "no", AWAY),
     (None, "4.4.7", "no", AWAY),
     (None, "4.7.0", "no", POLICY),
-    (550, None, "", HARD),
-    (551, None, "", HARD),
+    (550, None, "", UNKNOWN),
+    (551, None, "", UNKNOWN),
     (552, None, "", SOFT),
-    (553, None, "", HARD),
-    (554, None, "", POLICY),
-    (556, None, "", HARD),
-    (521, None, "", HARD),
+    (553, None, "", UNKNOWN),
+    (554, None, "", UNKNOWN),
+    (556, None, "", UNKNOWN),
+    (521, None, "", UNKNOWN),
     (530, None, "", POLICY),
-    (571, None, "", SOFT),
+    (571, None, "", UNKNOWN),
     (421, None, "", AWAY),
     (450, None, "", SOFT),
     (451, None, "", AWAY),
     (452, None, "", SOFT),
-    (None, None, "", SOFT),
+    (None, None, "", UNKNOWN),
 ]
 
 BY_TEXT = [
     # nobody there
     (550, "5.0.0", "User unknown", HARD),
-    (550, "5.5.0", "Requested action not taken: mailbox unavailable", HARD),
-    (550, "5.4.1", "Recipient address rejected: Access denied", HARD),
     (550, None, "No such user here", HARD),
     (550, None, "unknown user account", HARD),
     (550, None, "Invalid recipient", HARD),
     (554, None, "delivery error: dd This user doesn't have a yahoo account", HARD),
     (554, None, "delivery error: dd Requested mail action aborted, mailbox not found", HARD),
     (550, None, "The email account that you tried to reach is disabled", HARD),
-    (550, None, "account has been suspended", HARD),
     (550, None, "550 RESOLVER.ADR.RecipNotFound; not found", HARD),
     (550, None, "sorry, no mailbox here by that name", HARD),
     (554, None, "Recipient address rejected: user does not exist", HARD),
@@ -88,6 +86,12 @@ BY_TEXT = [
     (550, "5.0.0", "adres onbekend", HARD),
     (550, "5.0.0", "пользователь не найден", HARD),
     (550, "5.0.0", "用户不存在", HARD),
+    (550, None, "User ann (ann@example.org) not listed in Domino Directory", HARD),
+    (550, "5.0.0", "The recipient name is not recognized", HARD),
+    (553, "5.3.0", "Addressee unknown, relay=[192.0.2.1]", HARD),
+    (None, None, "Invalid final delivery userid: ann@example.org", HARD),
+    (554, None, "This account has been disabled or discontinued", HARD),
+    (550, None, "no existe ese usuario", HARD),
     # no such domain
     (None, "5.4.4", "Host or domain name not found. Name service error: Host not found", HARD),
     (550, None, "Domain does not exist", HARD),
@@ -147,6 +151,52 @@ BLOCKS_ON_US = [
     (550, None, "Access denied, banned sending IP [192.0.2.1]"),
     (550, None, "550 5.7.1 user unknown"),
 ]
+
+
+NOT_FOR_GOOD = [
+    (550, None, "Bad SPF records for [example.org:192.0.2.1], see http://openspf.example", POLICY),
+    (550, None, "Rejected", UNKNOWN),
+    (554, None, "Transaction failed", UNKNOWN),
+    (550, None, "Requested action not taken: mailbox unavailable", UNKNOWN),
+    (550, "5.1.0", "Address rejected ann@example.org", UNKNOWN),
+    (550, "5.4.1", "Recipient address rejected: Access denied", POLICY),
+    (550, None, "Recipient is only accepting mail from specific email addresses", POLICY),
+    (550, None, "Message refused by the security policy of the recipient", POLICY),
+    (554, None, "Message rejected: the content is not acceptable", POLICY),
+    (550, None, "Mail from unknown sender domain", POLICY),
+    (550, "5.1.1", "sender domain of ann@example.net does not exist", POLICY),
+    (550, None, "Your host's IP address is unknown", POLICY),
+    (550, None, "That domain isn't in my list: relaying denied", POLICY),
+    (552, None, "ann@example.org mailbox full", SOFT),
+    (550, None, "ann@example.org user overquota", SOFT),
+    (550, "5.1.1", "user over quota", SOFT),
+    (550, "5.1.1", "account disabled temporarily for exceeding its receiving quota", SOFT),
+    (550, "5.2.1", "Mailbox temporarily disabled", SOFT),
+    (550, None, "account has been suspended", SOFT),
+    (550, None, "inactive user", SOFT),
+    (None, "5.4.4", "Name service error for name=example.org type=MX: Host not found, try again", AWAY),
+    (554, "5.3.0", "unknown mailer error 1", AWAY),
+    (None, "5.3.0", "Command died with status 1: /usr/bin/procmail", AWAY),
+    (550, None, "local configuration error for user ann", AWAY),
+    (None, None, "can't create user output file", AWAY),
+    (None, None, "The group may not exist, or you may not be a member of it", UNKNOWN),
+    (550, None, "Possible reasons: the user does not exist; the mailbox is full", SOFT),
+    (None, None, "Please check that the address exists, perhaps the user is unknown.", UNKNOWN),
+]
+
+
+@pytest.mark.parametrize("code, enhanced, text, expected", NOT_FOR_GOOD)
+def test_nobody_is_suppressed_without_evidence(
+    code: int | None, enhanced: str | None, text: str, expected: BounceClass
+) -> None:
+    """Blocks on us, errors of systems, full mailboxes, bare codes and guesses are never hard."""
+    assert classify(code, enhanced, text) is expected
+
+
+@pytest.mark.parametrize("code", range(500, 600))
+def test_no_bare_code_is_hard(code: int) -> None:
+    """A 5yz without a word is a bounce of that mail and suppresses no person."""
+    assert classify(code, None, str(code)) is not HARD
 
 
 @pytest.mark.parametrize("code, enhanced, text, expected", BY_CODE)

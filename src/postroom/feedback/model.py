@@ -5,7 +5,8 @@
 | complaint                                | suppressed for good, and an administrator is told                       |
 | bounce, `recipient_hard`                 | suppressed for good                                                     |
 | bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times; the fourth time for good; a success ends it |
-| bounce, `policy`, `message`, `transient` | nothing: it is about us, about this mail, or not the last word          |
+| bounce, `policy`, `message`, `unknown`,  | nothing: it is about us, about this mail, without a reason, or not the  |
+| `transient`                              | last word                                                               |
 | unsubscribe                              | no bulk mail; one-time codes and receipts still arrive                  |
 | any of them, unverified                  | nothing: it is kept, for people to look at                              |
 
@@ -32,6 +33,7 @@ class BounceClass(StrEnum):
     INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
     POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
     MESSAGE = "message"  # this mail was too large or not understood
+    UNKNOWN = "unknown"  # refused, and the reason was not given
     TRANSIENT = "transient"  # not the last word: it is still being tried
 
 

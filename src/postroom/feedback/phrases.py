@@ -1,7 +1,8 @@
-"""What servers of the world say when they refuse a mail, by what they mean. Read by `classify`; case does not matter.
+"""What mail servers say when they refuse a mail, by what they mean. Read by `classify`; case does not matter.
 
-Each line is a pattern for a way of saying it. They were written for meaning, not for one product: the same sentence
-comes from a dozen servers with small changes.
+Each line is a pattern for a way of saying it. They are written for meaning, not for one product: the same sentence
+comes from a dozen servers with small changes. They are matched against text without addresses, so a gap that excludes
+the end of a sentence is not ended by the dot of a domain.
 """
 
 import re
@@ -10,6 +11,9 @@ import re
 def _any(*phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(phrases), re.IGNORECASE | re.DOTALL)
 
+
+NEVER = re.compile(r"(?!)")
+"""For rules that go by codes alone."""
 
 BLOCKED = _any(
     # lists and reputation services, by name
@@ -27,8 +31,7 @@ BLOCKED = _any(
     r"\byour (?:message|mail|e-?mail)\b.{0,40}\b(?:looks like|considered|classified)",
     r"\bnot accept(?:ed|ing)? (?:mail )?from (?:your|this)\b",
     # authentication
-    r"\b(?:dmarc|spf|dkim)\b.{0,80}\b(?:fail|reject|polic|not pass|align|requir|invalid|check)",
-    r"\b(?:fail\w*|unauthenticated|authentication)\b.{0,60}\b(?:dmarc|spf|dkim)\b",
+    r"\b(?:dmarc|spf|dkim|openspf)\b|\bsender id\b|\bauthentication (?:is )?required|\bnot authenticated\b",
     r"\bunauthenticated (?:e-?mail|mail|message|sender)|\breverse dns\b|\bptr record\b|\brdns\b|\bno ptr\b|\bhelo\b",
     # pace, policy, relaying
     r"\b(?:too many|rate[\s-]?limit|throttl|exceeded).{0,60}\b(?:messages|connections|e-?mails|sessions|rate)\b",
@@ -36,57 +39,124 @@ BLOCKED = _any(
     r"\b(?:violat|prohibit|reject|refus|due to)\w*.{0,60}\bpolicy\b|\baccess denied.{0,40}\b(?:banned|sending|ip)\b",
     r"\brelay(?:ing)? (?:access )?(?:is )?(?:denied|not permitted|not allowed|prohibited)|\bunable to relay\b",
     r"\bsender (?:address )?(?:rejected|denied|verif|not allow|block)|\bcontent (?:reject|filter|block|not accept)",
+    r"\b(?:sender|mail ?from|return[- ]path|originator|helo|ehlo)\b[^.;]{0,60}"
+    r"\b(?:not exist|not (?:be )?found|unknown|invalid|not resolv|unresolv|no mx|no a record)",
+    r"\byour (?:host|server|ip|domain|network)\b|\bfrom:? (?:domain|address|header)\b|\bsending domain\b",
+    r"\bdomain of (?:the )?sender\b|\b(?:invalid|unknown|bad|forged) (?:sender|return[- ]path|originator|helo|ehlo)",
+    # security, content, permission
+    r"\b(?:administrative(?:ly)?|security|content|message|attachment|url|link)\b[^.;]{0,40}"
+    r"\b(?:prohibit|polic|reject|refus|violat|filter|scan|denied|restrict|unaccept|not accept|disallow)",
+    r"\b(?:message|mail|e-?mail|transaction|submission|delivery) (?:was |has been |is |been )?"
+    r"(?:refused|filtered|denied|discarded|quarantined|not authori[sz]ed)",
+    r"\bnot (?:allowed|permitted|authori[sz]ed) to (?:send|post|write|mail|relay|deliver)|"
+    r"\bpermission to (?:send|post)",
+    r"\b(?:only|not) accept(?:s|ing)? (?:mail|messages|e-?mail)s? from|\brestricted (?:mailbox|recipient|"
+    r"address|group)",
+    r"\brestricted\b|\baccess (?:is )?denied|\bprohibited\b|\bsuspicious\b|\bnot rfc|\bpermission denied",
+    r"\brejected (?:by|due|for|because)\b[^.;]{0,60}\b(?:rule|filter|polic|reason|content|administrat|owner|user)",
+    r"\b(?:challenge|whitelist|white-list|allow-?list)\b|\btls (?:is )?required|\bblocked\b|\bblock list",
     r"\bgr[ae]y-?list",
 )
 """They do not want our mail, or this mail, or mail at this pace."""
 
 FULL = _any(
-    r"\b(?:mail)?box\b.{0,40}\b(?:full|exceed|quota|over)|\bfull mailbox|\bmail ?folder is full|\bdisk (?:quota|full)",
-    r"\b(?:over|exceed\w*|out of|insufficient)\b.{0,30}\b(?:quota|storage|space)",
-    r"\bquota\b.{0,40}\b(?:exceed|full|reach|over)|\bstorage\b.{0,30}\b(?:exceed|full|insufficient)",
+    r"\b(?:mail|in)?box(?:es)?\b.{0,40}\b(?:full|exceed|quota|over)|\bfull mail ?box|\bfolder is full|"
+    r"\bdisk (?:quota|full)",
+    r"\b(?:over|exceed\w*|out of|insufficient|not enough|no)\b.{0,30}\b(?:quota|storage|space)\b|\bover-?quota",
+    r"\bquota\b.{0,40}\b(?:exceed|full|reach|over|violat|limit)|\bstorage\b.{0,30}\b(?:exceed|full|insufficient|"
+    r"limit)",
+    r"\bmailfolder is full|\bmail ?drop (?:is )?(?:full|over)|\btoo much (?:mail|data)|\bspace not enough|"
+    r"\bmaximum (?:mailbox|storage)",
     r"\bpostfach\b.{0,40}\bvoll|\bspeicherplatz|\bbo[iî]te\b.{0,40}\bpleine|\bbuz[oó]n\b.{0,40}\blleno",
     r"\bcasella\b.{0,40}\bpiena|\bcaixa\b.{0,40}\bcheia|\bpostvak\b.{0,40}\bvol\b|\bskrzynk\w+.{0,40}pe[lł]na",
     r"переполнен|邮箱.{0,10}满|容量|メールボックス.{0,20}いっぱい",
 )
 
+_THERE = (
+    r"(?:user(?:name|id)?|recipient|mail ?box|account|(?<!ip )address(?:ee)?|alias|person|customer|subscriber|member)"
+)
+_GAP = r"[^.;]{0,40}"
+_UNKNOWN = r"unknown(?! (?:mailer|error|reason|problem|status|cause|failure|host|domain|command|transport))"
+
 NOBODY = _any(
-    r"\b(?:user|recipient|mailbox|account|address|addressee|alias)\b.{0,60}"
-    r"\b(?:unknown|not (?:be )?found|does ?n[o']?t (?:appear to )?exist|not exist|not known|is invalid|undeliverable)",
-    r"\b(?:user|recipient|mailbox|account|address)\b.{0,60}\bno longer (?:exist|in use|valid|active|available)",
-    r"\b(?:user|recipient|mailbox|account|address)\b.{0,60}"
-    r"\b(?:disabled|deactivated|suspended|closed|inactive|terminated|deleted|unavailable|unroutable|rejected)",
-    r"\b(?:unknown|invalid|no such|non-?existent|bad|unroute?able|inactive|disabled|illegal) (?:e-?mail |mail)?"
-    r"(?:user|recipient|address(?:ee)?|mailbox|account|alias|destination|person|local[\s-]part)",
-    r"\bunknown or illegal alias|\bno (?:mail)?box (?:here|by that|found|available)",
-    r"\bno (?:user|one|person|account|mailbox)\b.{0,30}\b(?:by that name|here|name)",
-    r"\bthis user doesn't have a\b|\bdoes not have an? .{0,40}account|\bnot a valid (?:mailbox|user|recipient|address)",
-    r"\bnot in (?:our )?directory|\brecipnotfound\b|\bnot our customer",
-    r"\b(?:empf[aä]nger|benutzer|postfach|adresse)\b.{0,60}\b(?:unbekannt|existiert nicht|nicht (?:gefunden|bekannt))",
-    r"\b(?:adresse|utilisateur|destinataire|bo[iî]te|compte)\b.{0,60}(?:inconnue?|n'existe pas|introuvable)",
-    r"\b(?:direcci[oó]n|usuario|destinatario|buz[oó]n|cuenta)\b.{0,60}(?:desconocid|no existe|no (?:se )?encontr)",
-    r"\b(?:indirizzo|utente|destinatario|casella)\b.{0,60}(?:sconosciut|non (?:esiste|trovat|valid)|inesistente)",
-    r"\b(?:endere[cç]o|usu[aá]rio|destinat[aá]rio|caixa|conta)\b.{0,60}(?:desconhecid|n[aã]o (?:existe|encontrad))",
-    r"\b(?:adres|gebruiker|ontvanger)\b.{0,40}(?:onbekend|bestaat niet)|пользовател\w+.{0,40}не (?:найден|существует)",
-    r"\b(?:adresat|u[zż]ytkownik|skrzynka)\b.{0,40}nie istnieje|用户不存在|收件人.{0,12}不存在",
+    rf"\b{_THERE}(?:\(s\)|s)?\b{_GAP}\b(?:{_UNKNOWN}|invalid\b|not (?:be )?(?: ?found|known|present|"
+    rf"recogni[sz]ed|listed|registered|"
+    rf"valid)\b|"
+    r"does ?n[o']?t (?:appear to )?exist|do not exist|not exist|(?:is|are|was) invalid|non-?existent|not a valid)",
+    rf"\b{_THERE}\b{_GAP}\bno longer (?:exist|in use|valid|active|available|accept|receiv|employ|with|work|here|on)",
+    rf"\b{_THERE}\b{_GAP}\b(?:disabled|deactivated|closed|terminated|deleted|removed|expired|discontinued|"
+    rf"cancell?ed)",
+    rf"\b(?:{_UNKNOWN}|invalid|no such|non-?existent|bad|unroute?able|disabled|deactivated|closed|deleted|"
+    rf"illegal|unrecogni[sz]ed|obsolete) "
+    r"(?:final delivery |local |e-?mail |mail|smtp |virtual |pop3? |destination |forward |final |recipient |user )*"
+    rf"(?:{_THERE}|name|id|person|local[\s-]part|destination)\b",
+    r"\bunknown or illegal alias|\bno (?:such )?(?:mail)?box (?:here|by that|found|available|with)",
+    r"\bno (?:such )?(?:user|one|person|account|mailbox|recipient|member)\b[^.;]{0,30}\b(?:by that name|here|"
+    r"name|exists?|found)",
+    r"\bthis user doesn't have a\b|\bdoes not have an? [^.;]{0,40}account|\bnot a valid (?:mail ?box|user|"
+    r"recipient|address)",
+    r"\b(?:is )?not (?:a )?(?:known|valid|local|current|registered) (?:user|mail ?box|recipient|customer|member|"
+    r"account)",
+    r"\bnot in (?:our |the )?(?:directory|name & address|address book)|\brecipnotfound\b|\bnot our customer|"
+    r"\bnot ?found in (?:\w+ ){0,2}directory|"
+    r"\bno one (?:\w+ )?(?:at|with) (?:this|that)|\bno existe (?:ese|el|la|dich[ao]) |"
+    r"\bnot listed in",
+    r"\bunknown (?:in|to|at) (?:this|our|the|virtual|local|relay)\b|\buser not local\b|\bhas (?:left|moved)\b",
+    r"\b(?:could not|cannot|can't|unable to) (?:find|locate|look ?up|resolve) (?:the |a |this |that )?"
+    rf"(?:e-?mail )?{_THERE}|\bno (?:valid |existing )?(?:user|recipient)s?\b[^.;]{{0,20}}\bmatch",
+    r"\b(?:empf[aä]nger|benutzer|postfach|adresse)\b[^.;]{0,60}\b(?:unbekannt|existiert nicht|nicht (?:gefunden|"
+    r"bekannt))",
+    r"\b(?:adresse|utilisateur|destinataire|bo[iî]te|compte)\b[^.;]{0,60}(?:inconnue?|n'existe pas|introuvable)",
+    r"\b(?:direcci[oó]n|usuario|destinatario|buz[oó]n|cuenta)\b[^.;]{0,60}(?:desconocid|no existe|"
+    r"no (?:se )?encontr)",
+    r"\b(?:indirizzo|utente|destinatario|casella)\b[^.;]{0,60}(?:sconosciut|non (?:esiste|trovat|valid)|inesistente)",
+    r"\b(?:endere[cç]o|usu[aá]rio|destinat[aá]rio|caixa|conta)\b[^.;]{0,60}(?:desconhecid|n[aã]o (?:existe|"
+    r"encontrad))",
+    r"\b(?:adres|gebruiker|ontvanger)\b[^.;]{0,40}(?:onbekend|bestaat niet)|пользовател\w+.{0,40}не (?:найден|"
+    r"существует)",
+    r"\b(?:adresat|u[zż]ytkownik|skrzynka)\b[^.;]{0,40}nie istnieje|用户不存在|收件人.{0,12}不存在",
     r"(?:宛先|ユーザー?).{0,20}(?:見つかりません|存在しません)",
 )
-"""Nobody lives there, or not any more."""
+"""The mailbox does not exist, or not any more."""
+
+SUSPENDED = _any(
+    rf"\b{_THERE}\b{_GAP}\b(?:suspended|inactive|locked|frozen|dormant|not active|on hold)",
+    rf"\b(?:inactive|suspended|locked|frozen) {_THERE}\b",
+)
+"""The mailbox is there and takes nothing: it may come back."""
 
 NO_DOMAIN = _any(
-    r"\b(?:domain|host)\b.{0,60}\b(?:not found|does ?n[o']?t (?:exist|accept)|unknown|not known|no such|invalid)",
+    r"\b(?:domain|host)(?: or domain)?(?: name)?\b[^.;]{0,40}"
+    r"\b(?:not found|does ?n[o']?t (?:exist|accept)|unknown|not known|no such|invalid)",
     r"\bnxdomain\b|\bno such (?:domain|host)|\bunknown (?:domain|host)|\bnull ?mx\b|\bno (?:valid )?mx\b",
-    r"\b(?:domain|host)\b.{0,60}\bno mail (?:server|exchanger)|\baccepts? no mail\b|\bunrouteable (?:mail )?domain",
+    r"\b(?:domain|host)\b[^.;]{0,60}\bno mail (?:server|exchanger)|\baccepts? no mail\b|"
+    r"\bunrouteable (?:mail )?domain",
     r"\bcouldn't find any host",
 )
 
+LATER = _any(
+    r"\btry(?:ing)? (?:\w+ )?(?:again|later)|\btemporar\w*|\btransient\b|\bretry\b|\bat this time\b|"
+    r"\bservfail\b",
+    r"\b(?:name server|dns|lookup) (?:\w+ )?(?:timeout|timed out|failure)\b|\bcurrently\b",
+    r"\bdeferred\b|\bname service error\b(?!.{0,80}host not found)",
+)
+"""Not for good, whatever else is said."""
+
 AWAY = _any(
     r"\btimed?[ -]?out\b|\bconnection (?:refused|reset|lost|dropped|closed)|\bnetwork (?:is )?unreachable",
-    r"\bno route to host|\bhost\b.{0,40}\b(?:unreachable|down|not respond)|\btoo many hops|\bloop\b|\bhop count",
+    r"\bno route to host|\bhost\b.{0,40}\b(?:unreachable|down|not respond)|\btoo many hops|\bloop(?:s|ing)?\b|"
+    r"\bhop count",
     r"\bretry time(?:out)?\b|\bexpired\b|\b(?:could not|unable to) connect|\bgave up\b|\bnot going to try again",
     r"\bsystem (?:is )?(?:resources|full|overload|busy)|\btemporar(?:y|ily)\b|\btry again later|\bname service error",
     r"\btls\b.{0,40}\b(?:required|fail|handshake|negotiat)",
+    r"\b(?:mailer|system|i/?o|internal|local|configuration|config|server|lookup|software|database|"
+    r"ldap) (?:\w+ )?error\b",
+    r"\b(?:command|program|process|filter) (?:died|failed|output|exited)|\bexit (?:status|code)\b|\bcan(?:not|"
+    r"'t) (?:create|open|write)",
+    r"\bnot responding\b|\bservice (?:is )?(?:un|not )available|\bnot reachable\b|\bqueue (?:period|time)\b|"
+    r"\bdeadline\b",
 )
-"""Their servers cannot be reached."""
+"""Their servers cannot be reached, or do not work."""
 
 MESSAGE = _any(
     r"\bmessage\b.{0,40}\b(?:too (?:large|big)|exceeds|size)|\bsize limit|\bmaximum (?:message )?size",
@@ -94,6 +164,25 @@ MESSAGE = _any(
     r"\bmime\b.{0,30}\b(?:error|invalid)|\battachment\b.{0,60}\b(?:not allowed|blocked|type)|\bbare (?:lf|cr)\b",
 )
 """This mail is too large, or not understood."""
+
+_GUESS = re.compile(
+    r"[^.;!?]{0,200}\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are)|"
+    r"please (?:check|verify)|check (?:the|that|your|for)|double-?check\w*|make sure|verify (?:the|"
+    r"that))\b[^.;!?]{0,200}",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"<[^<>\s]{1,320}@[^<>\s]{1,320}>|[\w.+'=-]{1,64}@[\w.-]{1,255}")
+
+
+def without_guesses(text: str) -> str:
+    """A text without the sentences that guess: "the address may not exist, or the mailbox is full"."""
+    return _GUESS.sub(" ", text)
+
+
+def without_addresses(text: str) -> str:
+    """A text without addresses: spam@example.org or blocklist.example.org inside <> is not a judgement."""
+    return _ADDRESS.sub(" ", text)
+
 
 PACE = _any(r"\breceiving (?:mail|messages)\b.{0,40}\b(?:rate|too quickly)")
 """The person gets too much mail, from anybody."""

@@ -1,8 +1,12 @@
 """Reports that were written for people: qmail, Exim, Sendmail, old Exchange, and those in other languages. Pure.
 
-The text is cut where the returned mail begins. Every address in the rest is followed by what is said about it, up to
-the next address; those about which a refusal is told have failed. A false find does no harm: an address counts only if
-it is one of the delivery's recipients, see `attribution`.
+Read by structure first. A report comes from a mail system (its sender, an empty return path, X-Failed-Recipients), it
+says in the subject or the text that a mail was not delivered, and it names the recipient: after that statement, in
+X-Failed-Recipients, or by a name without domain that the headers of the returned mail complete. The text is cut where
+the returned mail begins. Words about the reason decide the class (`classify`), not whether it is a bounce.
+
+Each address is followed by what is said about it: its line, and the lines up to the next address. A false find does no
+harm: an address counts only if it is one of the delivery's recipients, see `attribution`.
 """
 
 import re
@@ -12,38 +16,89 @@ from dataclasses import dataclass, field
 from postroom.feedback.address import parse_or_none
 from postroom.feedback.classify import find_code, find_enhanced, says_failure
 
-LONGEST_TEXT = 64 * 1024
+LONGEST_TEXT = 32 * 1024
 LONGEST_SEGMENT = 1500
+LONGEST_BEGINNING = 4000
+LONGEST_FRAME = 4
+"""Brackets, a colon or a bullet around an address that stands alone on its line."""
 MOST_ADDRESSES = 200
 
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z0-9-]{2,63}")
+_LABEL = re.compile(r"(?:smtp|rfc-?822|mailto|to|for|user|e?mail|addr(?:ess)?|recipient)=", re.IGNORECASE)
+_SENDER_FOLLOWS = re.compile(
+    r"(?:(?<!generated )(?<!expanded )\bfrom|\bsender|\bby|\bcontact|\bwrite to|\breply to)\W{0,8}$", re.IGNORECASE
+)
+_NULL_SENDER = re.compile(r"<?(?:mailer-daemon(?:@[^<>\s]{1,255})?)?>?", re.IGNORECASE)
+_BARE_NAME = re.compile(r"^[ \t>]*<?([A-Za-z0-9][A-Za-z0-9._+-]{1,62}[A-Za-z0-9])>?[ \t]*$", re.MULTILINE)
 _MACHINE = re.compile(
-    r"mailer-daemon|postmaster|mail-?delivery|microsoftexchange|bounce|mail(?:er)?[ ._-]?system|<>", re.IGNORECASE
+    r"mailer-?daemon|postmaster|mail-?delivery|delivery[ ._-]?(?:sub)?system|microsoftexchange|bounce|<>|"
+    r"mdaemon|daemon@|"
+    r"mail(?:er)?[ ._-]?(?:system|server|router|gateway|administrator|admin|notification|service|transport|"
+    r"filter|scan)|"
+    r"(?:e-?mail|internet|system|network|smtp|mta)[ ._-]?(?:administrator|admin|gateway|notification|security)|"
+    r"inter ?scan|lotus|domino|\bnotes\b|imail|groupwise|mercury|mailenable|kerio|surgemail|communigate|mimecast|"
+    r"barracuda|mail ?marshal|mail ?sweeper|exim\b|qmail|sendmail|postfix|undeliver|non-?deliver|returned mail|"
+    r"no-?reply",
+    re.IGNORECASE,
 )
 _COPY_BEGINS = re.compile(
-    r"^[ \t>]*(?:-{2,}|={2,}|_{5,})?[ \t]*(?:"
-    r"below this line is a copy|this is a copy of (?:the|your) message|copy of the (?:original )?message|"
-    r"(?:the )?(?:body|headers?|text) of (?:the|your) (?:original )?message|original (?:message|headers)|"
-    r"message headers? follows?|your (?:original )?message (?:follows|header)|returned message|"
-    r"urspr[uü]ngliche nachricht|message (?:d')?origin(?:al|e)|mensaje original|messaggio originale|mensagem original|"
-    r"return-path:|received: from )",
+    r"^[ \t>*]*(?:-{2,}|={2,}|_{2,})?[ \t>*]*(?:"
+    r"below this line is a copy|this is a copy of (?:the|your) message|(?:a |here is a )?copy of (?:the|your) |"
+    r"(?:the )?(?:body|headers?|text|start|beginning) of (?:the |your )?(?:original |returned )?(?:message|mail)|"
+    r"(?:the )?(?:original|undelivered|unsent|returned|attached|rejected) (?:message|mail|"
+    r"headers)\W{0,8}(?:follows|below|$)|"
+    r"original (?:message|headers)|unsent message|possibly truncated|message headers? follows?|"
+    r"the message (?:is|was) |"
+    r"your (?:original )?(?:message|mail) (?:follows|header|is attached)|returned message|message (?:text|body|"
+    r"contents?) f|"
+    r"urspr[uü]ngliche nachricht|message (?:d')?origin(?:al|e)|mensaje original|messaggio originale|"
+    r"mensagem original|"
+    r"return-path:|received: |message-id:|mime-version:|x-mailer:|dkim-signature:)",
     re.IGNORECASE | re.MULTILINE,
 )
 _BOUNCE_SUBJECT = re.compile(
-    r"undeliver|failure notice|delivery (?:has )?fail|returned mail|mail (?:delivery|could not be|not) ?(?:fail|deliv)|"
-    r"delivery status notification|could not be delivered|returning message to sender|non remis|unzustellbar|"
-    r"nicht zugestellt|zustellung|non recapitat|mancat[ao] (?:consegna|recapito)|no (?:se )?(?:pudo)? ?entreg|[ée]chec|"
-    r"no entregado|n[aã]o (?:foi )?(?:p[oô]de )?(?:ser )?entregue|niet (?:worden )?(?:af|be)gele?verd?|"
-    r"не доставлено|недоставлен|nie dostarczono|niedostarczon|退信|无法投递|配信(?:不能|できません)|"
-    r"delivery problem|rejected",
+    r"undeliver|failure notice|failed mail|delivery (?:has )?(?:fail|error|problem|notif|report)|"
+    r"returned (?:mail|to sender|"
+    r"e-?mail|mes)|"
+    r"mail (?:delivery|could not be|not|system) ?(?:fail|deliv|error|problem)|delivery status notification|"
+    r"nondeliver|"
+    r"could not be delivered|returning message to sender|not delivered|unable to deliver|non-deliver|delivery fail|"
+    r"non remis|unzustellbar|nicht zugestellt|zustellung|non recapitat|mancat[ao] (?:consegna|recapito)|[ée]chec|"
+    r"no (?:se )?(?:pudo)? ?entreg|no entregado|n[aã]o (?:foi )?(?:p[oô]de )?(?:ser )?entregue|"
+    r"niet (?:worden )?(?:af|be)gele?verd?|не доставлено|недоставлен|nie dostarczono|niedostarczon|"
+    r"退信|无法投递|配信(?:不能|できません)|delivery problem|rejected|mail fail|message (?:delivery )?fail|"
+    r"user unknown|"
+    r"\bndn\b|\bndr\b|permanent (?:\w+ )?(?:fail|error)|(?:mail|message) (?:status|bounce)|bounced",
+    re.IGNORECASE,
+)
+_UNDELIVERED = re.compile(
+    r"(?:n[o']t|unable|failed|failure|impossible|cannot|refus\w+) (?:\w+ ){0,3}(?:to |be |been |yet )?(?:\w+ )?"
+    r"(?:deliver|sent\b|send\b|reach|transmi|forward|process|complet|receiv|collect|accept|post)|"
+    r"did ?n[o']?t (?:reach|receive|get)|deliver\w*\b[^.]{0,60}\b(?:fail|error|unsuccess|abort|not possible|"
+    r"impossible)|"
+    r"undeliver|non-?deliver|nondeliver|not (?:been )?delivered|return(?:ed|ing) (?:to|mail|message|because|"
+    r"your|unread|for)|"
+    r"(?:fatal|permanent)\w* (?:\w+ )?(?:error|fail)|\brejected\b|\bbounced?\b|failed (?:recipient|address)|"
+    r"following (?:e-?mail )?(?:address|recipient|user)|(?:recipient|address)\w* (?:\w+ )?fail|\bexceeded\b|"
+    r"nicht (?:\w+ ){0,2}zu(?:ge)?stell|unzustellbar|pas (?:pu )?[eê]?t?r?e? ?(?:\w+ )?(?:d[eé]livr|remis|"
+    r"distribu|achemin)|"
+    r"no (?:se )?(?:ha )?(?:podido|pudo) (?:\w+ )?entreg|non [eè] (?:stat[oa] )?(?:\w+ )?(?:possibile|consegnat|"
+    r"recapitat)|"
+    r"n[aã]o (?:foi |p[oô]de )(?:\w+ ){0,2}entreg|niet (?:\w+ )?(?:bezorg|afgelever)|не (?:\w+ ){0,3}достав|"
+    r"届けられ|配信でき|送信でき|配達でき|无法(?:投递|送达|发送)|未能送达|退回",
     re.IGNORECASE,
 )
 _DELAYED = re.compile(
     r"(?:delivery|message|mail|nachricht|zustellung)\b.{0,60}\b(?:delayed|has not yet been|not been delivered yet|"
     r"still being (?:tried|retried)|verz[oö]gert)|\bthis is a warning message only|\byou do not need to resend|"
     r"\bwill (?:be retried|continue to (?:try|retry|be attempted)|keep trying|retry)|\bstill trying\b|"
-    r"warning: (?:could not send|message).{0,40}(?:delayed|past \d+ hours|hours)|no action is required",
+    r"warning: (?:could not send|message).{0,40}(?:delayed|past \d+ hours|hours)|no action is required|"
+    r"\b(?:delivery|attempts?) (?:\w+ ){0,3}(?:will|to) (?:\w+ )?continue|\bnot yet (?:been )?(?:delivered|able)|"
+    r"\bstill in (?:the|our) (?:mail )?queue|\bdelivery (?:temporarily )?(?:suspended|deferred)",
     re.IGNORECASE | re.DOTALL,
+)
+_ORIGINAL = re.compile(
+    r"^[ \t>]*(?:to|cc|x-original-to|envelope-to|x-rcpt-to)[ \t]*:(.{1,500})$", re.IGNORECASE | re.MULTILINE
 )
 _AWAY_SUBJECT = re.compile(
     r"out of (?:the )?office|automatic reply|auto(?:matic)?[ -]?(?:reply|response|responder|antwort)|\baway from\b|"
@@ -74,22 +129,23 @@ class Reading:
     failures: list[Told] = field(default_factory=list)
 
 
-def read(headers: Mapping[str, str], text: str) -> Reading:
-    """Read a message that no standard describes; `headers` by name in lower case."""
+def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Reading:
+    """Read a message that no standard describes.
+
+    `headers` are by name in lower case, `texts` are its parts for people, `enclosed` the headers of the returned mail.
+    """
+    pieces = [_split_copy(text[:LONGEST_TEXT].replace("\r\n", "\n")) for text in texts]
+    said = "\n".join(before for before, _ in pieces)[:LONGEST_TEXT]
     failed = _addresses(headers.get("x-failed-recipients", ""))
-    is_machine = bool(failed) or _is_from_machine(headers)
-    if not is_machine and is_auto_reply(headers):
-        return Reading("auto_reply")
-    said = _before_copy(text[:LONGEST_TEXT])
-    is_bounce = bool(failed) or (is_machine and bool(_BOUNCE_SUBJECT.search(headers.get("subject", "")) or said))
-    if not is_bounce:
-        return Reading("auto_reply" if is_auto_reply(headers) else "other")
+    silent = Reading("auto_reply" if is_auto_reply(headers) else "other")
+    if not failed and not _is_bounce(headers, said):
+        return silent
     if _DELAYED.search(headers.get("subject", "")) or (not failed and _DELAYED.search(said[:2000])):
         return Reading("delay")
-    failures = _told(said, failed or _mentioned(said, headers))
-    if failures:
-        return Reading("bounce", failures)
-    return Reading("auto_reply" if is_auto_reply(headers) else "other")
+    originals = find_originals("\n".join([enclosed, *(after for _, after in pieces)]))
+    addresses = failed or _mentioned(said, headers) or _completed(said, headers, originals)
+    failures = _told(said, addresses)
+    return Reading("bounce", failures) if failures else silent
 
 
 def is_auto_reply(headers: Mapping[str, str]) -> bool:
@@ -104,57 +160,115 @@ def is_auto_reply(headers: Mapping[str, str]) -> bool:
     )
 
 
-def _is_from_machine(headers: Mapping[str, str]) -> bool:
-    if _AWAY_SUBJECT.search(headers.get("subject", "")):
+def find_originals(copy: str) -> list[str]:
+    """The recipients of the returned mail, by its headers."""
+    return _addresses(",".join(found[1] for found in _ORIGINAL.finditer(copy[:LONGEST_TEXT])))
+
+
+def with_domain(name: str, others: Sequence[str]) -> str | None:
+    """The address among others that has this local part."""
+    return next((each for each in others if each.rpartition("@")[0].lower() == name.lower()), None)
+
+
+def _is_bounce(headers: Mapping[str, str], said: str) -> bool:
+    """A mail system says that a mail was not delivered; anyone else must say it in the subject and in the text."""
+    subject, beginning = headers.get("subject", ""), said[:LONGEST_BEGINNING]
+    if _AWAY_SUBJECT.search(subject):
         return False
-    sender = headers.get("from", "")
-    if _MACHINE.search(sender):
-        return True
-    is_null = headers.get("return-path", "").strip() == "<>"
-    return is_null and bool(_BOUNCE_SUBJECT.search(headers.get("subject", "")))
+    in_subject, in_text = bool(_BOUNCE_SUBJECT.search(subject)), bool(_UNDELIVERED.search(beginning))
+    is_null = bool(_NULL_SENDER.fullmatch(headers.get("return-path", "-").strip()))
+    is_report = headers.get("content-type", "").lower().startswith("multipart/report")
+    if is_null or is_report or _MACHINE.search(headers.get("from", "")):
+        return in_subject or (in_text and not is_auto_reply(headers)) or _is_refusal(beginning)
+    return in_subject and in_text and not is_auto_reply(headers)
 
 
-def _before_copy(text: str) -> str:
+def _split_copy(text: str) -> tuple[str, str]:
+    """What the mail system wrote, and the returned mail."""
     found = _COPY_BEGINS.search(text)
-    return text[: found.start()] if found else text
+    return (text[: found.start()], text[found.start() :]) if found else (text, "")
 
 
 def _addresses(text: str) -> list[str]:
     found = [_ADDRESS.search(piece) for piece in text.split(",")[:MOST_ADDRESSES]]
-    return list(dict.fromkeys(each[0] for each in found if each))
+    return list(dict.fromkeys(_cleaned(each[0]) for each in found if each))
 
 
-def _mentioned(text: str, headers: Mapping[str, str]) -> list[str]:
-    """Addresses in the text, but not those the report came from or to."""
-    ends = ",".join(headers.get(name, "") for name in ("from", "to", "sender", "reply-to"))
-    own = {address.lower() for address in _addresses(ends)}
-    found = (match[0].rstrip(".") for match in _ADDRESS.finditer(text))
-    others = [each for each in dict.fromkeys(found) if each.lower() not in own and not _MACHINE.search(each)]
-    return others[:MOST_ADDRESSES]
+def _cleaned(address: str) -> str:
+    """Without quotes and labels that stuck to it: `'ann@example.org`, `SMTP=ann@example.org`."""
+    bare = address.lstrip("'`/=.*|-").rstrip(".'-")
+    label = _LABEL.match(bare)
+    return bare[label.end() :] if label else bare
+
+
+def _mentioned(said: str, headers: Mapping[str, str]) -> list[str]:
+    """Addresses after the statement that a mail was not delivered, or else anywhere; not those of senders."""
+    own = {each.lower() for name in ("from", "to", "sender", "reply-to") for each in _addresses(headers.get(name, ""))}
+    statement = _UNDELIVERED.search(said)
+    begin = said.rfind("\n", 0, statement.start()) + 1 if statement else 0
+    for text in (said[begin:], said):
+        found = [
+            _cleaned(match[0])
+            for match in _ADDRESS.finditer(text)
+            if not _SENDER_FOLLOWS.search(text[max(match.start() - 30, 0) : match.start()])
+        ]
+        others = [each for each in dict.fromkeys(found) if each.lower() not in own and not _MACHINE.search(each)]
+        if others:
+            return others[:MOST_ADDRESSES]
+    return []
+
+
+def _completed(said: str, headers: Mapping[str, str], originals: Sequence[str]) -> list[str]:
+    """Recipients that the text names without domain, or not at all where the returned mail had only one."""
+    words = {word.lower() for word in re.findall(r"[A-Za-z0-9._+-]{2,64}", said[:LONGEST_TEXT])}
+    named = [each for each in originals if each.rpartition("@")[0].lower() in words]
+    if named or len(originals) == 1:
+        return named or list(originals)
+    domain = next(iter(_addresses(headers.get("from", ""))), "").rpartition("@")[2]
+    statement = _UNDELIVERED.search(said)
+    if not domain or statement is None:
+        return []
+    return [f"{name}@{domain}" for name in _BARE_NAME.findall(said[statement.end() :])[:MOST_ADDRESSES]]
 
 
 def _told(text: str, addresses: Sequence[str]) -> list[Told]:
-    """What is said about each; if nothing can be tied to an address, what is said about all."""
-    starts = sorted((text.find(address), address) for address in addresses)
-    told = []
-    for index, (start, address) in enumerate(starts):
-        end = starts[index + 1][0] if index + 1 < len(starts) else len(text)
-        segment = text[start:end][:LONGEST_SEGMENT] if start >= 0 else ""
-        said = _refusal(address, segment)
-        if said is not None:
-            told.append(said)
-    if told:
-        return told
-    only = addresses[0] if len(addresses) == 1 else None
-    whole = _refusal(only, text[:LONGEST_SEGMENT])
-    return [whole] if whole is not None else [Told(each, None, None, "") for each in addresses if not text.strip()]
+    """What is said about each address. Where some have a reason beside them, those without one are bystanders."""
+    spoken = {address: _segment(text, address, addresses) for address in addresses}
+    reasons = [address for address in addresses if _is_refusal(spoken[address])]
+    if reasons:
+        meant = [each for each in addresses if each in reasons or _is_named(spoken[each].partition("\n")[0], each)]
+        return [_refusal(address, spoken[address]) for address in meant]
+    whole = text[:LONGEST_SEGMENT]
+    if not addresses:
+        return [_refusal(None, whole)] if _is_refusal(whole) or _UNDELIVERED.search(whole) else []
+    return [_refusal(address, whole) for address in addresses]
 
 
-def _refusal(address: str | None, segment: str) -> Told | None:
-    enhanced, code = find_enhanced(segment), find_code(segment)
+def _segment(text: str, address: str, addresses: Sequence[str]) -> str:
+    """The line of an address, and what follows until the line of the next one."""
+    at = text.find(address)
+    if at < 0:
+        return ""
+    begin = text.rfind("\n", 0, at) + 1
+    after = text[at + len(address) : at + LONGEST_SEGMENT]
+    others = [after.find(other) for other in addresses if other != address]
+    end = min((found for found in others if found >= 0), default=len(after))
+    return text[begin:at] + address + after[: max(after.rfind("\n", 0, end), 0) if end < len(after) else end]
+
+
+def _is_named(line: str, address: str) -> bool:
+    """True if a line says that this address failed, or is nothing but the address."""
+    return bool(_UNDELIVERED.search(line)) or len(line.strip()) <= len(address) + LONGEST_FRAME
+
+
+def _is_refusal(segment: str) -> bool:
+    enhanced = find_enhanced(segment)
+    is_code = enhanced is not None and not enhanced.startswith("2.")
+    return is_code or find_code(segment) is not None or says_failure(" ".join(segment.split()))
+
+
+def _refusal(address: str | None, segment: str) -> Told:
+    enhanced = find_enhanced(segment)
     if enhanced is not None and enhanced.startswith("2."):
         enhanced = None
-    words = " ".join(segment.split())
-    if enhanced is None and code is None and not says_failure(words):
-        return None
-    return Told(parse_or_none(address), code, enhanced, words)
+    return Told(parse_or_none(address), find_code(segment), enhanced, " ".join(segment.split()))

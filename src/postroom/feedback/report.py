@@ -11,7 +11,7 @@ Reading proves nothing. Whose delivery it is, and whether to believe it, is deci
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.header import decode_header
 from email.message import Message
 from email.parser import BytesParser
@@ -28,6 +28,7 @@ LARGEST = 2 * 1024 * 1024
 MOST_PARTS = 200
 MOST_BOUNDARIES = 60
 MOST_FAILURES = 1000
+MOST_TEXTS = 5
 LONGEST_EVIDENCE = 256 * 1024
 
 _UNITEXT = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
@@ -95,11 +96,12 @@ def _read(message: Message, parts: Sequence[Message]) -> tuple[ReportKind, tuple
         return microsoft
     blocks = [block for part in parts if _is_status(part) for block in _blocks(part)]
     recipients = [block for block in blocks if "final-recipient" in block or "original-recipient" in block]
+    texts, enclosed = _human_texts(message), _enclosed_headers(parts)
     if recipients:
-        kind, failures = _statuses(recipients, _human_text(parts))
+        kind, failures = _statuses(recipients, "\n".join(texts), prose.find_originals(enclosed))
         return kind, failures, ""
     headers = {name.lower(): header_text(value) for name, value in reversed(message.items())}
-    reading = prose.read(headers, _human_text(parts))
+    reading = prose.read(headers, texts, enclosed)
     failures = tuple(Failure(each.address, None, each.code, each.enhanced, each.text) for each in reading.failures)
     return ReportKind(reading.kind), failures, ""
 
@@ -111,10 +113,15 @@ def _is_status(part: Message) -> bool:
     return part.get_content_type() in ("message/delivery-status", "message/global-delivery-status")
 
 
-def _statuses(blocks: Sequence[Mapping[str, str]], human: str) -> tuple[ReportKind, tuple[Failure, ...]]:
+def _statuses(
+    blocks: Sequence[Mapping[str, str]], human: str, originals: Sequence[str]
+) -> tuple[ReportKind, tuple[Failure, ...]]:
     by_action: dict[str, list[Failure]] = {}
     for block in blocks:
-        by_action.setdefault(_action(block), []).append(_failure(block, human if len(blocks) == 1 else ""))
+        failure = _failure(block, human if len(blocks) == 1 else "")
+        if failure.address is None and failure.original is None:
+            failure = replace(failure, address=_with_domain(block.get("final-recipient", ""), originals))
+        by_action.setdefault(_action(block), []).append(failure)
     if _FAILED in by_action:
         return ReportKind.BOUNCE, tuple(by_action[_FAILED])
     kind = ReportKind.DELAY if _DELAYED in by_action else ReportKind.SUCCESS
@@ -153,6 +160,11 @@ def _recipient(field: str | None) -> str | None:
     _, semicolon, address = field.partition(";")
     text = (address if semicolon else field).strip()
     return parse_or_none(_UNITEXT.sub(_point, text))
+
+
+def _with_domain(field: str, originals: Sequence[str]) -> str | None:
+    """A recipient that was named without domain, by the headers of the returned mail."""
+    return prose.with_domain(field.rpartition(";")[2].strip().strip("<>"), originals)
 
 
 def _point(match: re.Match[str]) -> str:
@@ -239,26 +251,37 @@ def _flattened(raw: bytes) -> bytes:
     return re.sub(rb"(?i)\bcontent-type\s*:", b"X-Was-Type:", raw)
 
 
-def _parts(message: Message) -> Iterator[Message]:
+def _parts(message: Message, *, into_enclosed: bool = True) -> Iterator[Message]:
     waiting, count = [message], 0
     while waiting and count < MOST_PARTS:
         part = waiting.pop(0)
         count += 1
         yield part
-        payload = part.get_payload()
-        if isinstance(payload, list) and not _is_status(part) and part.get_content_type() != "message/feedback-report":
+        payload, kind = part.get_payload(), part.get_content_type()
+        is_leaf = (
+            _is_status(part) or kind == "message/feedback-report" or (kind == "message/rfc822" and not into_enclosed)
+        )
+        if isinstance(payload, list) and not is_leaf:
             waiting.extend(each for each in payload if isinstance(each, Message))
 
 
-def _human_text(parts: Sequence[Message]) -> str:
-    """What is written for people: the first text, or the first HTML without its tags."""
+def _human_texts(message: Message) -> list[str]:
+    """What is written for people: plain texts, or else HTML without its tags; nothing of the returned mail."""
+    parts = [part for part in _parts(message, into_enclosed=False) if not part.is_multipart()]
     for wanted in ("text/plain", "text/html"):
-        for part in parts:
-            if part.get_content_type() == wanted and not part.is_multipart():
-                text = _decoded(part)
-                if text.strip():
-                    return _without_tags(text) if wanted == "text/html" else text
-    return ""
+        found = [_decoded(part) for part in parts if part.get_content_type() == wanted]
+        texts = [_without_tags(text) if wanted == "text/html" else text for text in found if text.strip()]
+        if texts:
+            return texts[:MOST_TEXTS]
+    return []
+
+
+def _enclosed_headers(parts: Sequence[Message]) -> str:
+    """The headers of the mail that a report returns."""
+    pieces = [_decoded(part) for part in parts if part.get_content_type() == "text/rfc822-headers"]
+    returned = [part for part in parts[1:] if part.get("Message-ID") or part.get("Received")]
+    pieces += [f"{name}: {header_text(part.get(name))}" for part in returned for name in ("To", "Cc") if part.get(name)]
+    return "\n".join(pieces)[:LONGEST_EVIDENCE]
 
 
 def _decoded(part: Message) -> str:

@@ -35,7 +35,7 @@ CREATE TABLE bounces (
     report_id         bytea       NOT NULL, -- the same report twice is one row
     CONSTRAINT bounces_kind CHECK (kind IN ('bounce', 'complaint', 'unsubscribe')),
     CONSTRAINT bounces_class CHECK (class IN (
-        'recipient_hard', 'recipient_soft', 'infrastructure', 'policy', 'message', 'transient')),
+        'recipient_hard', 'recipient_soft', 'infrastructure', 'policy', 'message', 'unknown', 'transient')),
     CONSTRAINT bounces_class_of_bounce CHECK ((kind = 'bounce') = (class IS NOT NULL))
 );
 

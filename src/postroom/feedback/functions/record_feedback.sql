@@ -55,7 +55,7 @@ BEGIN
         SELECT b.sender_account_id AS id, count(*) AS bounces
         FROM bounces AS b
         WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
-            AND b.class IN ('recipient_hard', 'recipient_soft') AND b.sender_account_id IS NOT NULL
+            AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown') AND b.sender_account_id IS NOT NULL
         GROUP BY b.sender_account_id
     ),
     counted AS (

@@ -79,10 +79,10 @@ def read(raw: bytes) -> Batch:
 
 def _bounce(event: Event) -> Notice:
     said = event.details or event.description or ""
-    found = _BOUNCES[event.type]
-    # A server that names the reputation of the sender is a block, even where they file it as a hard bounce.
-    if classify(None, None, said) is BounceClass.POLICY:
-        found = BounceClass.POLICY
+    found, spoken = _BOUNCES[event.type], classify(None, None, said)
+    # A block on us or a full mailbox, even where they file it as a hard bounce.
+    if spoken in (BounceClass.POLICY, BounceClass.RECIPIENT_SOFT, BounceClass.INFRASTRUCTURE):
+        found = spoken if found is BounceClass.RECIPIENT_HARD or spoken is BounceClass.POLICY else found
     return Notice(
         kind=FeedbackKind.BOUNCE,
         address=event.email,
