@@ -3423,7 +3423,7 @@ BEGIN
         SELECT b.sender_account_id AS id, count(*) AS bounces
         FROM bounces AS b
         WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
-            AND b.class IN ('recipient_hard', 'recipient_soft') AND b.sender_account_id IS NOT NULL
+            AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown') AND b.sender_account_id IS NOT NULL
         GROUP BY b.sender_account_id
     ),
     counted AS (
@@ -4536,7 +4536,7 @@ CREATE TABLE bounces (
     origin text NOT NULL,
     text text,
     report_id bytea NOT NULL,
-    CONSTRAINT bounces_class CHECK ((class = ANY (ARRAY['recipient_hard'::text, 'recipient_soft'::text, 'infrastructure'::text, 'policy'::text, 'message'::text, 'transient'::text]))),
+    CONSTRAINT bounces_class CHECK ((class = ANY (ARRAY['recipient_hard'::text, 'recipient_soft'::text, 'infrastructure'::text, 'policy'::text, 'message'::text, 'unknown'::text, 'transient'::text]))),
     CONSTRAINT bounces_class_of_bounce CHECK (((kind = 'bounce'::text) = (class IS NOT NULL))),
     CONSTRAINT bounces_kind CHECK ((kind = ANY (ARRAY['bounce'::text, 'complaint'::text, 'unsubscribe'::text])))
 );
