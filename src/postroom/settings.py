@@ -451,10 +451,12 @@ class Settings:
     kms_key_id: str | None = _setting(
         "POSTROOM_KMS_KEY_ID", str, None, "a key of AWS KMS that seals the credentials of senders"
     )
-    kms_region: str | None = _setting("POSTROOM_KMS_REGION", str, None, "the region of that key")
-    kms_access_key_id: str | None = _setting("POSTROOM_KMS_ACCESS_KEY_ID", str, None, "who asks AWS KMS")
+    kms_region: str | None = _setting("POSTROOM_KMS_REGION", str, None, "region of that key; absent: AWS_REGION")
+    kms_access_key_id: str | None = _setting(
+        "POSTROOM_KMS_ACCESS_KEY_ID", str, None, "AWS access key id used for KMS; absent: AWS's default chain"
+    )
     kms_secret_access_key: str | None = _setting(
-        "POSTROOM_KMS_SECRET_ACCESS_KEY", str, None, "the secret of whoever asks AWS KMS", secret=True
+        "POSTROOM_KMS_SECRET_ACCESS_KEY", str, None, "secret of that access key", secret=True
     )
     kms_endpoint_url: str | None = _setting(
         "POSTROOM_KMS_ENDPOINT_URL", _url, None, "another server than Amazon's for KMS"

@@ -260,3 +260,19 @@ async def test_a_folder_is_its_owner_s_alone(tmp_path: Path) -> None:
         "made/archive/room/attempts/a.parquet": 0o600,
         "made/archive/room/attempts/a.manifest.json": 0o600,
     }
+
+
+async def test_a_bucket_is_reached_with_the_credentials_of_a_profile(
+    bucket: ArchiveOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shared files of AWS do, as they do for Amazon's own tools."""
+    (tmp_path / "credentials").write_text("[archive]\naws_access_key_id = test\naws_secret_access_key = test\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_PROFILE", "archive")
+    assert bucket.url is not None
+    await open_objects(bucket.url, endpoint=bucket.endpoint).check()
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(ArchiveUnreachable):
+        await open_objects(bucket.url, endpoint=bucket.endpoint).check()

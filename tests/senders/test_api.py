@@ -13,7 +13,10 @@ from tests.support.smtp_server import Script, smtp_server
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http import build_app
+from postroom.runtime.aws_credentials import CredentialChain
+from postroom.senders import store
 from postroom.senders.api import endpoints
+from postroom.senders.credentials import open_credentials
 from postroom.senders.factory import WaysOut
 from postroom.senders.service import Tools
 from postroom.transports import Reply, Stage
@@ -130,6 +133,19 @@ async def test_defaults_by_type(browser: Browser, auth_type: str, delay: int) ->
     made = await browser.post("/v1/senders", json=body)
     assert made.status == 201, made.body
     assert (made.json["daily_limit"], made.json["batch_size"], made.json["send_delay_ms"]) == (2000, 50, delay)
+
+
+async def test_an_ses_account_needs_no_key(browser: Browser, pool: Pool) -> None:
+    """Without one, workers use their own AWS credentials; half a key is refused."""
+    body = {"email": "a@example.org", "auth_type": "ses", "ses_region": "eu-west-1"}
+    made = await browser.post("/v1/senders", json=body)
+    assert made.status == 201, made.body
+    async with pool.acquire() as connection:
+        sealed = await store.find_sender(connection, id=made.json["id"])
+    assert sealed is not None
+    assert isinstance(await open_credentials(sealed, SEALER), CredentialChain)
+    half = await browser.post("/v1/senders", json={**body, "email": "b@example.org", "ses_access_key_id": "AK"})
+    assert half.status == 400
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from aiohttp import web
 from moto.server import ThreadedMotoServer
 from tests.support.silence import fall_silent
 
-from postroom.runtime.aws import AwsCredentials, SignatureRefused, parse_authorization, verify
+from postroom.runtime.aws import AwsCredentials, CredentialSource, SignatureRefused, parse_authorization, verify
 from postroom.transports.ses import SesTransport
 
 CREDENTIALS = AwsCredentials("EXAMPLEKEY", "example-secret")
@@ -100,7 +100,9 @@ async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
 
 
 @contextlib.asynccontextmanager
-async def ses_to(aws: Aws, *, credentials: AwsCredentials = CREDENTIALS, **options: Any) -> AsyncIterator[SesTransport]:
+async def ses_to(
+    aws: Aws, *, credentials: CredentialSource = CREDENTIALS, **options: Any
+) -> AsyncIterator[SesTransport]:
     """A transport and its SES, both real."""
     async with aws_running(aws):
         transport = SesTransport(credentials, region=REGION, endpoint_url=aws.url, **options)

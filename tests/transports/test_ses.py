@@ -10,6 +10,7 @@ from tests.support.smtp_server import Letter, envelope
 
 from postroom.delivery.outcome import Verdict, classify
 from postroom.runtime.aws import AwsCredentials
+from postroom.runtime.aws_credentials import CredentialChain
 from postroom.transports import Envelope, Reply, Stage
 from postroom.transports.ses import SesTransport
 
@@ -191,3 +192,19 @@ def test_an_endpoint_is_an_http_address(endpoint_url: str) -> None:
     """What cannot be asked is refused at the start, not at the first mail."""
     with pytest.raises(ValueError, match="endpoint_url"):
         SesTransport(CREDENTIALS, region=REGION, endpoint_url=endpoint_url)
+
+
+async def test_the_credentials_of_the_process_are_used_by_an_account_without_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By AWS's default chain; while it has none, mail is deferred and nothing is sent."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
+    aws = Aws()
+    async with ses_to(aws, credentials=CredentialChain()) as transport:
+        assert (await transport.send(envelope(), LETTER)).code == 250
+    nothing = CredentialChain({"HOME": "/nowhere", "AWS_EC2_METADATA_DISABLED": "true"})
+    async with ses_to(Aws(), credentials=nothing) as transport:
+        reply = await transport.send(envelope(), LETTER)
+    assert (reply.stage, reply.code) == (Stage.LOGIN, 454)
+    assert len(aws.requests) == 1

@@ -13,11 +13,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from uuid import uuid4
 
 from postroom.archive.model import ArchiveOptions, Segment
 from postroom.errors import ArchiveDamaged, ArchiveExtraMissing, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable
+from postroom.runtime.aws_credentials import CredentialChain, find_region
 from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Folder:
 
 
 class Bucket:
-    """An archive in a bucket; credentials come from the usual AWS_* variables."""
+    """An archive in a bucket; credentials come from AWS's default chain (`runtime.aws_credentials`)."""
 
     def __init__(self, url: str, *, endpoint: str | None = None) -> None:
         self._url, self._store = url, _bucket(url, endpoint)
@@ -252,14 +253,31 @@ def _bucket(url: str, endpoint: str | None) -> "S3Store":
     except ImportError as error:
         raise ArchiveExtraMissing("obstore") from error
     try:
-        if endpoint is None:
-            return S3Store.from_url(url)
-        is_plain = endpoint.startswith("http://")
-        return S3Store.from_url(
-            url, endpoint=endpoint, virtual_hosted_style_request=False, client_options={"allow_http": is_plain}
-        )
+        options: dict[str, Any] = {"credential_provider": _S3Credentials(CredentialChain())}
+        if (region := find_region()) is not None:
+            options["region"] = region
+        if endpoint is not None:
+            options |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
+            options["client_options"] = {"allow_http": endpoint.startswith("http://")}
+        return S3Store.from_url(url, **options)
     except (BaseError, ValueError) as error:
         raise ArchiveUnreachable(f"{url} is no bucket: {str(error).splitlines()[0]}") from error
+
+
+class _S3Credentials:
+    """The credentials of this process in the form that obstore asks for."""
+
+    def __init__(self, chain: CredentialChain) -> None:
+        self._chain = chain
+
+    async def __call__(self) -> dict[str, Any]:
+        found = await self._chain.current()
+        return {
+            "access_key_id": found.access_key_id,
+            "secret_access_key": found.secret_access_key,
+            "token": found.session_token,
+            "expires_at": found.expires_at,
+        }
 
 
 def _taken(path: str) -> ArchivePathTaken:

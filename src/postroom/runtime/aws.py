@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -30,6 +31,13 @@ _AUTHORIZATION = re.compile(
 )
 
 
+class CredentialSource(Protocol):
+    """Where credentials come from: fixed ones, or `runtime.aws_credentials.CredentialChain`."""
+
+    async def current(self) -> "AwsCredentials":
+        """Credentials that are valid now. Raises `ConfigurationError` if there are none."""
+
+
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
     """Who signs. The secret and the token stay out of every representation."""
@@ -37,6 +45,11 @@ class AwsCredentials:
     access_key_id: str
     secret_access_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+    expires_at: datetime | None = None
+
+    async def current(self) -> "AwsCredentials":
+        """Fixed credentials are their own source."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,11 +131,12 @@ def _gmail_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[
         yield "gmail_credentials", "is required: the service account's key file"
 
 
-def _ses_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+def _ses_problems(request: SenderRequest, _has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
+    """Without an access key the worker uses its own credentials, by AWS's default chain."""
     if request.ses_region is None or not _REGION.fullmatch(request.ses_region):
         yield "ses_region", "must be a region such as eu-west-1"
     given = [request.ses_access_key_id is not None, request.ses_secret_access_key is not None]
-    if any(given) != all(given) or not (any(given) or has_secret):
+    if any(given) != all(given):
         yield "ses_secret_access_key", "must come with ses_access_key_id"
 
 

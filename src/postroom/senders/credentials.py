@@ -4,11 +4,12 @@ import msgspec
 
 from postroom.errors import BadInput
 from postroom.runtime.aws import AwsCredentials
+from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders.model import AuthType, SealedAccount, SmtpCredentials
 from postroom.senders.seal import PURPOSES, Sealer
 from postroom.transports.gmail import GmailCredentials
 
-Credentials = SmtpCredentials | GmailCredentials | AwsCredentials
+Credentials = SmtpCredentials | GmailCredentials | AwsCredentials | CredentialChain
 
 
 class AccessKey(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ async def open_credentials(sealed: SealedAccount, sealer: Sealer) -> Credentials
     """The credentials of an account. Raises `ConfigurationError` if they cannot be opened."""
     kind = sealed.account.auth_type
     if sealed.secret is None:
-        return SmtpCredentials()
+        return CredentialChain() if kind is AuthType.SES else SmtpCredentials()
     secret = await sealer.open(sealed.secret, purpose=PURPOSES[kind])
     match kind:
         case AuthType.SMTP:

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from postroom.errors import ConfigurationError
-from postroom.runtime.aws import AwsCredentials, sign
+from postroom.runtime.aws import CredentialSource, sign
 from postroom.senders.seal import decoded, split
 
 _NONCE = 12
@@ -30,7 +30,7 @@ class KmsSealer:
 
     key_id: str
     region: str
-    credentials: AwsCredentials
+    credentials: CredentialSource
     endpoint_url: str | None = None  # absent: that of the region
     scheme: str = "kms"
 
@@ -62,7 +62,7 @@ class KmsSealer:
             f"{url}/",
             headers,
             body,
-            credentials=self.credentials,
+            credentials=await self.credentials.current(),
             region=self.region,
             service="kms",
             now=datetime.now(UTC),

@@ -2,7 +2,8 @@
 
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
-from postroom.runtime.aws import AwsCredentials
+from postroom.runtime.aws import AwsCredentials, CredentialSource
+from postroom.runtime.aws_credentials import CredentialChain, find_region
 from postroom.senders.factory import WaysOut
 from postroom.senders.kms import KmsSealer
 from postroom.senders.seal import LocalSealer, Sealer, Sealers
@@ -27,13 +28,23 @@ def sealer_of(settings: Settings) -> Sealer:
     local = LocalSealer.from_keys(settings.secret_key, *settings.old_secret_keys)
     if settings.kms_key_id is None:
         return local
-    if settings.kms_access_key_id is None or settings.kms_secret_access_key is None or settings.kms_region is None:
-        needed = "needs POSTROOM_KMS_REGION, POSTROOM_KMS_ACCESS_KEY_ID and POSTROOM_KMS_SECRET_ACCESS_KEY"
-        raise SettingInvalid("POSTROOM_KMS_KEY_ID", needed)
+    region = settings.kms_region or find_region()
+    if region is None:
+        raise SettingInvalid("POSTROOM_KMS_KEY_ID", "needs POSTROOM_KMS_REGION or AWS_REGION")
     kms = KmsSealer(
         key_id=settings.kms_key_id,
-        region=settings.kms_region,
-        credentials=AwsCredentials(settings.kms_access_key_id, settings.kms_secret_access_key),
+        region=region,
+        credentials=_kms_credentials(settings),
         endpoint_url=settings.kms_endpoint_url,
     )
     return Sealers(kms, local)
+
+
+def _kms_credentials(settings: Settings) -> CredentialSource:
+    """The access key of the settings; without one, the credentials of the process by AWS's default chain."""
+    if settings.kms_access_key_id is None and settings.kms_secret_access_key is None:
+        return CredentialChain()
+    if settings.kms_access_key_id is None or settings.kms_secret_access_key is None:
+        needed = "needs both POSTROOM_KMS_ACCESS_KEY_ID and POSTROOM_KMS_SECRET_ACCESS_KEY, or neither"
+        raise SettingInvalid("POSTROOM_KMS_KEY_ID", needed)
+    return AwsCredentials(settings.kms_access_key_id, settings.kms_secret_access_key)

@@ -62,7 +62,11 @@ CREATE TABLE sender_accounts (
         ELSE smtp_host IS NULL AND smtp_port IS NULL AND smtp_username IS NULL AND smtp_password_encrypted IS NULL END),
     CONSTRAINT sender_accounts_gmail CHECK ((auth_type = 'gmail') = (gmail_subject_email IS NOT NULL)),
     CONSTRAINT sender_accounts_ses CHECK ((auth_type = 'ses') = (ses_region IS NOT NULL)),
-    CONSTRAINT sender_accounts_credentials CHECK ((auth_type = 'smtp') = (credentials_encrypted IS NULL)),
+    -- an SES account without an access key uses the AWS credentials of the worker
+    CONSTRAINT sender_accounts_credentials CHECK (CASE auth_type
+        WHEN 'smtp' THEN credentials_encrypted IS NULL
+        WHEN 'gmail' THEN credentials_encrypted IS NOT NULL
+        ELSE true END),
     CONSTRAINT sender_accounts_key CHECK (
         (credentials_key_id IS NULL) = (coalesce(smtp_password_encrypted, credentials_encrypted) IS NULL)),
     CONSTRAINT sender_accounts_limits CHECK (

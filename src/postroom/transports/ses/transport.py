@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from postroom.runtime.aws import AwsCredentials, sign
+from postroom.errors import ConfigurationError
+from postroom.runtime.aws import CredentialSource, sign
 from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.transports.exchange import Exchange, is_http
 from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
@@ -29,7 +30,7 @@ class SesTransport:
 
     def __init__(  # noqa: PLR0913 - the account, its place, its options, and how it is reached
         self,
-        credentials: AwsCredentials,
+        credentials: CredentialSource,
         *,
         region: str,
         endpoint_url: str | None = None,
@@ -69,12 +70,16 @@ class SesTransport:
 
     async def _post(self, body: bytes) -> Reply:
         now = datetime.now(UTC)
+        try:
+            credentials = await self._credentials.current()
+        except ConfigurationError as error:  # a role that cannot be assumed now: nothing was sent
+            return Reply(Stage.LOGIN, 454, "4.7.0", str(error))
         signed = sign(
             "POST",
             self._url,
             _JSON,
             body,
-            credentials=self._credentials,
+            credentials=credentials,
             region=self._region,
             service="ses",
             now=now,
