@@ -5230,7 +5230,12 @@ CREATE TABLE sender_accounts (
     notes text,
     CONSTRAINT sender_accounts_auth_type CHECK ((auth_type = ANY (ARRAY['smtp'::text, 'gmail'::text, 'ses'::text]))),
     CONSTRAINT sender_accounts_counted CHECK (((daily_sent >= 0) AND (daily_bounces >= 0) AND (daily_errors >= 0) AND (consecutive_errors >= 0))),
-    CONSTRAINT sender_accounts_credentials CHECK (((auth_type = 'smtp'::text) = (credentials_encrypted IS NULL))),
+    CONSTRAINT sender_accounts_credentials CHECK (
+CASE auth_type
+    WHEN 'smtp'::text THEN (credentials_encrypted IS NULL)
+    WHEN 'gmail'::text THEN (credentials_encrypted IS NOT NULL)
+    ELSE true
+END),
     CONSTRAINT sender_accounts_gmail CHECK (((auth_type = 'gmail'::text) = (gmail_subject_email IS NOT NULL))),
     CONSTRAINT sender_accounts_key CHECK (((credentials_key_id IS NULL) = (COALESCE(smtp_password_encrypted, credentials_encrypted) IS NULL))),
     CONSTRAINT sender_accounts_lanes CHECK ((cardinality(lanes) > 0)),
