@@ -442,6 +442,12 @@ class Settings:
     stats_retention: timedelta = _setting(
         "POSTROOM_STATS_RETENTION", _kept, timedelta(days=730), "how long the counts of an hour are kept"
     )
+    senders_allow_private: bool = _setting(
+        "POSTROOM_SENDERS_ALLOW_PRIVATE",
+        _switch,
+        default=False,
+        about="let sender accounts name SMTP servers on loopback and in private networks",
+    )
     gmail_base_url: str | None = _setting(
         "POSTROOM_GMAIL_BASE_URL", _url, None, "another server than Google's for senders of type gmail"
     )

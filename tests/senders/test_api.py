@@ -1,5 +1,6 @@
 """Sender accounts and limits of destinations over HTTP: everything can be set, no secret ever comes out."""
 
+import socket
 from typing import Any
 
 import msgspec
@@ -48,8 +49,8 @@ def is_wired(room: Room) -> bool:
     return build_app(room)._routes.find("/v1/senders") is not None
 
 
-async def browser_with(room: Room, factory: Any, *scopes: str) -> Browser:
-    more = endpoints(lambda _room: Tools(SEALER, factory))
+async def browser_with(room: Room, factory: Any, *scopes: str, allow_private: bool = True) -> Browser:
+    more = endpoints(lambda _room: Tools(SEALER, factory, allow_private=allow_private))
     if is_wired(room):  # then ours would be listed twice: take a bare application instead
         from postroom.http.asgi import HttpApplication
         from postroom.http.auth import Authenticator
@@ -60,7 +61,7 @@ async def browser_with(room: Room, factory: Any, *scopes: str) -> Browser:
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    return await browser_with(room, WaysOut())
+    return await browser_with(room, WaysOut(allow_private=True))
 
 
 async def audits(pool: Pool) -> list[tuple[str, str]]:
@@ -210,6 +211,86 @@ async def test_a_change_keeps_what_it_does_not_name(browser: Browser, pool: Pool
     assert await secret() is None
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"smtp_host": "127.0.0.2"}, {"smtp_port": 2526}, {"smtp_username": "other"}, {"smtp_use_tls": False}],
+    ids=repr,
+)
+async def test_another_server_needs_the_password_again(browser: Browser, change: dict[str, Any]) -> None:
+    """A stored password is shown only to the server and user that it was given for."""
+    sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
+    refused = await browser.ask("PATCH", f"/v1/senders/{sender}", json=change)
+    assert (refused.status, refused.fields) == (400, ["smtp_password"])
+    assert (await browser.get(f"/v1/senders/{sender}")).json["smtp_host"] == "127.0.0.1"
+    given = await browser.ask("PATCH", f"/v1/senders/{sender}", json={**change, "smtp_password": "other"})
+    assert given.status == 200, given.body
+
+
+@pytest.mark.parametrize(
+    "fields, change, secret",
+    [
+        (
+            {"auth_type": "gmail", "gmail_subject_email": "a@example.org"},
+            {"gmail_subject_email": "ceo@example.org"},
+            "gmail_credentials",
+        ),
+        (
+            {"auth_type": "ses", "ses_region": "eu-west-1", "ses_access_key_id": "A", "ses_secret_access_key": "B"},
+            {"ses_region": "us-east-1"},
+            "ses_secret_access_key",
+        ),
+    ],
+)
+async def test_another_mailbox_or_region_needs_the_secret_again(
+    browser: Browser, fields: dict[str, Any], change: dict[str, Any], secret: str
+) -> None:
+    """The same for the other types."""
+    key = {"gmail_credentials": key_file()} if fields["auth_type"] == "gmail" else {}
+    sender = (await browser.post("/v1/senders", json={"email": "a@example.org", **fields, **key})).json["id"]
+    refused = await browser.ask("PATCH", f"/v1/senders/{sender}", json=change)
+    assert (refused.status, refused.fields) == (400, [secret])
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://127.0.0.1:9/internal", "https://evil.example/token", "https://oauth2.googleapis.com@evil.example/"]
+)
+async def test_tokens_come_from_google(browser: Browser, uri: str) -> None:
+    """A key file cannot send us anywhere else."""
+    file = {"client_email": "robot@example.org", "private_key": private_pem(), "token_uri": uri}
+    account = {"email": "a@example.org", "auth_type": "gmail", "gmail_subject_email": "a@example.org"}
+    refused = await browser.post(
+        "/v1/senders", json={**account, "gmail_credentials": msgspec.json.encode(file).decode()}
+    )
+    assert (refused.status, refused.fields) == (400, ["gmail_credentials"])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.5", "192.168.1.1", "::1", "169.254.169.254"])
+async def test_accounts_do_not_reach_into_the_private_network(room: Room, host: str) -> None:
+    """Unless POSTROOM_SENDERS_ALLOW_PRIVATE says so; addresses of metadata never."""
+    strict = await browser_with(room, WaysOut(), allow_private=False)
+    refused = await strict.post("/v1/senders", json={**NEW, "smtp_host": host})
+    assert (refused.status, refused.fields) == (400, ["smtp_host"])
+    lenient = await browser_with(room, WaysOut(allow_private=True))
+    allowed = await lenient.post("/v1/senders", json={**NEW, "smtp_host": host})
+    assert allowed.status == (400 if host == "169.254.169.254" else 201)
+
+
+async def test_a_name_that_leads_inside_is_not_connected_to(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's name resolves to loopback: the trial says so, and no connection is made."""
+    async with smtp_server(Script(users={"news": PASSWORD})) as server:
+        inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port))]
+        real = socket.getaddrinfo
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda host, *a, **k: inside if host == "mail.shop.example" else real(host, *a, **k)
+        )
+        browser = await browser_with(room, WaysOut())
+        asked = {**NEW, "smtp_host": "mail.shop.example", "smtp_port": server.port}
+        sender = (await browser.post("/v1/senders", json=asked)).json["id"]
+        tried = await browser.post(f"/v1/senders/{sender}/test")
+        assert server.visits == []
+    assert "POSTROOM_SENDERS_ALLOW_PRIVATE=1" in tried.json["steps"][-1]["detail"]
+
+
 async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool: Pool) -> None:
     """It had reached its limit and goes back to its warm-up."""
     sender = (await browser.post("/v1/senders", json={**NEW, "warmup_limits": [80, 90]})).json["id"]
@@ -228,7 +309,7 @@ async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool
 
 async def test_a_trial_that_succeeds(room: Room) -> None:
     """Connects, logs in, and the mailbox has a mail from itself; on a plain line nothing claims to be secure."""
-    browser = await browser_with(room, WaysOut())
+    browser = await browser_with(room, WaysOut(allow_private=True))
     async with smtp_server(Script(users={"news": PASSWORD})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
         tried = await browser.post(f"/v1/senders/{sender}/test")
@@ -242,7 +323,7 @@ async def test_a_trial_that_succeeds(room: Room) -> None:
 
 async def test_a_trial_that_fails_says_where(room: Room) -> None:
     """A wrong password: connecting went well, logging in did not. The account stays as it was."""
-    browser = await browser_with(room, WaysOut())
+    browser = await browser_with(room, WaysOut(allow_private=True))
     async with smtp_server(Script(users={"news": "another"})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
         tried = await browser.post(f"/v1/senders/{sender}/test")

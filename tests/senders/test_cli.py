@@ -21,6 +21,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs `senders …` in the test's room."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_SECRET_KEY", OLD)
+    monkeypatch.setenv("POSTROOM_SENDERS_ALLOW_PRIVATE", "1")
     monkeypatch.setenv("COLUMNS", "300")
 
     def command(*arguments: str, stdin: str | None = None) -> Result:

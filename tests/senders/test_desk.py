@@ -22,7 +22,7 @@ async def test_an_edited_note_keeps_the_connection(pool: Pool) -> None:
     """Two mails, a new note and a new limit between them, one connection."""
     async with smtp_server() as server:
         account = await an_account(pool, smtp_port=server.port)
-        desk = a_desk(pool, WaysOut())
+        desk = a_desk(pool, WaysOut(allow_private=True))
         worker = a_sending_worker(pool, desk)
         for _ in range(2):
             await accepted(pool)
@@ -39,7 +39,7 @@ async def test_mail_that_waits_for_a_connection_leaves_when_the_server_changes(p
     async with smtp_server(Script(says={".": [hold]})) as server:
         account = await an_account(pool, smtp_port=server.port)
         ids = await accepted(pool, *(a_mail() for _ in range(13)))
-        desk = a_desk(pool, WaysOut(connections=1))
+        desk = a_desk(pool, WaysOut(connections=1, allow_private=True))
         running = asyncio.create_task(a_sending_worker(pool, desk).run_once(Lane.TRANSACTIONAL))
         await hold.reached.wait()
         await set_account(pool, account, smtp_host="localhost")

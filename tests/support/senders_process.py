@@ -87,7 +87,7 @@ def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, SenderDesk]
 
 
 async def work(host: Host) -> None:
-    ways = WaysOut(connections=2)
+    ways = WaysOut(connections=2, allow_private=True)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as together:
         for _ in range(host.workers):
             pool = await stack.enter_async_context(await open_pool(host.url, host.room, size=2))

@@ -9,8 +9,8 @@ from tests.support.webhook_server import PATIENCE, Posting, Receiver, receiving
 
 from postroom.delivery.outcome import Verdict, classify
 from postroom.transports import Stage
+from postroom.transports.guard import AddressForbidden, GuardedResolver, is_public
 from postroom.transports.webhook.compose import WebhookComposer
-from postroom.transports.webhook.guard import AddressForbidden, GuardedResolver, is_public
 from postroom.transports.webhook.transport import WebhookTransport
 
 INNER = [
@@ -63,7 +63,7 @@ async def test_a_url_that_leads_inside_is_refused_and_nobody_is_asked(url: str) 
     assert receiver.requests == []
     assert (reply.stage, reply.code) == (Stage.RECIPIENT, 550)
     # Numbers that only look like a host are no URL to begin with.
-    assert ("POSTROOM_WEBHOOK_ALLOW_PRIVATE" in reply.text) is (reply.enhanced == "forbidden")
+    assert ("is not a public address; " in reply.text) is (reply.enhanced == "forbidden")
     assert reply.enhanced == "forbidden" or "cannot be used" in reply.text
     assert classify(reply, envelope).verdict is Verdict.REFUSED
 
@@ -77,6 +77,13 @@ async def test_allowed_means_allowed() -> None:
         await transport.close()
     assert reply.code == 250
     assert reply.remote_host == "localhost [127.0.0.1]"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254"])
+def test_no_setting_opens_the_way_to_metadata(host: str) -> None:
+    """A cloud hands out the machine's own credentials there."""
+    with pytest.raises(AddressForbidden, match="no setting allows it"):
+        GuardedResolver(allow_private=True).check_host(host)
 
 
 async def test_a_name_with_one_inner_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

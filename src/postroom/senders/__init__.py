@@ -19,6 +19,8 @@ ROUTING    while there is an account that no person has paused, mail leaves thro
            quota; otherwise through the relay of the settings. Webhooks never wait for a mailbox.
 PROMISES   `daily_sent` never exceeds the day's limit, with any number of workers: it is counted in the claim's own
            transaction. Two starts of one account are at least `send_delay_ms` apart, wherever they happen.
+SECURITY   the servers of accounts are judged by `transports.guard`, as webhooks are: public addresses only, unless
+           POSTROOM_SENDERS_ALLOW_PRIVATE. A change of where or as whom a secret is used needs the secret again.
 FAILURES   a refused login suspends the account at once; a throttled account rests for as long as the reply asks. The
            mail is due at once for another account, loses no attempt and returns its quota: three times at most, and
            never beyond its age limit. A mail for which a second account is throttled is at fault itself: it follows

@@ -66,11 +66,27 @@ OF_TYPE: Mapping[AuthType, frozenset[str]] = {
 """Which fields belong to which type; those of another are refused, not ignored."""
 
 
+_CONNECTION: Mapping[AuthType, tuple[str, tuple[str, ...]]] = {
+    AuthType.SMTP: ("smtp_password", ("smtp_host", "smtp_port", "smtp_username", "smtp_use_tls")),
+    AuthType.GMAIL: ("gmail_credentials", ("gmail_subject_email",)),
+    AuthType.SES: ("ses_secret_access_key", ("ses_region",)),
+}
+"""By type, the secret and the fields that say where and as whom it is used."""
+
+
 def check_sender(request: SenderRequest, *, has_secret: bool = False) -> None:
     """Raise `BadInput` with every field that is wrong. `has_secret`: one is stored already."""
     errors = [FieldError(name, problem) for name, problem in _problems(request, has_secret)]
     if errors:
         raise BadInput(errors)
+
+
+def check_same_connection(old: SenderRequest, asked: SenderRequest) -> None:
+    """Raise `BadInput` if a stored secret would be shown to another server, or used as another user or mailbox."""
+    secret, fields = _CONNECTION[asked.auth_type]
+    changed = [name for name in fields if getattr(old, name) != getattr(asked, name)]
+    if changed:
+        raise BadInput.of(secret, f"must be given again when {' and '.join(changed)} change{'s' * (len(changed) == 1)}")
 
 
 def check_domain(domain: str) -> str:

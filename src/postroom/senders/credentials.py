@@ -22,10 +22,10 @@ class AccessKey(msgspec.Struct, frozen=True):
         return f"AccessKey({self.access_key_id!r}, …)"
 
 
-def check_gmail(service_account: str) -> bytes:
-    """The key file of a service account, if it is one. Raises `BadInput`."""
+def check_gmail(service_account: str, *, base_url: str | None) -> bytes:
+    """The key file of a service account, if its tokens come from where they should. Raises `BadInput`."""
     try:
-        GmailCredentials.from_json(service_account)
+        GmailCredentials.from_json(service_account).check_token_uri(base_url)
     except ValueError as error:
         raise BadInput.of("gmail_credentials", str(error)) from error
     return service_account.encode()

@@ -8,6 +8,7 @@ from postroom.senders.model import SenderAccount, SmtpCredentials
 from postroom.transports import Content, Envelope, Reply, Stage, Transport
 from postroom.transports.gmail import GmailCredentials, GmailTransport
 from postroom.transports.gmail.transport import BASE_URL as GMAIL_BASE_URL
+from postroom.transports.guard import GuardedResolver
 from postroom.transports.ses import SesTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
 from postroom.transports.smtp.relay import TlsMode, is_loopback
@@ -44,6 +45,7 @@ class WaysOut:
     timeouts: Timeouts = field(default_factory=Timeouts)
     gmail_base_url: str | None = None
     ses_endpoint_url: str | None = None
+    allow_private: bool = False  # accounts may name servers on loopback and in private networks
 
     def __call__(self, account: SenderAccount, credentials: Credentials) -> Transport:
         """A `TransportFactory`."""
@@ -53,8 +55,10 @@ class WaysOut:
                 local_name=self.local_name,
                 max_connections=self.connections,
                 timeouts=self.timeouts,
+                guard=host_guard(allow_private=self.allow_private),
             )
         if isinstance(credentials, GmailCredentials):
+            credentials.check_token_uri(self.gmail_base_url)
             subject = account.gmail_subject_email or account.email
             base_url = self.gmail_base_url or GMAIL_BASE_URL
             return GmailTransport(credentials, subject=subject, base_url=base_url, max_connections=self.connections)
@@ -64,6 +68,11 @@ class WaysOut:
             endpoint_url=self.ses_endpoint_url,
             max_connections=self.connections,
         )
+
+
+def host_guard(*, allow_private: bool) -> GuardedResolver:
+    """Judges the servers of accounts: whoever may manage accounts must not reach into the private network."""
+    return GuardedResolver(allow_private=allow_private, setting="POSTROOM_SENDERS_ALLOW_PRIVATE")
 
 
 def relay_of(account: SenderAccount, credentials: SmtpCredentials) -> SmtpRelay:

@@ -12,12 +12,14 @@ from postroom.errors import BadInput, DomainNotFound, SenderExists, SenderNotFou
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.senders import store
-from postroom.senders.check import SenderRequest, check_domain, check_sender
+from postroom.senders.check import SenderRequest, check_domain, check_same_connection, check_sender
 from postroom.senders.credentials import AccessKey, check_gmail, open_credentials
-from postroom.senders.factory import TransportFactory
+from postroom.senders.factory import TransportFactory, host_guard
 from postroom.senders.model import AuthType, DomainShape, SealedAccount, SenderAccount, SenderId, Status
 from postroom.senders.seal import PURPOSES, Sealer
 from postroom.senders.trial import Step, Trial, run_trial
+from postroom.transports.guard import AddressForbidden
+from postroom.transports.smtp.relay import is_loopback
 
 Progress = Callable[[int, int], None]
 """Hears how many of how many are done."""
@@ -33,11 +35,24 @@ class Tools:
 
     sealer: Sealer
     factory: TransportFactory
+    allow_private: bool = False  # accounts may name servers on loopback and in private networks
+    gmail_base_url: str | None = None
+
+    def check(self, request: SenderRequest) -> None:
+        """Raise `BadInput` if an account would lead somewhere it must not."""
+        host = "127.0.0.1" if is_loopback(request.smtp_host or "") else request.smtp_host
+        try:
+            host_guard(allow_private=self.allow_private).check_host(host or "")
+        except AddressForbidden as error:
+            raise BadInput.of("smtp_host", str(error)) from error
+        if request.gmail_credentials is not None:
+            check_gmail(request.gmail_credentials, base_url=self.gmail_base_url)
 
 
 async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, actor: str) -> SenderAccount:
     """A new mailbox to send through. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
     check_sender(request)
+    tools.check(request)
     secret = await _seal(request, tools.sealer)
     async with pool.acquire() as connection, connection.transaction():
         try:
@@ -60,12 +75,16 @@ async def change_sender(
     pool: Pool, tools: Tools, sender_id: int, changes: Mapping[str, Any], *, actor: str
 ) -> SenderAccount:
     """Set these fields of a request; the others stay. Its type is for ever. Raises as `create_sender` does."""
-    given = await _seal(replace(request_of(await get_sender(pool, sender_id)), **changes), tools.sealer)
+    described = replace(request_of(await get_sender(pool, sender_id)), **changes)
+    tools.check(described)
+    given = await _seal(described, tools.sealer)
     async with pool.acquire() as connection, connection.transaction():
         old = await _locked(connection, sender_id)
         asked = replace(request_of(old.account), **changes)
         check_sender(asked, has_secret=old.secret is not None)
         secret = given if given["credentials_key_id"] is not None else _kept_secret(old, asked)
+        if given["credentials_key_id"] is None and secret["credentials_key_id"] is not None:
+            check_same_connection(request_of(old.account), asked)
         try:
             await store.change_sender(
                 connection, id=sender_id, **secret, **_columns(asked), **_standing(old.account, asked)
@@ -289,7 +308,7 @@ def _secret(request: SenderRequest) -> bytes | None:
     if request.smtp_password is not None:
         return request.smtp_password.encode()
     if request.gmail_credentials is not None:
-        return check_gmail(request.gmail_credentials)
+        return request.gmail_credentials.encode()
     if request.ses_access_key_id is not None:
         return msgspec.json.encode(AccessKey(request.ses_access_key_id, request.ses_secret_access_key or ""))
     return None

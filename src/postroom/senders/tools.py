@@ -19,8 +19,14 @@ def tools_of(room: Room) -> Tools:
         connections=settings.smtp_connections,
         gmail_base_url=settings.gmail_base_url,
         ses_endpoint_url=settings.ses_endpoint_url,
+        allow_private=settings.senders_allow_private,
     )
-    return Tools(sealer_of(settings), ways_out)
+    return Tools(
+        sealer_of(settings),
+        ways_out,
+        allow_private=settings.senders_allow_private,
+        gmail_base_url=settings.gmail_base_url,
+    )
 
 
 def sealer_of(settings: Settings) -> Sealer:

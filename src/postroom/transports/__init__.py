@@ -1,6 +1,7 @@
 """transports: the ways out.
 
 NAME     transports, one protocol (`Transport`) and its implementations
+GUARD    `guard` judges the addresses of webhooks and of sender accounts: nothing leads into the private network
 OWNS     nothing in the database but the capture inbox (`inbox_messages`)
          capture  an inbox in the database instead of the internet
          smtp     one relay, pooled connections, pipelined

@@ -13,7 +13,7 @@ SCOPES     `gmail.send` is all that sending needs. The question needs `gmail.rea
            `gmail.metadata`; a token for it is asked for separately and only then, so a domain that delegates
            `gmail.send` alone sends as well and only leaves doubtful mail doubtful.
 NOT        the envelope's sender: Gmail writes its own return path, and bounces go to the mailbox
-SECURITY   keys and tokens appear in no text, log or representation; the token address is https, or loopback
+SECURITY   keys and tokens appear in no text, log or representation; tokens come from Google or from the base URL
 """
 
 from postroom.transports.gmail.credentials import GmailCredentials

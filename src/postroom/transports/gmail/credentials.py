@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from urllib.parse import urlsplit
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -44,6 +45,12 @@ class GmailCredentials:
         assert credentials.key is not None, "reading it is the check"
         return credentials
 
+    def check_token_uri(self, base_url: str | None) -> None:
+        """Raise ValueError unless tokens come from Google or, where the API is asked elsewhere, from there."""
+        allowed = {_origin(TOKEN_URI)} | ({_origin(base_url)} if base_url else set())
+        if _origin(self.token_uri) not in allowed:
+            raise ValueError("its token_uri must be at https://oauth2.googleapis.com or POSTROOM_GMAIL_BASE_URL")
+
     @cached_property
     def key(self) -> RSAPrivateKey:
         """The key, ready to sign; ValueError if it is none."""
@@ -54,3 +61,8 @@ class GmailCredentials:
         if not isinstance(key, RSAPrivateKey):
             raise ValueError("its private_key is not an RSA key")  # noqa: TRY004 - a wrong file, not a wrong call
         return key
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()

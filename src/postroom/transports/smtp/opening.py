@@ -9,9 +9,11 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from postroom.transports.base import RecipientReply, Reply, Stage
+from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.smtp.answer import Answer, clean_text
 from postroom.transports.smtp.hint import parse_retry_hint
 from postroom.transports.smtp.protocol import Connection, describe
@@ -46,6 +48,7 @@ class Opener:
     local_name: str
     timeouts: Timeouts
     context: ssl.SSLContext | None
+    guard: GuardedResolver | None = None  # None: the operator named the server, and may mean any
 
     async def open(self) -> Connection | Reply:
         """Return a connection ready for MAIL, or why there is none."""
@@ -65,16 +68,34 @@ class Opener:
         return connection
 
     async def _connect(self) -> Connection | Reply:
-        loop = asyncio.get_running_loop()
-        connection = Connection(loop)
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                await loop.create_connection(lambda: connection, self.relay.host, self.relay.port)
+                return await self._connect_to_any(await self._addresses())
         except TimeoutError:
             return self._failed(Stage.CONNECT, f"no connection within {self.timeouts.connect:g} s")
+        except AddressForbidden as error:
+            return self._failed(Stage.CONNECT, str(error))
         except (OSError, UnicodeError) as error:  # UnicodeError: the name is not one DNS could know
             return self._failed(Stage.CONNECT, describe(error))
-        return connection
+
+    async def _addresses(self) -> list[str]:
+        """Where to connect: with a guard, only to addresses that it has judged, so that a name is resolved once."""
+        if self.guard is None:
+            return [self.relay.host]
+        return [found["host"] for found in await self.guard.resolve(self.relay.host, self.relay.port)]
+
+    async def _connect_to_any(self, hosts: list[str]) -> Connection:
+        loop = asyncio.get_running_loop()
+        for host in hosts:
+            connection = Connection(loop)
+            try:
+                await loop.create_connection(partial(_itself, connection), host, self.relay.port)
+            except OSError:
+                if host is hosts[-1]:
+                    raise
+            else:
+                return connection
+        raise OSError("the host has no address")
 
     async def _prepare(self, connection: Connection) -> Reply | None:
         if self.relay.tls == "implicit" and (failure := await self._secure(connection)):
@@ -210,6 +231,10 @@ def parse_extensions(answer: Answer) -> Mapping[str, str]:
         keyword, _, parameters = line.replace("AUTH=", "AUTH ", 1).partition(" ")
         extensions[keyword.upper()] = f"{extensions.get(keyword.upper(), '')} {parameters}".strip()
     return MappingProxyType(extensions)
+
+
+def _itself(connection: Connection) -> Connection:
+    return connection
 
 
 def _base64(text: str) -> str:

@@ -3,6 +3,7 @@
 import ssl
 
 from postroom.transports.base import Content, Envelope, Passage, Reply, Stage
+from postroom.transports.guard import GuardedResolver
 from postroom.transports.smtp.answer import SERVICE_CLOSING
 from postroom.transports.smtp.opening import Opener, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
@@ -26,6 +27,7 @@ class SmtpTransport:
         max_connections: int = 20,
         messages_per_connection: int = 1000,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        guard: GuardedResolver | None = None,
     ) -> None:
         if not (local_name.isascii() and local_name.isprintable() and local_name and " " not in local_name):
             raise ValueError("local_name must be a host name or an address literal")
@@ -33,7 +35,7 @@ class SmtpTransport:
             raise ValueError("a transport needs at least one connection and one message on it")
         self.relay, self.max_connections = relay, max_connections
         self._timeouts = timeouts
-        self._opener = Opener(relay, local_name, timeouts, tls_context(relay))
+        self._opener = Opener(relay, local_name, timeouts, tls_context(relay), guard)
         self._pool = ConnectionPool(
             max_connections, messages_per_connection=messages_per_connection, idle_s=timeouts.idle
         )

@@ -3,7 +3,6 @@
 NAME       WebhookTransport, the way out over HTTP; WebhookComposer, from a delivery to a signed request
 FILES      compose     a claimed delivery → headers, signature, body
            signing     secrets and signatures
-           guard       which addresses may be connected to
            verdict     HTTP status → reply
            inbox       the address that stands for the capture inbox
            transport   the seam

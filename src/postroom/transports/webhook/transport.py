@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from yarl import URL
 
 from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.response import KnownResponse
 from postroom.transports.webhook.compose import WebhookContent
-from postroom.transports.webhook.guard import AddressForbidden, GuardedResolver
 from postroom.transports.webhook.inbox import CAPTURE_URL
 from postroom.transports.webhook.verdict import REFUSED, reply_to
 

@@ -1,4 +1,4 @@
-"""The guard against requests into our own network: which addresses a webhook may be posted to.
+"""The guard against requests into our own network: which addresses webhooks and mail of sender accounts may go to.
 
 A host name is resolved once, every address it has is judged, and the connection goes to an address that was judged and
 to no other, so that a name cannot answer differently the second time. Whatever leads back inside, by whatever notation
@@ -7,7 +7,7 @@ to no other, so that a name cannot answer differently the second time. Whatever 
 
 import asyncio
 import socket
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -38,11 +38,25 @@ _CLOSED_V6 = tuple(
 )
 
 
-class AddressForbidden(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
-    """The receiver is at an address that webhooks may not go to."""
+_NEVER = tuple(
+    ip_network(text)
+    for text in (
+        "169.254.0.0/16",  # link-local, and the metadata of nearly every cloud
+        "168.63.129.16/32",
+        "100.100.100.200/32",
+        "fe80::/10",
+        "fd00:ec2::/32",
+    )
+)
+"""Addresses that no setting allows: they hand out credentials of the machine and serve neither mail nor webhooks."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(f"{address} is not a public address; POSTROOM_WEBHOOK_ALLOW_PRIVATE=1 allows such")
+
+class AddressForbidden(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+    """The other side is at an address that may not be connected to."""
+
+    def __init__(self, address: str, setting: str | None) -> None:
+        way = f"{setting}=1 allows private addresses" if setting else "no setting allows it"
+        super().__init__(f"{address} is not a public address; {way}")
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
@@ -65,6 +79,11 @@ def parse_literal(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+def _is_never(address: IPv4Address | IPv6Address) -> bool:
+    inner = _embedded(address) if isinstance(address, IPv6Address) else None
+    return any((inner or address) in network for network in _NEVER)
+
+
 def _embedded(address: IPv6Address) -> IPv4Address | None:
     """The address of version 4 that this one leads to."""
     if address.ipv4_mapped is not None:
@@ -77,14 +96,18 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 class GuardedResolver(AbstractResolver):
     """Resolves host names to addresses that may be connected to, or raises `AddressForbidden`."""
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
+    def __init__(self, *, allow_private: bool, setting: str = "POSTROOM_WEBHOOK_ALLOW_PRIVATE") -> None:
+        self._allow_private, self._setting = allow_private, setting
 
     def check_host(self, host: str) -> None:
         """Judge a host that is written as an address, which is never resolved."""
         address = parse_literal(host)
-        if address is not None and not self._allow_private and not is_public(address):
-            raise AddressForbidden(str(address))
+        if address is None or is_public(address):
+            return
+        if _is_never(address):
+            raise AddressForbidden(str(address), None)
+        if not self._allow_private:
+            raise AddressForbidden(str(address), self._setting)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
