@@ -45,7 +45,9 @@ async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
     async with smtp_server(Script(says={".": [*holds]})) as silent, smtp_server() as good:
         for name, server in (("silent", silent), ("good", good)):
             await an_account(pool, f"{name}@example.org", smtp_port=server.port)
-        desk = SenderDesk(pool, SEALER, WaysOut(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2))
+        desk = SenderDesk(
+            pool, SEALER, WaysOut(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2)
+        )
         worker = Worker(pool, compose=a_compose(), route=lambda _c, _l: NoopTransport(), senders=desk, options=OPTIONS)
         running = asyncio.create_task(worker.run())
         try:
