@@ -36,7 +36,15 @@ async def dump_schema(url: str, room: str, *, major: int | None = None) -> str:
     """The normalised dump of one room, by the `pg_dump` of this major version or the newest."""
     program = (await asyncio.to_thread(find_binaries, major)).tool("pg_dump")
     address, password = without_password(url)
-    command = [str(program), "--schema-only", "--no-owner", "--no-privileges", f"--schema={room}", address]
+    command = [
+        str(program),
+        "--schema-only",
+        "--no-owner",
+        "--no-privileges",
+        "--no-comments",
+        f"--schema={room}",
+        address,
+    ]
     environment = {"PGPASSWORD": password or "", "LC_ALL": "C", "TZ": "UTC"}
     done = await asyncio.to_thread(
         subprocess.run, command, check=False, capture_output=True, text=True, env=environment

@@ -6,13 +6,17 @@ changes, so a function has one file and a readable history. An advisory lock mak
 other. A database migrated by a later version is refused, and so is an applied file that was edited since.
 """
 
+import dataclasses
 import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 import asyncpg
 
+from postroom.db.comments import read_comments
 from postroom.db.connection import Url
 from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
@@ -169,6 +173,13 @@ async def _apply(connection: asyncpg.Connection, plan: Plan) -> None:
             await connection.execute(file.text)
             await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
         await _QUERIES["close_functions"].exec(connection)
+        await _QUERIES["describe_room"].exec(connection, **comment_texts(migration_files(), function_files()))
+
+
+def comment_texts(migrations: Sequence[SqlFile], functions: Sequence[SqlFile]) -> dict[str, str]:
+    """The comments of these files, as `describe_room` takes them."""
+    comments = read_comments([file.text for file in migrations], [file.text for file in functions])
+    return {name: json.dumps(texts, sort_keys=True) for name, texts in dataclasses.asdict(comments).items()}
 
 
 def _sql_files(folder: Traversable, *, prefix: str, only_numbered: bool = False) -> list[SqlFile]:

@@ -12,9 +12,19 @@ CREATE TABLE IF NOT EXISTS migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- name: describe_room :exec
+-- Give tables, views, columns and functions their comments; see functions/describe_room.sql.
+SELECT describe_room(:relations::text::jsonb, :columns::text::jsonb, :functions::text::jsonb);
+
 -- name: describe_session :one
 -- The role, the search path's first schema and the time zone of this session.
 SELECT current_user::text AS role, current_schema()::text AS schema, current_setting('timezone') AS timezone;
+
+-- name: find_index :maybe
+-- An index of the room, and whether it was made to its end.
+SELECT indisvalid AS is_valid
+FROM pg_index
+WHERE indexrelid = to_regclass(:name);
 
 -- name: find_migrations_table :maybe
 -- The table of applied files, if the room has one.

@@ -9,6 +9,7 @@ from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
     Limit,
+    actor,
     in_room,
     parse_pair,
     print_json,
@@ -75,6 +76,15 @@ def commands(
 
     found, more = in_room(lambda room: list_commands(room.pool, transaction_id=transaction, cursor=cursor, limit=limit))
     print_page(found, more, columns=_COMMANDS, as_json=as_json)
+
+
+@events.command("index-tags")
+def index_tags() -> None:
+    """Make the index that serves `tags @> …` in SQL of your own. Appending goes on meanwhile."""
+    from postroom.events.service import index_event_tags
+
+    made = in_room(lambda room: index_event_tags(room.pool, actor=actor()))
+    say("made" if made else "is there already")
 
 
 @events.command()

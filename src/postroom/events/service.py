@@ -13,10 +13,12 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import store
+from postroom.events.audit import record_audit
 from postroom.events.commands import Command, CommandResult, execute_once
 from postroom.events.commands import CommandHandler as Handler
 from postroom.events.decider import Decider
@@ -185,3 +187,12 @@ async def adopt_restored_events(pool: Pool, *, force: bool = False) -> bool:
     """After a restore: begin a new epoch if the events' cluster has counted further than this one. True if so."""
     async with pool.acquire() as connection:
         return await store.adopt_restored_events(connection, force=force)
+
+
+async def index_event_tags(pool: Pool, *, actor: str) -> bool:
+    """Make the index that serves `tags @> …` on events, while appends go on; False if it exists."""
+    made = await make_index(pool, "events_tags_idx", store.index_event_tags)
+    if made:
+        async with pool.acquire() as connection:
+            await record_audit(connection, actor=actor, action="event_tags.index", subject="events")
+    return made

@@ -120,6 +120,10 @@ async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A
     return await QUERIES["forget_follower"].exec(connection, id=id)
 
 
+async def index_event_tags(connection: Connection) -> None:
+    await QUERIES["index_event_tags"].exec(connection)
+
+
 async def list_audit(
     connection: Connection,
     *,

@@ -16,19 +16,9 @@ WHERE ctid = ANY (ARRAY(
     LIMIT :batch_limit
 ));
 
--- name: find_custom_data_index :maybe
--- The index over custom data, and whether it was made to its end.
-SELECT indisvalid AS is_whole
-FROM pg_index
-WHERE indexrelid = to_regclass('deliveries_custom_data_idx');
-
 -- name: fold :one
 -- Add a bounded number of deltas to their hours; see functions/fold_stats.sql.
 SELECT fold_stats(:batch_limit) AS folded;
-
--- name: forget_custom_data_index :exec
--- Away with an index that somebody began and did not finish.
-DROP INDEX CONCURRENTLY IF EXISTS deliveries_custom_data_idx;
 
 -- name: index_custom_data :exec
 -- Make the index that finds deliveries by what their custom data contains. Nobody waits for it, but every accepted mail

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
@@ -36,19 +37,12 @@ async def campaign_figures(connection: Connection, campaign_id: int) -> Figures:
 
 
 async def index_custom_data(pool: Pool, *, actor: str) -> bool:
-    """Make the index that finds deliveries by their custom data, while mail goes on; False if it is there already.
-
-    Only the owner of the room can. It is made outside any transaction, as an index that nobody waits for must be.
-    """
-    async with pool.acquire() as connection:
-        is_whole = await store.find_custom_data_index(connection)
-        if is_whole:
-            return False
-        if is_whole is False:
-            await store.forget_custom_data_index(connection)
-        await store.index_custom_data(connection)
-        await record_audit(connection, actor=actor, action="custom_data.index", subject="deliveries")
-    return True
+    """Make the index that finds deliveries by their custom data, while mail goes on; False if it exists."""
+    made = await make_index(pool, "deliveries_custom_data_idx", store.index_custom_data)
+    if made:
+        async with pool.acquire() as connection:
+            await record_audit(connection, actor=actor, action="custom_data.index", subject="deliveries")
+    return made
 
 
 async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[Line]:

@@ -25,18 +25,8 @@ async def delete_old_hours(
     return await QUERIES["delete_old_hours"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
-async def find_custom_data_index(connection: Connection) -> bool | None:
-    """Whether the index was made to its end; None if nobody ever began it."""
-    row = await QUERIES["find_custom_data_index"].maybe(connection)
-    return None if row is None else bool(row["is_whole"])
-
-
 async def fold(connection: Connection, *, batch_limit: int) -> int:
     return int((await QUERIES["fold"].one(connection, batch_limit=batch_limit))["folded"])
-
-
-async def forget_custom_data_index(connection: Connection) -> None:
-    await QUERIES["forget_custom_data_index"].exec(connection)
 
 
 async def index_custom_data(connection: Connection) -> None:

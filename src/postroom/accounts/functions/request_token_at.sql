@@ -35,9 +35,9 @@ BEGIN
     ELSE
         BEGIN
             INSERT INTO tokens (account, action) VALUES (0, p_action);
-            RAISE EXCEPTION USING ERRCODE = 'PR000';
+            RAISE EXCEPTION USING ERRCODE = 'UNDO0';
         EXCEPTION
-            WHEN SQLSTATE 'PR000' THEN
+            WHEN SQLSTATE 'UNDO0' THEN
                 PERFORM wake_collectors();
         END;
     END IF;

@@ -13,6 +13,7 @@ CREATE TYPE suppression_scope AS ENUM (
     'all'
 );
 
+-- Addresses that get no mail, or no bulk mail, and why.
 CREATE TABLE suppressions (
     address    text               NOT NULL, -- lower case
     scope      suppression_scope  NOT NULL,

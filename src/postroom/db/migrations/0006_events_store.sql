@@ -28,7 +28,10 @@ CREATE TABLE events (
     data           jsonb       NOT NULL,
     correlation_id text,                 -- what it belongs to
     causation_id   text,                 -- what made it happen
-    CONSTRAINT events_type_length CHECK (char_length(type) BETWEEN 1 AND 64)
+    CONSTRAINT events_type_length CHECK (char_length(type) BETWEEN 1 AND 64),
+    -- Infinity, and years before 1 or after 9999, cannot be read back everywhere.
+    CONSTRAINT events_occurred_at_range
+        CHECK (occurred_at >= '0001-01-01 00:00:00+00' AND occurred_at < '10000-01-01 00:00:00+00')
 );
 
 -- One row per tag of an event. A b-tree finds the latest events of a tag at the same cost whatever the plan, the size of
@@ -48,7 +51,7 @@ CREATE TABLE commands (
     transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
     occurred_at    timestamptz NOT NULL DEFAULT now(),
     type           text        NOT NULL,
-    command_id     text        NOT NULL, -- the caller's: the same id a second time gets the first result
+    command_id     text        NOT NULL DEFAULT gen_random_uuid(), -- of the caller: the same id again gets the first result
     data           jsonb       NOT NULL,
     metadata       jsonb,
     result         jsonb,
@@ -57,13 +60,23 @@ CREATE TABLE commands (
 
 -- How often the room was restored into a cluster whose transaction ids are behind; one row.
 CREATE TABLE event_clock (
-    is_only boolean NOT NULL DEFAULT true PRIMARY KEY,
-    epoch   integer NOT NULL DEFAULT 0,
+    is_only           boolean NOT NULL DEFAULT true PRIMARY KEY,
+    epoch             integer NOT NULL DEFAULT 0,
+    system_identifier bigint, -- the cluster that the transaction ids were counted in; NULL: the cluster would not say
     CONSTRAINT event_clock_one_row CHECK (is_only),
     CONSTRAINT event_clock_epoch_range CHECK (epoch BETWEEN 0 AND 32767)
 );
 
 INSERT INTO event_clock DEFAULT VALUES;
+
+-- A dump that is restored into another cluster is noticed by this, even if it holds no event; see has_restored_events.
+DO $$
+BEGIN
+    IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
+        UPDATE event_clock SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c);
+    END IF;
+END
+$$;
 
 -- Who follows. Appending notifies only while somebody is asleep: a NOTIFY costs every appender a shared lock at commit.
 CREATE TABLE event_followers (

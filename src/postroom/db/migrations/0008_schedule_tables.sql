@@ -7,6 +7,7 @@ CREATE TYPE scheduled_event_status AS ENUM (
     'FAILED'      -- PROCESSING → FAILED: the delivery was not sent, or there was nowhere to send it
 );
 
+-- People who get greetings at their local time.
 CREATE TABLE users (
     id              uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
     version         integer     NOT NULL DEFAULT 1, -- counts changes of the person
@@ -37,6 +38,7 @@ CREATE TABLE user_occasions (
     CONSTRAINT user_occasions_kind_named CHECK (event_type ~ '^[A-Z][A-Z_]{0,49}$')
 );
 
+-- What people are sent at a time of their own clock: planned, due and past.
 CREATE TABLE scheduled_events (
     id                     uuid                   PRIMARY KEY DEFAULT gen_random_uuid(),
     user_id                uuid                   NOT NULL REFERENCES users ON DELETE CASCADE,

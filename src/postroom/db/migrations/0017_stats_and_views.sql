@@ -17,6 +17,7 @@ CREATE TABLE stat_deltas (
     autovacuum_vacuum_insert_threshold = -1
 );
 
+-- Counters by hour, campaign, sender and domain.
 CREATE TABLE stats_hourly (
     hour              timestamptz NOT NULL,
     campaign_id       bigint      NOT NULL, -- 0: none

@@ -2,6 +2,7 @@
 -- the room it was copied from, but those files are not its own: it reads them and never changes them. A file is the room's
 -- own if the piece carries the room's id, and the id is only the room's while the room is where it got it: a copy is not.
 
+-- The identity under which this room writes to its archive.
 CREATE TABLE archive_room (
     is_only    boolean NOT NULL DEFAULT true PRIMARY KEY,
     id         uuid    NOT NULL DEFAULT gen_random_uuid(),

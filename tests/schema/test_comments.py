@@ -1,0 +1,43 @@
+"""Comments in the database: psql explains every table, view, column and function."""
+
+from postroom.db.comments import read_comments
+from postroom.db.migrate import function_files, migration_files
+from postroom.db.pool import Pool
+
+RELATIONS = """
+    SELECT relname AS name, obj_description(oid, 'pg_class') AS comment FROM pg_class
+    WHERE relnamespace = 'postroom'::regnamespace AND relkind IN ('r', 'p', 'v') AND NOT relispartition
+"""
+COLUMNS = """
+    SELECT c.relname || '.' || a.attname AS name, col_description(c.oid, a.attnum) AS comment FROM pg_class AS c
+    JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relnamespace = 'postroom'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+"""
+FUNCTIONS = """
+    SELECT proname AS name, obj_description(oid, 'pg_proc') AS comment FROM pg_proc
+    WHERE pronamespace = 'postroom'::regnamespace
+"""
+
+
+async def test_everything_in_a_room_has_a_comment(pool: Pool) -> None:
+    """A new object needs a comment in its migration or its function file, a shared column a line in columns.txt."""
+    for sql in (RELATIONS, COLUMNS, FUNCTIONS):
+        rows = await pool.fetch(sql)
+        assert len(rows) > 50
+        assert [row["name"] for row in rows if not row["comment"]] == []
+
+
+async def test_no_comment_describes_what_does_not_exist(pool: Pool) -> None:
+    """Every line of columns.txt describes a column that has no comment of its own."""
+    comments = read_comments([file.text for file in migration_files()], [file.text for file in function_files()])
+    columns = [row["name"] for row in await pool.fetch(COLUMNS)]
+    used = {name.partition(".")[2] for name in columns if name not in comments.columns}
+    assert sorted(name for name in comments.columns if "." not in name and name not in used) == []
+    assert sorted(name for name in comments.columns if "." in name and name not in columns) == []
+
+
+async def test_a_column_s_own_comment_comes_first(pool: Pool) -> None:
+    """Behind the column in its migration; where there is none, the text that all columns of the name share."""
+    comments = {row["name"]: row["comment"] for row in await pool.fetch(COLUMNS)}
+    assert comments["events.tags"] == "key=value."
+    assert comments["deliveries.tags"] == "Tags of the caller."
