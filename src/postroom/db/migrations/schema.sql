@@ -1513,6 +1513,35 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION describe_room(p_relations jsonb, p_columns jsonb, p_functions jsonb) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_comment text;
+BEGIN
+    FOR v_comment IN
+        SELECT format('COMMENT ON %s %I IS %L', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.relname,
+            p_relations ->> c.relname)
+        FROM pg_class AS c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+            AND p_relations ? c.relname
+        UNION ALL
+        SELECT format('COMMENT ON COLUMN %I.%I IS %L', c.relname, a.attname,
+            coalesce(p_columns ->> (c.relname || '.' || a.attname), p_columns ->> a.attname))
+        FROM pg_class AS c
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+            AND p_columns ?| ARRAY[c.relname || '.' || a.attname, a.attname]
+        UNION ALL
+        SELECT format('COMMENT ON FUNCTION %s IS %L', p.oid::regprocedure, p_functions ->> p.proname)
+        FROM pg_proc AS p
+        WHERE p.pronamespace = current_schema()::regnamespace AND p.prokind = 'f' AND p_functions ? p.proname
+    LOOP
+        EXECUTE v_comment;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -3686,9 +3715,9 @@ BEGIN
     ELSE
         BEGIN
             INSERT INTO tokens (account, action) VALUES (0, p_action);
-            RAISE EXCEPTION USING ERRCODE = 'PR000';
+            RAISE EXCEPTION USING ERRCODE = 'UNDO0';
         EXCEPTION
-            WHEN SQLSTATE 'PR000' THEN
+            WHEN SQLSTATE 'UNDO0' THEN
                 PERFORM wake_collectors();
         END;
     END IF;
@@ -4701,7 +4730,7 @@ CREATE TABLE commands (
     transaction_id xid8 DEFAULT pg_current_xact_id() NOT NULL,
     occurred_at timestamp with time zone DEFAULT now() NOT NULL,
     type text NOT NULL,
-    command_id text NOT NULL,
+    command_id text DEFAULT gen_random_uuid() NOT NULL,
     data jsonb NOT NULL,
     metadata jsonb,
     result jsonb,
@@ -4967,6 +4996,7 @@ CREATE TABLE events (
     data jsonb NOT NULL,
     correlation_id text,
     causation_id text,
+    CONSTRAINT events_occurred_at_range CHECK (((occurred_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT events_type_length CHECK (((char_length(type) >= 1) AND (char_length(type) <= 64)))
 );
 
@@ -5594,9 +5624,6 @@ ALTER TABLE ONLY event_followers
 
 ALTER TABLE ONLY event_tags
     ADD CONSTRAINT event_tags_pkey PRIMARY KEY (tag, transaction_id, "position") INCLUDE (type);
-
-ALTER TABLE events
-    ADD CONSTRAINT events_occurred_at_range CHECK (((occurred_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at < '10000-01-01 00:00:00+00'::timestamp with time zone))) NOT VALID;
 
 ALTER TABLE ONLY events
     ADD CONSTRAINT events_pkey PRIMARY KEY ("position");
