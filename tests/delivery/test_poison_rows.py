@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import asyncpg
 import pytest
+from tests.support.accounts import run_once, sign_up
 from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
 from tests.support.campaigns import a_campaign_worker, a_running_campaign, states_of
+from tests.support.schedule import many_due, scheduler
 
 from postroom.campaigns import letter, letters
 from postroom.campaigns.model import Letter
@@ -99,3 +102,56 @@ async def test_letter_that_raises_fails_only_its_own_campaign(pool: Pool, monkey
     transport = Recording()
     assert await a_campaign_worker(pool, transport).run_once(Lane.BULK) == 4
     assert (await states_of(pool, broken), await states_of(pool, good)) == ({"failed": 2}, {"sent": 2})
+
+
+async def test_unreadable_greeting_fails_alone(pool: Pool) -> None:
+    """A due event whose payload cannot be decoded fails with a reason; the others of its batch are handed over."""
+    await many_due(pool, 3)
+    await pool.execute(
+        "UPDATE scheduled_events SET delivery_payload = $1::text::jsonb WHERE id = (SELECT min(id::text)::uuid FROM"
+        " scheduled_events)",
+        DEEP,
+    )
+    assert await scheduler(pool).run_once() == 3
+    rows = await pool.fetch("SELECT failure_reason FROM scheduled_events WHERE status = 'FAILED'")
+    assert [row["failure_reason"] for row in rows] == ["bad_input: delivery_payload cannot be decoded"]
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 2
+
+
+async def test_unreadable_occasion_is_planned_by_nobody_and_stops_nobody(pool: Pool) -> None:
+    """The sweep plans the other people."""
+    await pool.execute(
+        """
+        WITH person AS (
+            INSERT INTO users (first_name, last_name, date_of_birth, timezone)
+            SELECT 'A', 'B', '2000-01-01', 'UTC' FROM generate_series(1, 2) RETURNING id
+        )
+        INSERT INTO user_occasions (user_id, event_type, message, rule)
+        SELECT id, 'REMINDER', 'm', $1::text::jsonb FROM person LIMIT 1
+        """,
+        DEEP,
+    )
+    assert await scheduler(pool).sweep() == 2
+    assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE event_type = 'BIRTHDAY'") == 2
+
+
+async def test_account_with_an_unusable_address_stops_no_other_account(pool: Pool) -> None:
+    """The token of the first is skipped; of the third, the address is normalised before suppression is judged."""
+    await pool.execute(
+        "INSERT INTO suppressions (address, scope, reason) VALUES ('c@xn--bcher-kva.example', 'all', 'complaint')"
+    )
+    await sign_up(pool, "a", email="a@host")
+    await sign_up(pool, "b")
+    await sign_up(pool, "c", email="c@bücher.example")
+    assert await run_once(pool) == 3
+    rows = await pool.fetch("SELECT email, outcome::text FROM delivery_recipients ORDER BY delivery_id")
+    assert [tuple(row) for row in rows] == [("b@example.org", "pending"), ("c@xn--bcher-kva.example", "suppressed")]
+
+
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "10000-01-01Z"])
+async def test_no_delivery_has_a_time_that_python_cannot_read(pool: Pool, moment: str) -> None:
+    """The driver would fail for the whole answer, so the table refuses such a row from everybody."""
+    [delivery] = await accepted(pool)
+    for column in ("next_attempt_at", "expires_at", "created_at"):
+        with pytest.raises(asyncpg.CheckViolationError):
+            await pool.execute(f"UPDATE deliveries SET {column} = '{moment}' WHERE id = {delivery}")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from postroom.accounts.model import Action, DueToken
 from postroom.accounts.signature import PATHS, sign
+from postroom.delivery.address import parse_address
 from postroom.delivery.check import is_locale
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import SettingInvalid
 from postroom.settings import Settings
 
@@ -40,7 +41,7 @@ class Letterhead:
     def request(self, token: DueToken) -> DeliveryRequest:
         """The token's mail. It waits for nobody, and does not leave once the token has expired."""
         return DeliveryRequest(
-            to=(Address(token.email),),
+            to=(parse_address(token.email),),
             template=TEMPLATES[token.action],
             locale=token.locale or self.locale,
             variables={

@@ -72,8 +72,7 @@ class Deliver:
         self._letterhead, self._ttl, self._clock = letterhead, idempotency_ttl, clock
 
     async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
-        requests = [self._letterhead.request(token) for token in tokens]
-        good = [request for request in requests if _is_mailable(request)]
+        good = [request for token in tokens if (request := self._request(token)) is not None]
         accepted = await delivery.accept_batch(connection, good, idempotency_ttl=self._ttl, now=self._clock())
         mailed = sum(1 for answer in accepted if answer.acceptance is Acceptance.ACCEPTED)
         taken = [
@@ -87,7 +86,19 @@ class Deliver:
         COLLECTED.labels("mailed").inc(mailed)
         COLLECTED.labels("known").inc(len(accepted) - mailed - len(taken))
         COLLECTED.labels("conflict").inc(len(taken))
-        COLLECTED.labels("unmailable").inc(len(requests) - len(good))
+        COLLECTED.labels("unmailable").inc(len(tokens) - len(good))
+
+    def _request(self, token: DueToken) -> DeliveryRequest | None:
+        """The token's mail; None, and a line in the log, for one that no constraint foresaw: the others are mailed."""
+        try:
+            request = self._letterhead.request(token)
+            wrong = [field for field, _message in problems(request)]
+        except Exception as error:  # noqa: BLE001 - an address that is none, or a row written by hand
+            wrong = [type(error).__name__]
+        if wrong:
+            _log.warning("token_unmailable", token=token.id, fields=wrong)
+            return None
+        return request
 
 
 async def _is_same(connection: Connection, request: DeliveryRequest, holder: DeliveryId) -> bool:
@@ -279,11 +290,3 @@ async def run_collector(
         asking = group.create_task(stop_when_asked())
         await collector.run()
         asking.cancel()
-
-
-def _is_mailable(request: DeliveryRequest) -> bool:
-    """Skip, and say so, what no constraint foresaw: one token must not stop those behind it."""
-    wrong = [field for field, _message in problems(request)]
-    if wrong:
-        _log.warning("token_unmailable", key=request.idempotency_key, fields=wrong)
-    return not wrong

@@ -67,8 +67,11 @@ async def _deliver(
     results: list[Result] = []
     going: list[tuple[Claimed, DeliveryRequest]] = []
     for event in claimed:
-        request = request_for(event, policy)
-        reason = refusal(event, policy) or _unsendable(request)
+        try:
+            request = request_for(event, policy)
+            reason = refusal(event, policy) or _unsendable(request)
+        except Exception as error:  # noqa: BLE001 - a row that plain SQL wrote must not stop the others of its batch
+            reason = f"bad_input: {error if isinstance(error, ValueError) else type(error).__name__}"
         if reason is None:
             going.append((event, request))
         else:

@@ -9,9 +9,10 @@ from datetime import timedelta
 
 import msgspec
 
+from postroom.delivery.address import parse_address
 from postroom.delivery.model import ENDED, Accepted, Address, Channel, DeliveryRequest, State
 from postroom.schedule.kinds import KINDS
-from postroom.schedule.model import LATE_AFTER, Claimed, Policy, Status
+from postroom.schedule.model import LATE_AFTER, UNREADABLE, Claimed, Policy, Status
 from postroom.transports.webhook.inbox import CAPTURE_URL
 
 SOURCE = "schedule"
@@ -41,6 +42,8 @@ class Result:
 
 def refusal(event: Claimed, policy: Policy) -> str | None:
     """Why an event is not handed over at all; None if it is."""
+    if event.payload is UNREADABLE:
+        return "bad_input: delivery_payload cannot be decoded"
     longest = policy.max_lateness.get(event.kind)
     if longest is not None and event.lateness > longest:
         return TOO_LATE
@@ -67,7 +70,7 @@ def request_for(event: Claimed, policy: Policy) -> DeliveryRequest:
 
 
 def _mail(event: Claimed, email: str) -> DeliveryRequest:
-    to = (Address(email, event.person.name),)
+    to = (Address(parse_address(email).email, event.person.name),)
     kind = KINDS.get(event.kind)
     if kind is not None and kind.template is not None:
         return DeliveryRequest(

@@ -14,6 +14,9 @@ NINE = time(9)
 LATE_AFTER = timedelta(minutes=1)
 """What is handed over later than this after its time is marked late."""
 
+UNREADABLE = "(cannot be decoded)"
+"""Stands for a payload that plain SQL wrote and Python cannot decode; its event fails when it is due."""
+
 
 class Status(StrEnum):
     """Where a scheduled event stands."""

@@ -1,6 +1,6 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,13 +9,24 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.schedule.model import Backlog, Claimed, KnownEvent, Occasion, Person, ScheduledEvent, Status, User
+from postroom.schedule.model import (
+    UNREADABLE,
+    Backlog,
+    Claimed,
+    KnownEvent,
+    Occasion,
+    Person,
+    ScheduledEvent,
+    Status,
+    User,
+)
 
 QUERIES = load("postroom.schedule")
 COUNTED = 10_000
 """A backlog is counted up to this many, so that asking stays cheap in a crisis."""
 
 _decode = msgspec.json.Decoder().decode
+_decode_rule = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def claim_due(connection: Connection, *, claim_id: UUID, lease: timedelta, now: datetime | None) -> list[Claimed]:
@@ -223,7 +234,7 @@ def _occasion(row: asyncpg.Record) -> Occasion:
         user_id=row["user_id"],
         kind=row["event_type"],
         message=row["message"],
-        rule=_decode(row["rule"]),
+        rule=_rule(row),
         created_at=row["created_at"],
     )
 
@@ -236,7 +247,7 @@ def _claimed(row: asyncpg.Record, claim_id: UUID) -> Claimed:
             user_id=row["user_id"],
             kind=row["event_type"],
             message=row["message"],
-            rule=_decode(row["rule"]),
+            rule=_rule(row),
         )
     return Claimed(
         id=row["id"],
@@ -294,4 +305,14 @@ def _event(row: asyncpg.Record) -> ScheduledEvent:
 
 
 def _payload(row: asyncpg.Record) -> Any:
-    return _decode(row["delivery_payload"])
+    try:
+        return _decode(row["delivery_payload"])
+    except Exception:  # noqa: BLE001 - RecursionError too: one row must not stop the others of its batch
+        return UNREADABLE
+
+
+def _rule(row: asyncpg.Record) -> Mapping[str, Any]:
+    try:
+        return _decode_rule(row["rule"])
+    except Exception:  # noqa: BLE001 - as above; no kind accepts the empty rule that stands for it
+        return {}

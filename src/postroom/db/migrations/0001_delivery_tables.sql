@@ -95,7 +95,13 @@ CREATE TABLE deliveries (
         AND (idempotency_key IS NULL) = (idempotency_expires_at IS NULL)),
     CONSTRAINT deliveries_attempts_counted CHECK (attempt_count >= 0),
     CONSTRAINT deliveries_patience CHECK (
-        max_retries BETWEEN 0 AND 100 AND give_up_after BETWEEN interval '1 second' AND interval '30 days')
+        max_retries BETWEEN 0 AND 100 AND give_up_after BETWEEN interval '1 second' AND interval '30 days'),
+    -- Python ends with the year 9999: a driver that meets another time fails for every row of its answer.
+    CONSTRAINT deliveries_times_readable CHECK (
+        least(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at)
+            >= timestamptz '1900-01-01 00:00:00Z'
+        AND greatest(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at,
+            idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z')
 ) WITH (fillfactor = 90);
 
 -- To, Cc, Bcc and Reply-To of a delivery, with the result for each address.
