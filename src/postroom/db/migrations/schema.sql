@@ -4802,6 +4802,7 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_patience CHECK ((((max_retries >= 0) AND (max_retries <= 100)) AND ((give_up_after >= '00:00:01'::interval) AND (give_up_after <= '30 days'::interval)))),
     CONSTRAINT deliveries_rendered_has_template CHECK (((state <> 'rendered'::delivery_state) OR (template_id IS NOT NULL))),
     CONSTRAINT deliveries_sending_has_claim CHECK (((state = 'sending'::delivery_state) = (claim_id IS NOT NULL))),
+    CONSTRAINT deliveries_times_readable CHECK (((LEAST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT deliveries_waiting_has_time CHECK (((state = ANY (ARRAY['queued'::delivery_state, 'rendered'::delivery_state])) = (next_attempt_at IS NOT NULL)))
 )
 WITH (fillfactor='90');
