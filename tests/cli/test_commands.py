@@ -80,10 +80,11 @@ def test_send_reads_the_text_from_standard_input(settings: dict[str, str], tmp_p
     note = tmp_path / "note.txt"
     note.write_text("attached")
     command = ("send", "--to", "ann@example.org", "--subject", "Hello", "--text", "-", "--attach", str(note))
-    sent = postroom(*command, stdin="from a pipe", settings=settings)
+    limits = ("--max-retries", "2", "--give-up-after", "1h")
+    sent = postroom(*command, *limits, stdin="from a pipe", settings=settings)
     assert sent.returncode == 0, sent.stderr
     shown = answer(postroom("deliveries", "show", sent.stdout.strip(), "--json", settings=settings))
-    assert shown["text"] == "from a pipe"
+    assert (shown["text"], shown["max_retries"], shown["give_up_after"]) == ("from a pipe", 2, 3600)
     assert [(a["filename"], a["content_type"]) for a in shown["attachments"]] == [("note.txt", "text/plain")]
 
 

@@ -205,12 +205,12 @@ async def test_dead_letters_are_listed_and_redriven(browser: Browser, room: Room
     ]
     assert len((await browser.get("/v1/dead-letters?reason=max_age")).json["items"]) == 1
     dry = await browser.post("/v1/dead-letters/redrive", json={"dry_run": True})
-    assert dry.json == {"count": 2, "dry_run": True}
+    assert dry.json == {"count": 2, "skipped": 0, "dry_run": True}
     done = await browser.post("/v1/dead-letters/redrive", json={"reason": "max_age", "source": "shop"})
-    assert done.json == {"count": 1, "dry_run": False}
+    assert done.json == {"count": 1, "skipped": 0, "dry_run": False}
     assert (await browser.get(f"/v1/deliveries/{aged}")).json["status"] == "queued"
     none = await browser.post("/v1/dead-letters/redrive", json={"delivery_ids": [aged]})
-    assert none.json["count"] == 0
+    assert (none.status, none.json["code"]) == (404, "dead_letter_not_found")
     by_id = await browser.post("/v1/dead-letters/redrive", json={"delivery_ids": [worn]})
     assert by_id.json["count"] == 1
 

@@ -88,6 +88,27 @@ async def test_a_conflict_does_not_disturb_its_neighbours(browser: Browser, room
     assert await _count(room) == 4
 
 
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_delivery_has_limits_of_its_own(browser: Browser, batch: bool) -> None:  # noqa: FBT001 - a case
+    """Alone and in a batch; shown by the delivery and by the listing."""
+    body = {**MAIL, "max_retries": 2, "give_up_after": 3600}
+    made = await browser.post("/v1/deliveries/batch" if batch else "/v1/deliveries", json=[body] if batch else body)
+    assert made.status == 202, made.body
+    [line] = (await browser.get("/v1/deliveries")).json["items"]
+    shown = (await browser.get(f"/v1/deliveries/{line['id']}")).json
+    assert [(each["max_retries"], each["give_up_after"]) for each in (line, shown)] == [(2, 3600)] * 2
+
+
+@pytest.mark.parametrize(
+    "field, value", [("max_retries", -1), ("max_retries", 101), ("give_up_after", 0), ("give_up_after", 2_592_001)]
+)
+async def test_limits_have_limits(browser: Browser, field: str, value: int) -> None:
+    """Named, and nothing is stored."""
+    refused = await browser.post("/v1/deliveries", json={**MAIL, field: value})
+    assert refused.status in (400, 422)
+    assert refused.fields == [field]
+
+
 async def test_everything_a_delivery_may_hold_is_accepted(browser: Browser) -> None:
     """The whole documented body is taken."""
     body = {

@@ -152,10 +152,6 @@ BAD_IN_SQL: list[tuple[str, dict[str, Any]]] = [
     ("custom_data", {"p_custom_data": "7"}),
     ("send_at", {"p_send_at": datetime.max.replace(tzinfo=UTC)}),
     ("idempotency_ttl", {"p_idempotency_ttl": None}),
-    ("max_retries", {"p_max_retries": -1}),
-    ("max_retries", {"p_max_retries": 101}),
-    ("give_up_after", {"p_give_up_after": timedelta()}),
-    ("give_up_after", {"p_give_up_after": timedelta(days=31)}),
     ("idempotency_ttl", {"p_idempotency_ttl": timedelta(days=4000)}),
 ]
 """Mistakes that only JSON and SQL can express; those that Python can make too are in `tests.support.requests`."""

@@ -4,7 +4,7 @@ Each case names the field that must be reported and the arguments of `postroom.s
 """
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.delivery.model import Attachment
@@ -27,6 +27,10 @@ def a_file(**fields: Any) -> Attachment:
 
 
 BAD: list[tuple[str, dict[str, Any]]] = [
+    ("max_retries", {"max_retries": -1}),
+    ("max_retries", {"max_retries": 101}),
+    ("give_up_after", {"give_up_after": timedelta()}),
+    ("give_up_after", {"give_up_after": timedelta(days=31)}),
     ("to", {"to": []}),
     ("to", {"to": ["a@example.org"] * 101}),
     ("to", {"cc": ["a@example.org"] * 100}),

@@ -13,12 +13,15 @@ OWNS     deliveries           one message to one set of recipients over one chan
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire
-         and retention in `maintenance`; what a reply means in `outcome`, when to try again in `retry`. Mail and
+         and retention in `maintenance`; what a reply means in `outcome`, when to try again in `retry` (the age counts
+         from the first attempt, by the database's clock; a request may set `max_retries` and `give_up_after`). Mail of
+         a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql). Mail and
          webhooks of a lane are in flight side by side, each with a limit of its own; webhooks to hosts that do not
          answer wait, so that those of others need not (`silent_hosts`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
-FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`. A
+FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
+         `CampaignCancelled`, `DeliveryExpired`. A
          failed send is a value. A lost claim changes nothing and is counted.
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.

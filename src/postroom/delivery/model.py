@@ -304,6 +304,8 @@ class DeliverySummary:
     lane: Lane
     channel: Channel
     attempt_count: int
+    max_retries: int | None
+    give_up_after: timedelta | None
     next_attempt_at: datetime | None
     created_at: datetime
     finished_at: datetime | None

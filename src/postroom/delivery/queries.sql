@@ -389,8 +389,8 @@ LIMIT :page_limit;
 
 -- name: list_deliveries :many
 -- Deliveries newest first, below a cursor, by any of the filters.
-SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, finished_at, source,
-    template_id, campaign_id, reason,
+SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, give_up_after, next_attempt_at,
+    created_at, finished_at, source, template_id, campaign_id, reason,
     coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
     (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
     (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r

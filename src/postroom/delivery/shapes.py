@@ -113,6 +113,8 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None
     recipients: list[str]
     attempt_count: int
+    max_retries: int | None
+    give_up_after: int | None  # seconds
     next_attempt_at: datetime | None
     created_at: datetime
     finished_at: datetime | None
@@ -127,8 +129,6 @@ class DeliveryShape(SummaryShape, frozen=True, kw_only=True, rename={"sender": "
     locale: str | None
     idempotency_key: str | None
     expires_at: datetime | None
-    max_retries: int | None
-    give_up_after: int | None
     rendered_at: datetime | None
     resend_of: int | None
     detail: str | None
@@ -266,6 +266,8 @@ def summary_shape(delivery: DeliverySummary) -> SummaryShape:
         subject=None if delivery.lane is Lane.AUTH else delivery.subject,
         recipients=list(delivery.recipients),
         attempt_count=delivery.attempt_count,
+        max_retries=delivery.max_retries,
+        give_up_after=_whole_seconds(delivery.give_up_after),
         next_attempt_at=delivery.next_attempt_at,
         created_at=delivery.created_at,
         finished_at=delivery.finished_at,
@@ -296,7 +298,7 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
         idempotency_key=delivery.idempotency_key,
         expires_at=delivery.expires_at,
         max_retries=delivery.max_retries,
-        give_up_after=None if delivery.give_up_after is None else round(delivery.give_up_after.total_seconds()),
+        give_up_after=_whole_seconds(delivery.give_up_after),
         rendered_at=delivery.rendered_at,
         resend_of=delivery.resend_of,
         detail=delivery.detail,
@@ -313,6 +315,10 @@ def delivery_shape(delivery: Delivery) -> DeliveryShape:
 
 def attempt_shape(attempt: Attempt) -> AttemptShape:
     return AttemptShape(**{name: getattr(attempt, name) for name in AttemptShape.__struct_fields__})
+
+
+def _whole_seconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else round(duration.total_seconds())
 
 
 def _place(recipient: Recipient) -> tuple[int, int]:
