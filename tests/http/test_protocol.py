@@ -305,8 +305,9 @@ async def test_other_paths_go_to_the_fallback(room: Room) -> None:
         await send({"type": "http.response.body", "body": scope["path"].encode()})
 
     browser = await open_browser(room, app=build_app(room, fallback=dashboard))
-    assert (await browser.get("/deliveries")).body == b"/deliveries"
+    assert (await Browser(browser.app).get("/deliveries")).body == b"/deliveries"
     assert (await browser.get("/healthz")).status == 200
+    assert_problem(await browser.get("/deliveries"), 404)  # a program, which has a key, gets no page
 
 
 async def test_two_endpoints_cannot_share_a_place(room: Room) -> None:

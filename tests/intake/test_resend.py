@@ -16,6 +16,7 @@ from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, Re
 from tests.support.builders import Recording, a_worker, accepted
 from tests.support.http import Browser, Response, served
 
+from postroom.dashboard import build_dashboard
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
@@ -30,12 +31,14 @@ from postroom.delivery.model import (
     RecipientOutcome,
     State,
 )
+from postroom.errors import BadInput
 from postroom.http import build_app
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.intake.resend import api as drop_in
 from postroom.intake.resend.answers import email_of, last_event, refusal
+from postroom.intake.resend.shapes import parse_schedule
 from postroom.mail.compose import Composer
 from postroom.settings import Settings
 
@@ -133,7 +136,7 @@ async def test_a_file_by_url_is_refused_by_name(shop: Shop) -> None:
 
 async def test_a_file_without_content_is_refused(shop: Shop) -> None:
     """A file needs its content."""
-    with pytest.raises(ValidationError, match=r"attachments\[0\].content: is required"):
+    with pytest.raises(MissingRequiredFieldsError, match=r"attachments\[0\].content: is required"):
         await shop.send(attachments=[{"filename": "bill.pdf"}])
 
 
@@ -175,10 +178,60 @@ async def test_a_mail_can_wait(shop: Shop) -> None:
     assert datetime.fromisoformat(shown["scheduled_at"]) == moment
 
 
-async def test_a_vague_moment_is_refused(shop: Shop) -> None:
-    """What means another moment when it is repeated could not be accepted once."""
-    with pytest.raises(ValidationError, match="scheduled_at: must be a moment"):
-        await shop.send(scheduled_at="in 5 minutes")
+@pytest.mark.parametrize(
+    "written,later",
+    [
+        ("in 1 min", timedelta(minutes=1)),
+        ("in 5 minutes", timedelta(minutes=5)),
+        ("In an hour", timedelta(hours=1)),
+        ("in 2 hrs", timedelta(hours=2)),
+        ("in 3 days", timedelta(days=3)),
+        ("in 1 week", timedelta(weeks=1)),
+        ("in 30 secs", timedelta(seconds=30)),
+    ],
+)
+def test_a_time_from_now_is_understood(written: str, later: timedelta) -> None:
+    """Resend's clients write such times in words."""
+    now = datetime(2030, 1, 31, 9, tzinfo=UTC)
+    assert parse_schedule(written, now=now) == now + later
+
+
+@pytest.mark.parametrize("written", ["in 1 fortnight", "in minutes", "in 1.5 hours", "tomorrow", "in -1 min"])
+def test_other_words_are_refused(written: str) -> None:
+    """What is not understood is refused with an example of what is."""
+    with pytest.raises(BadInput, match="scheduled_at: must be a time such as"):
+        parse_schedule(written)
+
+
+async def test_a_time_from_now_with_a_key_is_accepted_once(shop: Shop) -> None:
+    """The repetition means another time, and is the same mail; another mail is still a conflict."""
+    options = {"idempotency_key": "order-7"}
+    first = await shop.send(options, scheduled_at="in 1 hour")
+    again = await shop.send(options, scheduled_at="in 1 hour")
+    assert first["id"] == again["id"]
+    with pytest.raises(ResendError) as refused:
+        await shop.send(options, scheduled_at="in 1 hour", subject="Another")
+    assert refused.value.code == 409
+
+
+@pytest.mark.parametrize(
+    "method,path,status,name",
+    [
+        ("GET", "/domains", 404, "not_found"),
+        ("POST", "/audiences", 404, "not_found"),
+        ("POST", "/emails/1/attachments", 404, "not_found"),
+        ("DELETE", "/emails/1", 405, "method_not_allowed"),
+        ("GET", "/emails?page=2", 422, "validation_error"),
+    ],
+)
+async def test_a_call_that_is_missing_here_is_refused_in_its_words(
+    shop: Shop, method: str, path: str, status: int, name: str
+) -> None:
+    """A library of Resend reads the error of an unsupported call, also where the dashboard answers other paths."""
+    app = build_app(shop.room, fallback=build_dashboard(shop.room, secret=bytes(32)))
+    response = await Browser(app, shop.key).ask(method, path)
+    assert (response.status, response.headers["content-type"]) == (status, "application/json")
+    assert (response.json["statusCode"], response.json["name"]) == (status, name)
 
 
 async def test_the_same_key_is_the_same_mail(shop: Shop) -> None:
@@ -365,7 +418,7 @@ async def test_a_permissive_batch_takes_what_is_right(shop: Shop) -> None:
 
 async def test_what_is_missing_is_named(shop: Shop) -> None:
     """A mail to nobody is refused with the library's own exception."""
-    with pytest.raises(MissingRequiredFieldsError, match="`to`"):
+    with pytest.raises(MissingRequiredFieldsError, match="to: is required"):
         await shop.call(resend.Emails.send, {"from": "a@example.org", "subject": "x", "text": "y"})
 
 
@@ -455,10 +508,10 @@ async def test_one_time_codes_stay_hidden(shop: Shop) -> None:
 
 def test_a_database_that_does_not_answer_is_said_in_its_words() -> None:
     """Clients can try again; a bug of ours is not dressed up."""
-    answer = refusal(ConnectionRefusedError(), with_key=True)
+    answer = refusal(ConnectionRefusedError(), without_key=False)
     assert answer is not None
     assert (answer.status, answer.value.name) == (503, "application_error")
-    assert refusal(KeyError(), with_key=True) is None
+    assert refusal(KeyError(), without_key=False) is None
 
 
 @pytest.mark.parametrize("ask", ["GET", "PATCH", "POST"])

@@ -214,6 +214,16 @@ async def test_another_call_is_refused_in_its_words(shop: Shop, call: str, reque
     assert refused(error) == (404, "UnknownOperationException")
 
 
+@pytest.mark.parametrize(
+    "method,path", [("GET", "/v2/email/outbound-emails"), ("HEAD", "/v2/email/account"), ("OPTIONS", "/v2/email/x")]
+)
+async def test_a_method_that_is_missing_here_is_refused_in_its_words(room: Room, method: str, path: str) -> None:
+    """Also where the path is known and the method is not."""
+    response = await Browser(app_of(room)).ask(method, path)
+    assert response.status == 404
+    assert response.headers["x-amzn-errortype"] == "UnknownOperationException"
+
+
 async def test_a_file_keeps_what_its_type_says(shop: Shop) -> None:
     """An invitation is one by its method."""
     file = {"RawContent": b"x", "FileName": "i.ics", "ContentType": "text/calendar; method=REQUEST"}

@@ -25,7 +25,8 @@ from postroom.dashboard.views import STATIC_TYPES, Views, read_static
 from postroom.dashboard.visit import Desk, Page, SignInNeeded, admit, admit_form, go
 from postroom.db.room import Room
 from postroom.http.auth import Authenticator
-from postroom.http.problems import MEDIA_TYPE, Problem, Refused, answer_to, our_fault
+from postroom.http.problems import MEDIA_TYPE, Problem, answer_to, our_fault
+from postroom.runtime.endpoint import Refused
 from postroom.runtime.metrics import HTTP_REQUESTS
 from postroom.runtime.peers import Guesses
 from postroom.tracking.origins import Origins

@@ -12,7 +12,7 @@ from postroom.delivery import service
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, Lane, State
 from postroom.delivery.shapes import attempt_shape, delivery_shape, summary_shape
 from postroom.errors import BadInput
-from postroom.http.problems import Refused
+from postroom.runtime.endpoint import Refused
 
 FILTERS = ("status", "recipient", "template", "source")
 

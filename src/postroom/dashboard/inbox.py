@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from postroom.dashboard.preview import picture, preview
 from postroom.dashboard.visit import INBOX, Visit
-from postroom.http.problems import Refused
+from postroom.runtime.endpoint import Refused
 from postroom.transports.capture import service
 from postroom.transports.capture.reader import ReadMessage, read_message
 

@@ -19,7 +19,7 @@ from postroom.db.room import Room
 from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
-from postroom.http.problems import Refused
+from postroom.runtime.endpoint import Refused
 from postroom.runtime.peers import Guesses
 from postroom.tracking.origins import Origins
 

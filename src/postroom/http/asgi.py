@@ -35,7 +35,7 @@ from postroom.http import health
 from postroom.http.auth import Authenticator
 from postroom.http.decode import check_idempotency_key, decode_body, decode_query
 from postroom.http.openapi import openapi_endpoint
-from postroom.http.problems import Refused, answer_to, our_fault
+from postroom.http.problems import answer_to, our_fault
 from postroom.http.routing import UNMATCHED, Route, Routes
 from postroom.intake import api as intake_api
 from postroom.intake.resend import api as resend_api
@@ -44,7 +44,7 @@ from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
 from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api
-from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
+from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Refused
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
 from postroom.schedule import occasion_api
@@ -93,16 +93,17 @@ class HttpApplication:
         found = self._routes.find(scope["path"])
         if found is not None and scope["path"] == "/" and scope["method"] not in found[0].methods:
             found = None  # the front page is for people; programs only ever post there
-        if found is None and self._fallback is not None:
-            await self._fallback(scope, receive, send)
+        if found is None and self._fallback is not None and "authorization" not in headers:
+            await self._fallback(scope, receive, send)  # a page; a program that has a key gets no HTML
             return
         route, values = found or (UNMATCHED, {})
         try:
             answer = await self._answer(route, values, scope, headers, receive)
-            body = answer.value if isinstance(answer.value, bytes) else _encode(answer.value)
+            body = _bytes_of(answer)
         except Exception as error:  # noqa: BLE001 - nothing may leave but a problem document
-            answer = answer_to(error) or _confess(error, route, request_id)
-            body = _encode(answer.value)
+            refusal = _in_its_words(route, scope["path"], error) or answer_to(error)
+            answer = refusal or _confess(error, route, request_id)
+            body = _bytes_of(answer)
         await _respond(send, answer, body, request_id=request_id, head=scope["method"] == "HEAD")
         route.measure(scope["method"], answer.status, time.perf_counter() - started)
 
@@ -147,6 +148,18 @@ async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
         detail = f"The body of this request may have at most {limit // MEGABYTE} MB."
         raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, field="body")
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _bytes_of(answer: Answer) -> bytes:
+    return answer.value if isinstance(answer.value, bytes) else _encode(answer.value)
+
+
+def _in_its_words(route: Route, path: str, error: Exception) -> Answer | None:
+    """A refusal in the words of the protocol that the path belongs to; None for a path of ours."""
+    if route is UNMATCHED:
+        return resend_api.refuse_call(path)
+    refuse = next((endpoint.refuse for endpoint in route.methods.values()), None)
+    return refuse(error) if refuse is not None else None
 
 
 def _query(endpoint: Endpoint, raw: bytes) -> Any:

@@ -32,7 +32,7 @@ def decode_body(raw: bytes, kind: Any) -> Any:
     try:
         return _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
-        raise _bad(str(error), "body") from None
+        raise _bad(str(error), "body", kind) from None
     except UnicodeDecodeError:
         raise BadInput.of("body", "is not UTF-8") from None
     except msgspec.DecodeError as error:
@@ -60,7 +60,7 @@ def decode_query(raw: bytes, kind: Any) -> Any:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise _bad(str(error), "query") from None
+        raise _bad(str(error), "query", kind) from None
 
 
 def check_idempotency_key(headers: Mapping[str, str]) -> None:
@@ -105,6 +105,6 @@ def _is_number(kind: Any) -> bool:
     return isinstance(kind, IntType) or (isinstance(kind, UnionType) and any(map(_is_number, kind.types)))
 
 
-def _bad(description: str, whole: str) -> BadInput:
-    path, message = find_wrong_field(description)
+def _bad(description: str, whole: str, kind: Any) -> BadInput:
+    path, message = find_wrong_field(description, kind)
     return BadInput.of(path[:_LONGEST_PATH] or whole, message)

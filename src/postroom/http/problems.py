@@ -27,7 +27,7 @@ from postroom.errors import (
     WrongKeysTooOften,
 )
 from postroom.runtime.combiner import is_connection_lost
-from postroom.runtime.endpoint import Answer
+from postroom.runtime.endpoint import Answer, Refused
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -66,16 +66,6 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     code: str
     errors: list[ProblemField]
-
-
-class Refused(Exception):  # noqa: N818 - a condition of the protocol, like the leaves of errors.py
-    """The request was refused by the protocol itself, before any capability saw it."""
-
-    def __init__(self, status: HTTPStatus, detail: str, *, field: str | None = None, allow: str | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-        self.errors = (FieldError(field, detail),) if field else ()
-        self.headers = {"allow": allow} if allow else {}
 
 
 def answer_to(error: BaseException) -> Answer | None:

@@ -9,8 +9,7 @@ from typing import Any
 from prometheus_client import Counter
 from starlette.routing import compile_path
 
-from postroom.http.problems import Refused
-from postroom.runtime.endpoint import Endpoint
+from postroom.runtime.endpoint import Endpoint, Refused
 from postroom.runtime.metrics import HTTP_REQUESTS, HTTP_SECONDS
 
 LARGEST_ID = 2**63 - 1

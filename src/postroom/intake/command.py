@@ -156,7 +156,7 @@ def _decode_payload(payload: str | dict[str, Any]) -> DeliveryBody:
     try:
         return msgspec.convert(payload, DeliveryBody) if isinstance(payload, dict) else _body.decode(payload)
     except msgspec.ValidationError as error:
-        raise BadInput.of(*find_wrong_field(str(error))) from None
+        raise BadInput.of(*find_wrong_field(str(error), DeliveryBody)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadInput.of("", f"is not JSON: {error}") from None
 

@@ -11,6 +11,7 @@ import msgspec
 
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Call
+from postroom.runtime.wrong_field import find_wrong_field
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
@@ -68,6 +69,7 @@ def decode(raw: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise BadInput.of("body", str(error)) from None
+        path, message = find_wrong_field(str(error), kind)
+        raise BadInput.of(path or "body", message) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput.of("body", "is not JSON") from None

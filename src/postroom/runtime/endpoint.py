@@ -11,11 +11,13 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
 
 from postroom.db.room import Room
+from postroom.errors import FieldError
 
 # msgspec 0.22 frees the types of nested Structs twice when the interpreter collects its last garbage, and a process
 # that has done everything right ends by a signal. What is frozen is left to the operating system.
@@ -67,6 +69,16 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class Refused(Exception):  # noqa: N818 - a condition of the protocol, like the leaves of errors.py
+    """The request was refused by the protocol itself, before any capability saw it."""
+
+    def __init__(self, status: HTTPStatus, detail: str, *, field: str | None = None, allow: str | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+        self.errors = (FieldError(field, detail),) if field else ()
+        self.headers = {"allow": allow} if allow else {}
+
+
 Handler = Callable[[Call], Awaitable[Answer]]
 
 
@@ -88,6 +100,7 @@ class Endpoint:
     idempotent: bool = False  # takes an Idempotency-Key header
     accepts: Sequence[str] = ()  # media types of a body that is not JSON, and is left as it is
     most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise it is not read at all
+    refuse: Callable[[Exception], Answer | None] | None = None  # the words of a protocol that is not ours
     stream: bool = False  # the body may be of any size: the handler reads it from `Call.chunks`
     for_people: bool = False  # a page: a query that cannot be read counts as none, and no problem document is shown
 

@@ -1,18 +1,127 @@
-"""What a JSON decoder says about a value it refuses, as the field it is about and what is wrong with it."""
+"""A JSON decoder's complaint as a field and a plain sentence about it.
+
+msgspec says ``Expected `int` <= 200 - at `$.limit` ``; a caller reads `limit: must be at most 200`. For a value that is
+not one of a list, the list is looked up in the type that was asked for.
+"""
 
 import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from msgspec import inspect
 
 _AT = re.compile(r"^(?P<message>.*?)(?: - at (?:the key in )?`\$(?P<path>[^`]*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
+_INDEX = re.compile(r"\[\d+\]")
+_STEP = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+    "datetime": "a time such as 2030-01-31T09:00:00Z",
+    "date": "a date such as 2030-01-31",
+    "time": "a time of day such as 09:00:00",
+    "uuid": "a UUID",
+}
+_BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+_UNITS = {"str": "characters", "array": "items", "object": "fields", "bytes": "bytes"}
 
 
-def find_wrong_field(description: str) -> tuple[str, str]:
-    """The path as the caller wrote it, empty for the whole value, and the message."""
+def _expected(found: re.Match[str]) -> str:
+    kinds = [_KINDS.get(kind, kind) for kind in found["kinds"].split(" | ")]
+    got = _KINDS.get(found["got"], found["got"]).partition(" such as ")[0]
+    return f"must be {' or '.join(kinds)}, not {got}"
+
+
+_WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"Expected `(?P<kinds>[^`]+)`, got `(?P<got>[^`]+)`"), _expected),
+    (
+        re.compile(r"Expected `(?P<kind>\w+)` of length (?P<bound><=|>=) (?P<size>\d+)"),
+        lambda found: f"must have {_BOUNDS[found['bound']]} {found['size']} {_UNITS.get(found['kind'], '')}".rstrip(),
+    ),
+    (
+        re.compile(r"Expected `array` of at (?P<bound>least|most) length (?P<size>\d+), got (?P<got>\d+)"),
+        lambda found: f"must have at {found['bound']} {found['size']} items, not {found['got']}",
+    ),
+    (
+        re.compile(r"Expected `(?:int|float)` (?P<bound><=|>=|<|>) (?P<limit>\S+)"),
+        lambda found: f"must be {_BOUNDS[found['bound']]} {found['limit']}",
+    ),
+    (
+        re.compile(r"Expected `str` matching regex '(?P<pattern>.*)'", re.DOTALL),
+        lambda found: f"must match the pattern {found['pattern']}",
+    ),
+    (re.compile(r"Expected `\w+` with a timezone component"), lambda _: "must have a time zone, such as Z or +01:00"),
+    (re.compile(r"Invalid RFC3339 encoded (?P<kind>\w+)"), lambda found: f"must be {_KINDS[found['kind']]}"),
+    (re.compile(r"Invalid UUID.*"), lambda _: "must be a UUID"),
+    (re.compile(r"Invalid base64 encoded string"), lambda _: "must be base64"),
+    (re.compile(r"(?:Integer value|Number) out of range"), lambda _: "is too large"),
+    (
+        re.compile(r"Invalid (?:enum )?value (?P<value>.*)", re.DOTALL),
+        lambda found: f"cannot be {found['value'][:100]}",
+    ),
+)
+
+
+def find_wrong_field(description: str, kind: Any = None) -> tuple[str, str]:
+    """The path as the caller wrote it, empty for the whole value, and the message. `kind` is what was asked for."""
     found = _AT.match(description)
     assert found is not None
     path = (found["path"] or "").replace("[...]", "").removeprefix(".")
     message = found["message"]
     if (named := _NAMED.fullmatch(message)) is not None:
         path = f"{path}.{named['name']}" if path else named["name"]
-        message = "is required" if named["what"] == "missing required" else "is not a known field"
+        return path, "is required" if named["what"] == "missing required" else "is not a known field"
+    where = _INDEX.sub("[]", found["path"] or "")
+    if message.startswith("Invalid") and kind is not None and (choices := _choices(kind, where)):
+        return path, f"must be one of {', '.join(choices)}"
+    for pattern, words in _WORDS:
+        if (matched := pattern.fullmatch(message)) is not None:
+            return path, words(matched)
     return path, message
+
+
+@lru_cache(maxsize=1000)
+def _choices(kind: Any, path: str) -> tuple[str, ...]:
+    """The values that are allowed at a path of a type, if they are a list."""
+    here = [inspect.type_info(kind)]
+    for name, _index in _STEP.findall(path):
+        here = [inner for each in here for inner in _inside(each, name)]
+    values = [value for each in here for value in _values(each)]
+    return tuple(dict.fromkeys(map(str, values)))
+
+
+def _inside(kind: inspect.Type, name: str) -> Iterator[inspect.Type]:
+    """The types of a field, or without a name, of the items."""
+    for each in _plain(kind):
+        if isinstance(each, inspect.StructType) and name:
+            yield from (field.type for field in each.fields if field.encode_name == name)
+        elif isinstance(each, inspect.ListType) and not name:
+            yield each.item_type
+        elif isinstance(each, inspect.DictType):
+            yield each.value_type
+
+
+def _values(kind: inspect.Type) -> Iterator[Any]:
+    for each in _plain(kind):
+        if isinstance(each, inspect.EnumType):
+            yield from (member.value for member in each.cls)
+        elif isinstance(each, inspect.LiteralType):
+            yield from each.values
+
+
+def _plain(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """The types a type stands for: without its description, and each one of a union."""
+    if isinstance(kind, inspect.Metadata):
+        yield from _plain(kind.type)
+    elif isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from _plain(each)
+    else:
+        yield kind

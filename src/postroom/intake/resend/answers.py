@@ -4,6 +4,7 @@
 """
 
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from postroom.feedback import verp
 from postroom.intake.resend.model import ListedEmail
 from postroom.mail.compose import message_domain_of
 from postroom.runtime.combiner import is_connection_lost
-from postroom.runtime.endpoint import Answer
+from postroom.runtime.endpoint import Answer, Refused
 from postroom.settings import Settings
 
 _EVENTS = {
@@ -41,6 +42,13 @@ _NAMES: dict[type, tuple[int, str]] = {
     IdempotencyConflict: (409, "invalid_idempotent_request"),
     NotFoundError: (404, "not_found"),
     WrongState: (422, "validation_error"),
+}
+
+
+_OTHER = "Postroom does not have this endpoint of Resend. It has /emails, /emails/batch and /emails/{id}."
+_STATUSES = {
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
 }
 
 
@@ -181,10 +189,17 @@ def last_event(delivery: Delivery | ListedEmail, *, now: datetime) -> str:
     return _EVENTS[delivery.state]
 
 
-def refusal(error: Exception, *, with_key: bool) -> Answer | None:
+def other_call_refused() -> Answer:
+    """The answer to a call that Resend has and Postroom has not."""
+    return Answer(Refusal(404, "not_found", _OTHER), 404)
+
+
+def refusal(error: Exception, *, without_key: bool = False) -> Answer | None:
     """The answer to an error that a client can understand; None for one that is our fault."""
-    if isinstance(error, Unauthenticated):
-        found = _INVALID_KEY if with_key else _NO_KEY
+    if isinstance(error, Refused):
+        found = (int(error.status), _STATUSES.get(error.status, "validation_error"), error.detail)
+    elif isinstance(error, Unauthenticated):
+        found = _NO_KEY if without_key else _INVALID_KEY
     elif isinstance(error, BadInput):
         found = _bad(error)
     elif is_connection_lost(error):
@@ -201,7 +216,7 @@ def _bad(error: BadInput) -> tuple[int, str, str]:
     fields: list[Any] = [each.field for each in error.errors]
     if fields == ["Idempotency-Key"]:
         return 400, "invalid_idempotency_key", error.message
-    is_missing = any("missing required field" in each.message for each in error.errors)
+    is_missing = any(each.message == "is required" for each in error.errors)
     return 422, "missing_required_field" if is_missing else "validation_error", error.message
 
 

@@ -13,7 +13,7 @@ from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Channel, Delivery, DeliveryRequest
 from postroom.delivery.shapes import request_from
-from postroom.errors import BadInput, DeliveryNotFound, FieldError
+from postroom.errors import BadInput, DeliveryNotFound, FieldError, IdempotencyConflict
 from postroom.intake.drop_in import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
 from postroom.intake.resend.answers import (
     BatchError,
@@ -24,8 +24,10 @@ from postroom.intake.resend.answers import (
     SentBatch,
     email_of,
     line_of,
+    other_call_refused,
     refusal,
 )
+from postroom.intake.resend.service import at_first_time
 from postroom.intake.resend.service import list_emails as list_page
 from postroom.intake.resend.shapes import (
     MOST_EMAILS,
@@ -33,6 +35,7 @@ from postroom.intake.resend.shapes import (
     ResendEmail,
     ResendUpdate,
     delivery_body,
+    is_relative,
     parse_schedule,
 )
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
@@ -40,6 +43,25 @@ from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
 _KEY = re.compile(r"[!-~]{1,255}")
 _LONGEST_BATCH_KEY = 250
 _ID = re.compile(r"\d{1,18}")
+OTHER_CALLS = frozenset(
+    {
+        "api-keys",
+        "audiences",
+        "automations",
+        "broadcasts",
+        "contact-properties",
+        "contacts",
+        "domains",
+        "emails",
+        "events",
+        "logs",
+        "segments",
+        "templates",
+        "topics",
+        "webhooks",
+    }
+)
+"""How paths of Resend's API begin."""
 
 RawEmails = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_EMAILS)]
 
@@ -64,6 +86,7 @@ def endpoints(accepting: AcceptCombiner, authenticate: Authenticate) -> list[End
             answers={200: answer},
             query=EmailsQuery if answer is Emails else None,
             stream=method != "GET",
+            refuse=refusal,
             **shared,
         )
         for method, path, handler, summary, answer in listed
@@ -74,7 +97,14 @@ async def send_email(accepting: AcceptCombiner, authenticate: Authenticate, call
     caller = await authenticate(call.headers.get("authorization"), WRITE)
     key = _idempotency_key(call)
     email = decode(await read_body(call), ResendEmail)
-    accepted = await accepting.accept(_request(email, call, caller, key))
+    request = _request(email, call, caller, key)
+    try:
+        accepted = await accepting.accept(request)
+    except IdempotencyConflict:
+        if not is_relative(email.scheduled_at):
+            raise
+        # `in 5 minutes` is another time now. Everything else must be the same for the first mail to stand.
+        accepted = await accepting.accept(await at_first_time(call.room.pool, request))
     return Answer(Sent(str(accepted.id)))
 
 
@@ -130,6 +160,11 @@ async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
     return Answer(Named(str(delivery.id)))
 
 
+def refuse_call(path: str) -> Answer | None:
+    """The answer to a call of Resend's API that Postroom does not have; None for a path of something else."""
+    return other_call_refused() if path.split("/")[1] in OTHER_CALLS else None
+
+
 def _in_its_words(name: str, handler: Handler) -> Handler:
     """The handler with its refusals in Resend's form; the name is that of the operation in OpenAPI."""
 
@@ -137,7 +172,7 @@ def _in_its_words(name: str, handler: Handler) -> Handler:
         try:
             return await handler(call)
         except Exception as error:
-            answer = refusal(error, with_key="authorization" in call.headers)
+            answer = refusal(error, without_key="authorization" not in call.headers)
             if answer is None:
                 raise
             return answer

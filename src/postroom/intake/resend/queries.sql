@@ -1,5 +1,11 @@
 -- Mails, as clients of Resend list them.
 
+-- name: find_send_time :maybe
+-- The time that a mail was given, by its idempotency key.
+SELECT dated_at
+FROM deliveries
+WHERE source = :source AND idempotency_key = :idempotency_key;
+
 -- name: list_emails :many
 -- Mails newest first: older than one id, or the nearest that are newer than another.
 WITH page AS (

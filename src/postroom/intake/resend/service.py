@@ -1,6 +1,9 @@
-"""Mails in pages, as clients of Resend turn them."""
+"""What Resend's clients need beyond deliveries: mails in pages, and the time that a repeated mail was first given."""
+
+from dataclasses import replace
 
 from postroom.db.pool import Pool
+from postroom.delivery.model import DeliveryRequest
 from postroom.intake.resend import store
 from postroom.intake.resend.model import ListedEmail
 
@@ -13,3 +16,10 @@ async def list_emails(
         found = await store.list_emails(connection, older_than=after, newer_than=before, page_limit=limit + 1)
     has_more = len(found) > limit
     return (found[-limit:] if before is not None else found[:limit]), has_more
+
+
+async def at_first_time(pool: Pool, request: DeliveryRequest) -> DeliveryRequest:
+    """The request with the time that the first request with its idempotency key was given."""
+    async with pool.acquire() as connection:
+        first = await store.find_send_time(connection, source=request.source, idempotency_key=request.idempotency_key)
+    return replace(request, send_at=first)

@@ -2,7 +2,8 @@
 
 import base64
 import mimetypes
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +16,19 @@ from postroom.runtime.endpoint import Shape
 
 MOST_EMAILS = 100
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
+_IN = re.compile(
+    r"in (?P<count>\d{1,5}|an?) "
+    r"(?P<unit>s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)",
+    re.IGNORECASE,
+)
+_UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
 
 Octets = list[Annotated[int, msgspec.Meta(ge=0, le=255)]]
 
@@ -105,12 +119,20 @@ def delivery_body(email: ResendEmail) -> DeliveryBody:
     )
 
 
-def parse_schedule(written: str) -> datetime:
-    """A moment in ISO 8601, in UTC if it does not say. `in 5 minutes` would mean another moment when it is repeated."""
+def is_relative(written: str | None) -> bool:
+    """True for `in 5 minutes`, which means another time when the request is repeated."""
+    return written is not None and _IN.fullmatch(written.strip()) is not None
+
+
+def parse_schedule(written: str, *, now: datetime | None = None) -> datetime:
+    """A time in ISO 8601, in UTC if it does not say, or from now: `in 1 min`, `in 2 hours`, `in 3 days`."""
+    if (later := _IN.fullmatch(written.strip())) is not None:
+        count = int(later["count"]) if later["count"].isdigit() else 1
+        return (now or datetime.now(UTC)) + count * _UNITS[later["unit"][0].lower()]
     try:
         moment = datetime.fromisoformat(written.strip())
     except ValueError:
-        raise BadInput.of("scheduled_at", "must be a moment such as 2030-01-31T09:00:00Z") from None
+        raise BadInput.of("scheduled_at", "must be a time such as 2030-01-31T09:00:00Z or `in 5 minutes`") from None
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     if not EARLIEST <= aware < LATEST:
         raise BadInput.of("scheduled_at", "must be between the years 1970 and 9000")

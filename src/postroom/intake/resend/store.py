@@ -1,5 +1,7 @@
 """One function per statement of `queries.sql`."""
 
+from datetime import datetime
+
 import asyncpg
 
 from postroom.db.queries import Connection, load
@@ -25,6 +27,11 @@ def _email(row: asyncpg.Record) -> ListedEmail:
             for position, (kind, email, outcome) in enumerate(parts)
         ),
     )
+
+
+async def find_send_time(connection: Connection, *, source: str, idempotency_key: str | None) -> datetime | None:
+    row = await QUERIES["find_send_time"].maybe(connection, source=source, idempotency_key=idempotency_key)
+    return row["dated_at"] if row else None
 
 
 async def list_emails(

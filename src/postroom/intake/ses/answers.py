@@ -6,7 +6,7 @@ from postroom.errors import BadInput, IdempotencyConflict, ScopeMissing
 from postroom.intake.ses.sign_in import KeyUnknown
 from postroom.runtime.aws import SignatureRefused
 from postroom.runtime.combiner import is_connection_lost
-from postroom.runtime.endpoint import Answer
+from postroom.runtime.endpoint import Answer, Refused
 
 XML = "text/xml"
 
@@ -40,6 +40,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def refusal(error: Exception) -> Answer | None:
     """The answer to an error that a client can understand; None for one that is our fault."""
+    if isinstance(error, Refused):
+        return other_call_refused()
     if isinstance(error, KeyUnknown):
         status, name, message = _UNKNOWN
     elif is_connection_lost(error):

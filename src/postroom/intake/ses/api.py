@@ -43,6 +43,7 @@ def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
             tag="ses",
             answers={200: Taken},
             problems=(403, 409),
+            refuse=refusal,
             stream=True,
         ),
         Endpoint(
@@ -53,6 +54,7 @@ def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
             scope=None,
             tag="ses",
             media_type=XML,
+            refuse=lambda _error: version_1_refused(),
             stream=True,
         ),
         *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
@@ -68,6 +70,7 @@ def _refusing(method: str) -> Endpoint:
         scope=None,
         tag="ses",
         query=AnyQuery,
+        refuse=lambda _error: other_call_refused(),
         stream=True,
     )
 
