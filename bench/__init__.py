@@ -5,7 +5,7 @@
     python -m bench --quick               a smoke run: small sizes, one round
     python -m bench --json                the same facts for a machine
 
-It needs requirements.lock, bench/requirements.lock and `src` on the path.
+It needs requirements-dev.lock, bench/requirements.lock and `src` on the path.
 
     rows.py       what is measured, in which unit, at which size
     targets.py    what Postroom promised for each row

@@ -34,7 +34,7 @@ def _load(path: Path) -> ModuleType:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `dev` with an environment whose programs only say how they were called."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in ("dev", "pyproject.toml", "requirements.lock"):
+    for name in ("dev", "pyproject.toml", "requirements.lock", "requirements-dev.lock"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "tests" / "schema").mkdir(parents=True)
     binaries = tmp_path / ".venv" / "bin"
@@ -85,20 +85,41 @@ def test_quick_and_chosen_tests_run_once(repository: Path) -> None:
     assert _dev(repository, "test", "-n", "0", "tests/a.py").stdout.splitlines()[-1] == "pytest -n 0 tests/a.py []"
 
 
-def test_a_failed_check_is_told_after_all_have_run(repository: Path) -> None:
-    """People want the whole list; the tests do not begin, and the exit is not 0."""
-    done = _dev(repository, "test", failing="mypy ruff")
+def test_one_failure_hides_no_other(repository: Path) -> None:
+    """Every step runs after one has failed, the last line lists the failed ones, and the exit is 1."""
+    done = _dev(repository, "test", failing="mypy ruff pytest")
     assert done.returncode == 1
-    assert "failed: format, lint, types" in done.stderr
+    assert done.stderr.splitlines()[-1] == "==> failed: format, lint, types, pytest, pytest on PostgreSQL 16"
     assert "lint-imports" in done.stdout
-    assert "pytest" not in done.stdout
+    assert done.stdout.count("pytest") == 2
+    assert _dev(repository, "check", failing="mypy").stderr.splitlines()[-1] == "==> failed: types"
 
 
-def test_failing_tests_fail(repository: Path) -> None:
-    """The exit code is pytest's, and the older PostgreSQL is not tried any more."""
-    done = _dev(repository, "test", failing="pytest")
-    assert done.returncode == 3
-    assert done.stdout.count("pytest") == 1
+def test_running_needs_only_the_packages_of_running(repository: Path) -> None:
+    """Without an environment for development, a word of the product uses the small one."""
+    module = _load(repository / "dev")
+    (repository / ".venv").rename(repository / ".venv-run")
+    (repository / ".venv-run" / module.STAMP).write_text(module.fingerprint([module.RUN_LOCK]))
+    assert _dev(repository, "up").stdout == "postroom up []\n"
+    assert not (repository / ".venv").exists()
+
+
+def test_the_packages_of_running_are_those_of_development() -> None:
+    """Both locks, and that of pure tests, have the same versions, so that tests see the packages that will run."""
+    pins = [
+        {line.split()[0] for line in (ROOT / name).read_text().splitlines() if "==" in line}
+        for name in ("requirements-dev.lock", "requirements.lock", "requirements-pure.lock")
+    ]
+    assert pins[1] < pins[0]
+    assert pins[2] < pins[0]
+
+
+def test_pure_tests_exist_and_other_pythons_are_supported(repository: Path) -> None:
+    """The list names files, and each Python that is found is another version from 3.11 to 3.14."""
+    module = _load(ROOT / "dev")
+    assert [name for name in module.PURE_TESTS if not (ROOT / name).is_file()] == []
+    own = ".".join(map(str, sys.version_info[:3]))
+    assert all(version != own and 11 <= int(version.split(".")[1]) <= 14 for version in module.other_pythons())
 
 
 def test_a_changed_lock_makes_the_environment_stale(repository: Path) -> None:
