@@ -13,16 +13,19 @@ OWNS     deliveries           one message to one set of recipients over one chan
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire
-         and retention in `maintenance`; what a reply means in `outcome`, when to try again in `retry` (the age counts
-         from the first attempt, by the database's clock; a request may set `max_retries` and `give_up_after`). Mail of
-         a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql). Mail and
-         webhooks of a lane are in flight side by side, each with a limit of its own; webhooks to hosts that do not
-         answer wait, so that those of others need not (`silent_hosts`)
+         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry` (the
+         age counts from the first attempt, by the database's clock; a request may set `max_retries` and
+         `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
+LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
+         32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
+         server does not answer is left out of claims, and so are webhooks to such hosts (`silent_hosts`)
+LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
-         `CampaignCancelled`, `DeliveryExpired`. A
-         failed send is a value. A lost claim changes nothing and is counted.
+         `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
+         A worker that cannot write results keeps them, stops sending, and retries until the database takes them
+         (`completer`).
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.
 """

@@ -12,8 +12,8 @@ FILES      relay       the relay's URL
            transport   the seam: acquire, open, deliver, give back
 PROMISES   `send` returns a `Reply` whatever the server or the network does. A message is tried a second
            time only on a fresh connection, only when a kept one turned out dead, and only if no byte of
-           content had left. After the closing dot, silence is reported as what it is: stage FINAL without a
-           code.
+           content had left. After the closing dot, silence is reported as stage FINAL without a code. The
+           `Passage` of a message tells its stage at any time, and an expired message is not offered.
 SECURITY   STARTTLS is required and verified unless the relay's URL says otherwise. Credentials never travel
            in the clear except on loopback, and never appear in a text, a log or a representation.
 """
