@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from tests.support.silence import wait_out
+from tests.support.silence import settle, wait_out
 from tests.support.webhook_server import Receiver, receiving
 
-from postroom.transports import Reply, Stage
+from postroom.transports import Passage, Reply, Stage
 from postroom.transports.exchange import ANSWER_LIMIT, Answered, Exchange, excerpt, is_private_channel
 
 LARGE = b"x" * (32 << 20)
@@ -134,6 +134,45 @@ async def test_a_line_cut_within_the_body_is_not() -> None:
     assert isinstance(reply, Reply)
     assert reply.stage in (Stage.CONNECT, Stage.CONTENT)
     assert reply.code is None
+
+
+async def test_a_message_may_have_arrived_only_when_all_of_it_has_left() -> None:
+    """A request is cancelled: within its body nothing was sent, after it the other side may have the message."""
+
+    async def cancelled(content: bytes) -> bool:
+        passages: list[Passage] = []
+        heard = asyncio.Event()
+
+        async def send(exchange: Exchange, url: str) -> None:
+            passages.append(Passage())
+            async with exchange.turn():
+                await exchange.hand_over(url, headers={}, content=content)
+
+        def listen(transport: asyncio.Transport, data: bytes) -> None:
+            if data:
+                heard.set()
+                if len(content) > len(data):
+                    transport.pause_reading()
+
+        async with talking(listen) as url, exchanging() as exchange:
+            sending = asyncio.create_task(send(exchange, url))
+            await asyncio.wait_for(heard.wait(), 60)
+            await settle()
+            sending.cancel()
+            await asyncio.wait([sending])
+        return passages[0].may_have_arrived
+
+    assert not await cancelled(LARGE)
+    assert await cancelled(b"small")
+
+
+async def test_an_expired_message_is_not_sent() -> None:
+    """The request that carries it is not made."""
+    async with receiving(Receiver()) as receiver, exchanging() as exchange:
+        passage = Passage(lambda: True)
+        await exchange.hand_over(receiver.url, headers={}, content=b"late")
+        assert passage.is_late
+        assert not receiver.requests
 
 
 async def test_nonsense_for_an_answer_is_no_answer() -> None:

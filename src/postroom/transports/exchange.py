@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from postroom.transports.base import Reply, Stage
+from postroom.transports.base import Passage, Reply, Stage
 from postroom.transports.response import KnownResponse
 from postroom.transports.smtp.answer import clean_text
 
@@ -106,6 +106,7 @@ class Exchange:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a turn; the last one that ends after `close` gives the connections back."""
+        Passage.current().follow(lambda: Stage.CONNECT)
         self._users += 1
         try:
             async with self._turns:
@@ -119,13 +120,24 @@ class Exchange:
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b"", timeout_s: float | None = None
     ) -> Answered | Reply:
         """One request. A `Reply` without a code says that no answer came, and how far it got."""
+        return await self._request(method, url, headers, _Body(content), timeout_s or self._timeout_s)
+
+    async def hand_over(self, url: str, *, headers: Mapping[str, str], content: bytes) -> Answered | Reply:
+        """The request that carries the message: its `Passage` follows it, and an expired message is not sent."""
+        body, passage = _Body(content), Passage.current()
+        passage.follow(lambda: body.stage)
+        if not passage.may_leave():
+            return Reply(Stage.CONNECT, text="the message has expired")
+        return await self._request("POST", url, headers, body, self._timeout_s)
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: _Body, patience: float
+    ) -> Answered | Reply:
         if self._closed:
             return Reply(Stage.CONNECT, text="the transport is closed")
-        body = _Body(content)
-        patience = timeout_s or self._timeout_s
         try:
             async with asyncio.timeout(patience):
-                return await self._ask(method, URL(url, encoded=True), headers, body if content else None)
+                return await self._ask(method, URL(url, encoded=True), headers, body if body.size else None)
         except TimeoutError:
             return _silent(body, f"no answer within {patience:g} s", url)
         except (aiohttp.ClientError, OSError) as error:

@@ -73,7 +73,7 @@ class GmailTransport:
 
         async def post(token: str) -> Answered | Reply:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "message/rfc822"}
-            return await self._exchange.ask("POST", url, headers=headers, content=raw)
+            return await self._exchange.hand_over(url, headers=headers, content=raw)
 
         answer = await _with_token(self._sending, post)
         return answer if isinstance(answer, Reply) else reply_to(answer, now=datetime.now(UTC))

@@ -84,7 +84,7 @@ class SesTransport:
             service="ses",
             now=now,
         )
-        answer = await self._exchange.ask("POST", self._url, headers={**_JSON, **signed}, content=body)
+        answer = await self._exchange.hand_over(self._url, headers={**_JSON, **signed}, content=body)
         return answer if isinstance(answer, Reply) else reply_to(answer, now=now)
 
 
