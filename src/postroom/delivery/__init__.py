@@ -13,8 +13,8 @@ OWNS     deliveries           one message to one set of recipients over one chan
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire
-         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry` (the
-         age counts from the first attempt, by the database's clock; a request may set `max_retries` and
+         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
+         (the age counts from the first attempt, by the database's clock; a request may set `max_retries` and
          `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
