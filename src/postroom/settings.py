@@ -517,7 +517,7 @@ class Settings:
         "embedded server, and nothing is archived with another database",
     )
     archive_endpoint: str | None = _setting(
-        "POSTROOM_ARCHIVE_ENDPOINT", _url, None, "an S3-compatible server instead of Amazon's"
+        "POSTROOM_ARCHIVE_ENDPOINT", _url, None, "an S3-compatible server instead of Amazon's, for archive and backups"
     )
     archive_after: timedelta | tuple[tuple[str, timedelta], ...] = _setting(
         "POSTROOM_ARCHIVE_AFTER",
@@ -534,6 +534,18 @@ class Settings:
     )
     archive_interval: timedelta = _setting(
         "POSTROOM_ARCHIVE_INTERVAL", parse_duration, timedelta(hours=1), "how often the archive looks for old months"
+    )
+    backup_url: str | None = _setting(
+        "POSTROOM_BACKUP_URL",
+        parse_archive_url,
+        None,
+        "a folder or s3://bucket/prefix for scheduled backups; absent: none are made on a schedule",
+    )
+    backup_interval: timedelta = _setting(
+        "POSTROOM_BACKUP_INTERVAL", _kept, timedelta(days=7), "how often a worker makes the scheduled backup"
+    )
+    backup_keep: int = _setting(
+        "POSTROOM_BACKUP_KEEP", _positive, 4, "scheduled backups that are kept; older ones are deleted"
     )
     token_retention: timedelta = _setting(
         "POSTROOM_TOKEN_RETENTION",

@@ -245,6 +245,18 @@ def test_migrate_says_what_it_would_do_and_does_it(settings: dict[str, str]) -> 
     assert postroom("migrate", settings=second).stdout == "The room 'second' is up to date.\n"
 
 
+def test_migrate_backs_up_a_room_with_data_first(settings: dict[str, str], tmp_path: Path) -> None:
+    """Only if tables change, and not with --no-backup; the command says where the backup is."""
+    chosen = {**settings, "POSTROOM_BACKUP_URL": str(tmp_path / "backups")}
+    answer(postroom("send", "--to", "ann@example.org", "--subject", "s", "--text", "t", "--json", settings=chosen))
+    undo = "DROP INDEX deliveries_campaign_mail_idx; DELETE FROM migrations WHERE name LIKE '0036%'"
+    for options, backups in (((), 1), (("--no-backup",), 1)):
+        assert postroom("psql", "-c", undo, settings=chosen, command=PATIENT).returncode == 0
+        assert len(answer(postroom("migrate", "--json", *options, settings=chosen))["files"]) == 1
+        assert len(list((tmp_path / "backups").rglob("*.backup"))) == backups
+    assert answer(postroom("migrate", "--json", settings=chosen))["backup"] is None
+
+
 def test_psql_leads_into_the_room(settings: dict[str, str]) -> None:
     """It finds the tables without naming the schema."""
     query = ("psql", "-Atc", "SELECT current_schema(), count(*) FROM deliveries")

@@ -1,4 +1,4 @@
-"""The archive's loop: every hour old months leave, what nobody archives is forgotten, and erasures get their files."""
+"""The archive's loop: every hour it archives old months, applies retention, goes on with erasures and backs up."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 import asyncpg
 import structlog
 
+from postroom.archive.backup.stores import BackupOptions, back_up_if_due
 from postroom.archive.erasure.service import resume_erasures
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.retention import forget_old
@@ -45,10 +46,12 @@ class ArchiveKeeper:
         await asyncio.sleep(self._options.interval.total_seconds())
 
     async def run_once(self) -> None:
-        """One turn of three parts, each for itself: an erasure that cannot go on does not keep months from leaving."""
+        """One turn of four parts. A part that fails does not stop the others."""
         await _guarded(resume_erasures(self._room, self._options))
         await _guarded(run_archive(self._room, self._options, actor=ACTOR, clock=self._clock))
         await _guarded(forget_old(self._room.pool, self._options, clock=self._clock))
+        backups = BackupOptions.of(self._room.settings)
+        await _guarded(back_up_if_due(self._room, backups, actor=ACTOR, clock=self._clock))
 
 
 async def _guarded(part: Awaitable[object]) -> None:

@@ -1,38 +1,34 @@
 """`postroom migrate`: bring the room up to this version, or say what that would take."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from postroom.runtime.terminal import AsJson, load_settings, print_json, run, say
 
+if TYPE_CHECKING:
+    from postroom.db.migrate import Plan
+    from postroom.settings import Settings
+
 
 def migrate(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be applied.")] = False,
+    backup: Annotated[
+        bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
+    ] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the room's schema up to this version. Safe to run from several hosts at once."""
-    from postroom.app import settle_room
-    from postroom.db.migrate import Plan
-    from postroom.db.migrate import migrate as apply
-    from postroom.db.room import open_database
-
     settings = load_settings()
-
-    async def migrated() -> Plan:
-        async with open_database(settings, creating=not dry_run) as (_, direct_url):
-            done = await apply(direct_url, settings.schema, dry_run=dry_run)
-            if not dry_run:
-                await settle_room(direct_url, settings)
-            return done
-
-    plan = run(migrated())
+    plan, saved = run(_migrated(settings, dry_run=dry_run, backup=backup))
     names = [file.name for file in (*plan.migrations, *plan.functions)]
     if as_json:
-        print_json({"room": settings.schema, "dry_run": dry_run, "files": names})
+        print_json({"room": settings.schema, "dry_run": dry_run, "files": names, "backup": saved})
         return
+    if saved:
+        say(f"Backed up to {saved}; `postroom backup --check` verifies it.")
     done = "would apply" if dry_run else "applied"
     if verbose:
         for name in names:
@@ -41,3 +37,21 @@ def migrate(
         say(f"Room {settings.schema!r}: {done} {len(plan.migrations)} migrations, {len(plan.functions)} functions.")
     else:
         say(f"The room {settings.schema!r} is up to date.")
+
+
+async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[Plan, str | None]":
+    """The files that were applied, or would be, and where the room was backed up before."""
+    from postroom.app import settle_room
+    from postroom.archive.backup.stores import back_up_before_migrating
+    from postroom.db.migrate import migrate as apply
+    from postroom.db.room import open_database
+
+    async with open_database(settings, creating=not dry_run) as (_, direct_url):
+        plan, saved = await apply(direct_url, settings.schema, dry_run=True), None
+        if dry_run:
+            return plan, None
+        if plan.migrations and backup:
+            saved = await back_up_before_migrating(direct_url, settings)
+        plan = await apply(direct_url, settings.schema)
+        await settle_room(direct_url, settings)
+        return plan, saved

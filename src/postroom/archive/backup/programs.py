@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from pathlib import Path
 
 from postroom.db.binaries import PASSED_ON, find_client
@@ -30,13 +29,20 @@ async def _run(name: str, url: Url, arguments: list[str]) -> None:
     address, password = for_programs(current(url))
     environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [str(program), f"--dbname={address}", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
+    process = await asyncio.create_subprocess_exec(
+        str(program),
+        f"--dbname={address}",
+        *arguments,
         env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
-    if done.returncode != 0:
-        raise BackupFailed(f"{name}: {done.stderr.strip() or 'failed without a word'}")
+    try:
+        _, errors = await process.communicate()
+    except BaseException:  # a worker that stops does not wait for a dump
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode != 0:
+        raise BackupFailed(f"{name}: {errors.decode(errors='replace').strip() or 'failed without a message'}")

@@ -31,9 +31,21 @@ SELECT obj_description(oid, 'pg_class') AS sha256
 FROM pg_class
 WHERE oid = to_regclass(quote_ident(:name) || '.restoring');
 
+-- name: find_folder :one
+-- The folder of this room within a store of backups; that of the archive, so that rooms of one name stay apart.
+SELECT archive_folder() AS folder;
+
 -- name: forget_functions :exec
 -- After a restore the functions are made anew: under another name they carry the old one, and none has its privileges.
 DELETE FROM migrations WHERE name LIKE '%/%';
+
+-- name: holds_data :one
+-- Whether any table of the room holds rows beside those that the migrations themselves write. Works on any schema version.
+SELECT EXISTS (
+    SELECT FROM pg_class AS c
+    WHERE c.relnamespace = to_regnamespace(quote_ident(:name)) AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
+        AND c.relname <> ALL(:written_by_migrations::text[])
+) AS holds_data;
 
 -- name: list_table_counts :many
 -- Every table of the room with its rows and fingerprint.
@@ -42,3 +54,7 @@ FROM pg_class AS c
 CROSS JOIN LATERAL fingerprint_table(c.relname::text) AS f
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
 ORDER BY c.relname;
+
+-- name: try_backup_lock :one
+-- The right to make the scheduled backup, if no other process has it; held until this session ends.
+SELECT pg_try_advisory_lock(hashtextextended('backup of ' || current_schema(), 0)) AS is_locked;

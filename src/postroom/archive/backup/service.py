@@ -34,20 +34,26 @@ from postroom.settings import parse_schema
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
     """Write the room into a file with its manifest beside it, and prove that it comes back."""
+    manifest = await write_backup(room.direct_url, room.name, target, verify=verify)
+    async with room.pool.acquire() as connection:
+        after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
+        await record_audit(connection, actor=actor, action="backup.make", subject=f"room:{room.name}", after=after)
+    return manifest
+
+
+async def write_backup(url: Url, name: str, target: Path, *, verify: bool = True) -> BackupManifest:
+    """The same without a trace in the room, which may be of an older version."""
     if await asyncio.to_thread(target.exists):
         raise BackupFailed(f"{target} is there already.")
     fresh = target.with_name(f".{target.name}.unfinished")
     try:
         await asyncio.to_thread(_write_private, fresh, b"")  # pg_dump fills the file that it finds
-        manifest = await _dump(room, fresh)
+        manifest = await _dump(url, name, fresh)
         if verify:
             await _prove(fresh, manifest)
         await asyncio.to_thread(_publish, fresh, target, manifest)
     finally:
         await asyncio.to_thread(fresh.unlink, missing_ok=True)
-    async with room.pool.acquire() as connection:
-        after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
-        await record_audit(connection, actor=actor, action="backup.make", subject=f"room:{room.name}", after=after)
     return manifest
 
 
@@ -64,7 +70,7 @@ async def restore_backup(
     """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
     manifest = await read_manifest(source)
     name = manifest.room if room is None else _checked_name(room)
-    await _check_file(source, manifest)
+    await check_file(source, manifest)
     is_made, is_empty = await _begin_restore(url, name, manifest.sha256)
     if is_empty:
         signal("begun")
@@ -102,23 +108,23 @@ def manifest_path(source: Path) -> Path:
     return source.with_name(source.name + ".manifest.json")
 
 
-async def _dump(room: Room, target: Path) -> BackupManifest:
+async def _dump(url: Url, name: str, target: Path) -> BackupManifest:
     """The dump and its counts are of one snapshot, however busy the room is."""
-    session = await connect(room.direct_url, room.name)
+    session = await connect(url, name)
     try:
         async with session.transaction(isolation="repeatable_read", readonly=True):
             snapshot = await store.export_snapshot(session)
-            await programs.dump(room.direct_url, room.name, target, snapshot=snapshot)
+            await programs.dump(url, name, target, snapshot=snapshot)
             facts = await store.describe_room(session)
             tables = await store.list_table_counts(session)
     finally:
         await session.close()
     size, checksum = await asyncio.to_thread(lambda: (target.stat().st_size, file_sha256(target)))
-    return BackupManifest(room=room.name, bytes=size, sha256=checksum, tables=tables, **facts)
+    return BackupManifest(room=name, bytes=size, sha256=checksum, tables=tables, **facts)
 
 
 async def _prove(source: Path, manifest: BackupManifest) -> None:
-    await _check_file(source, manifest)
+    await check_file(source, manifest)
     async with _scratch_server() as url:
         await _make_room(url, manifest.room)
         await programs.restore(url, manifest.room, source)
@@ -229,7 +235,8 @@ async def _counts(url: Url, name: str) -> tuple[TableCount, ...]:
         await session.close()
 
 
-async def _check_file(source: Path, manifest: BackupManifest) -> None:
+async def check_file(source: Path, manifest: BackupManifest) -> None:
+    """Raises `BackupFailed` unless the file has the checksum of its manifest."""
     try:
         found = await asyncio.to_thread(file_sha256, source)
     except OSError as error:

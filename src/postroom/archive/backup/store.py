@@ -1,6 +1,6 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from postroom.archive.backup.model import TableCount
@@ -37,9 +37,22 @@ async def find_restore(connection: Connection, *, name: str) -> str | None:
     return None if row is None else str(row["sha256"])
 
 
+async def find_folder(connection: Connection) -> str:
+    return str((await QUERIES["find_folder"].one(connection))["folder"])
+
+
 async def forget_functions(connection: Connection) -> int:
     return await QUERIES["forget_functions"].exec(connection)
 
 
+async def holds_data(connection: Connection, *, name: str, written_by_migrations: Sequence[str]) -> bool:
+    row = await QUERIES["holds_data"].one(connection, name=name, written_by_migrations=written_by_migrations)
+    return bool(row["holds_data"])
+
+
 async def list_table_counts(connection: Connection) -> tuple[TableCount, ...]:
     return tuple(TableCount(**row) for row in await QUERIES["list_table_counts"].many(connection))
+
+
+async def try_backup_lock(connection: Connection) -> bool:
+    return bool((await QUERIES["try_backup_lock"].one(connection))["is_locked"])
