@@ -44,6 +44,7 @@ from postroom.intake.worker import open_consumers
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer
 from postroom.mail.dkim import Signer
+from postroom.mail.template_check import TemplateCheck
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
 from postroom.outbox.webhooks.transport import EndpointTransport
@@ -254,7 +255,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
                 pass
             await run_loops([renderer], main=worker, stop=stop)
         else:
-            others = [renderer, *await _other_loops(room, stack)]
+            others = [renderer, *await _other_loops(room, catalog, stack)]
             await run_loops(others, main=worker, stop=stop, failed=partial(record_loop_failure, room.pool))
 
 
@@ -271,7 +272,7 @@ class OutboxLoop:
         self._stop.set()
 
 
-async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
+async def _other_loops(room: Room, catalog: Catalog, stack: AsyncExitStack) -> list[Loop]:
     """Everything that makes work for the worker, or cleans up after it."""
     settings = room.settings
     loops: list[Loop] = [
@@ -282,7 +283,12 @@ async def _other_loops(room: Room, stack: AsyncExitStack) -> list[Loop]:
         Folder(room.pool, FolderOptions(interval=settings.stats_interval)),
         FeedbackKeeper(room.pool, _keeper_options(settings)),
         ArchiveKeeper(room, ArchiveOptions.in_background(settings)),
-        *open_consumers(room.pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl),
+        *open_consumers(
+            room.pool,
+            open_sources(settings),
+            idempotency_ttl=settings.idempotency_ttl,
+            check=TemplateCheck(catalog),
+        ),
     ]
     feeder = Feeder(room.pool, FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(_listener(room, f"{room.name}_campaigns", feeder.notified))

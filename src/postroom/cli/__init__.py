@@ -43,7 +43,7 @@ COMMANDS = (
     Entry("work", "postroom.cli.work:work", RUN, "Render and deliver what waits."),
     Entry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
     Entry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
-    Entry("send", "postroom.delivery.cli:send", MAIL, "Send one mail and print its id."),
+    Entry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
     Entry("doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."),
     Entry("backup", "postroom.archive.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
     Entry("restore", "postroom.archive.backup.cli:restore", CARE, "Bring a backup back as a room."),

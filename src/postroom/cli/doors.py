@@ -23,6 +23,7 @@ from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.mail.catalog import Catalog
+from postroom.mail.template_check import TemplateCheck
 from postroom.runtime import uvicorn_server
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK
@@ -81,7 +82,8 @@ async def keep_doors(
     receiving = None if doors.bounces is None else bounce_options(settings)
     dashboard = build_dashboard(room, secret=settings.secret_key, stop=stop) if settings.secret_key else None
     async with AsyncExitStack() as stack:
-        accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl)
+        check = TemplateCheck(catalog)
+        accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
             if listener is not None and options is not None:
                 submission = SubmissionServer(accepting, submitter(room), options, listener=listener)

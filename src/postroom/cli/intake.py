@@ -44,6 +44,7 @@ async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, c
     from postroom.db.room import open_room
     from postroom.intake.source import open_source
     from postroom.intake.worker import open_consumers
+    from postroom.mail.template_check import TemplateCheck
     from postroom.runtime.loops import run_loops
     from postroom.runtime.metrics_server import metrics_served
 
@@ -51,5 +52,7 @@ async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, c
     async with open_room(settings) as room:
         with metrics_served(settings.metrics_addr):
             life.running()
-            first, *others = open_consumers(room.pool, sources, idempotency_ttl=settings.idempotency_ttl)
+            first, *others = open_consumers(
+                room.pool, sources, idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck.of(settings)
+            )
             await run_loops(others, main=first, stop=life.stop)

@@ -5,15 +5,18 @@ through, its batch is taken again one by one and only that one is refused. A con
 concerns. An answer is given only after the commit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
-from postroom.errors import IdempotencyConflict
+from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
+
+Check = Callable[[DeliveryRequest], None]
+"""Raises `BadInput` for a request that could be stored and not be sent, such as one with an unknown template."""
 
 
 def count_accepted(request: DeliveryRequest, accepted: Accepted) -> None:
@@ -29,12 +32,15 @@ def _weigh(request: DeliveryRequest) -> int:
 class AcceptCombiner:
     """One per process: every accepting endpoint goes through it."""
 
-    def __init__(self, pool: Pool, *, idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL) -> None:
-        self._pool, self._ttl = pool, idempotency_ttl
+    def __init__(
+        self, pool: Pool, *, idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL, check: Check | None = None
+    ) -> None:
+        self._pool, self._ttl, self._check = pool, idempotency_ttl, check
         self._combiner: Combiner[DeliveryRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
 
     async def accept(self, request: DeliveryRequest) -> Accepted:
         """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+        self._check_all([request])
         accepted = await self._combiner.submit(request)
         count_accepted(request, accepted)
         if accepted.acceptance is Acceptance.CONFLICT:
@@ -43,6 +49,7 @@ class AcceptCombiner:
 
     async def accept_all(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
         """Accept a batch that came as one request, in a statement of its own; a conflict is one of the answers."""
+        self._check_all(requests)
         answers = await self._flush(requests)
         for request, accepted in zip(requests, answers, strict=True):
             count_accepted(request, accepted)
@@ -54,6 +61,7 @@ class AcceptCombiner:
         If they `share_key`, each with its place, one that is new beside one that is known is a conflict: it is not the
         batch that was taken with that key.
         """
+        self._check_all(requests)
         async with self._pool.acquire() as connection, connection.transaction():
             answers = await service.accept_batch(connection, requests, idempotency_ttl=self._ttl)
             found = {answer.acceptance for answer in answers}
@@ -66,6 +74,20 @@ class AcceptCombiner:
     async def drain(self) -> None:
         """Wait until everything that joined is committed."""
         await self._combiner.drain()
+
+    def _check_all(self, requests: Sequence[DeliveryRequest]) -> None:
+        """Name what is wrong with each; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
+        errors: list[FieldError] = []
+        if self._check is None:
+            return
+        for index, request in enumerate(requests):
+            try:
+                self._check(request)
+            except BadInput as bad:
+                where = f"[{index}]." if len(requests) > 1 else ""
+                errors += [FieldError(f"{where}{error.field}", error.message) for error in bad.errors]
+        if errors:
+            raise BadInput(errors)
 
     async def _flush(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
         # One statement outside a transaction block is its own transaction: it has committed when the answer is here.

@@ -42,6 +42,7 @@ from postroom.intake.resend import api as resend_api
 from postroom.intake.ses import api as ses_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
+from postroom.mail.template_check import TemplateCheck
 from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Refused
@@ -198,7 +199,8 @@ def build_app(
 ) -> HttpApplication:
     """Everything this process offers over HTTP; `more` adds endpoints, `fallback` gets every other path."""
     auth = Authenticator(room.pool)
-    accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl)
+    check = None if catalog is None else TemplateCheck(catalog)
+    accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
     endpoints = [
         *delivery_api.endpoints(accepting),
         *dead_letter_api.ENDPOINTS,

@@ -12,7 +12,7 @@ import structlog
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
-from postroom.delivery.combiner import count_accepted
+from postroom.delivery.combiner import Check, count_accepted
 from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
 from postroom.errors import AlreadyResubmitted, BadInput, FieldError, MalformedCommandNotFound
 from postroom.events.audit import record_audit
@@ -45,16 +45,21 @@ _POISON = (
 
 
 async def accept_commands(
-    pool: Pool, batch: Sequence[Entry], *, idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL
+    pool: Pool,
+    batch: Sequence[Entry],
+    *,
+    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+    check: Check | None = None,
 ) -> list[Outcome]:
     """Accept a batch, in as few statements as its weight allows; what cannot be accepted is recorded beside it.
 
+    A request that `check` refuses, because its template is unknown or lacks a variable, is malformed too.
     Committed on return, outcomes in the order of the batch. Raises only when the database could not do it, and then
     nothing is acknowledged: the same batch can be given again without harm.
     """
     outcomes: list[Outcome] = []
     for piece in _cut(batch):
-        outcomes += await _accept_piece(pool, piece, idempotency_ttl)
+        outcomes += await _accept_piece(pool, piece, idempotency_ttl, check)
     return outcomes
 
 
@@ -70,8 +75,10 @@ def _cut(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         yield batch[start:]
 
 
-async def _accept_piece(pool: Pool, batch: Sequence[Entry], idempotency_ttl: timedelta) -> list[Outcome]:
-    decoded = [decode_command(entry.raw) for entry in batch]
+async def _accept_piece(
+    pool: Pool, batch: Sequence[Entry], idempotency_ttl: timedelta, check: Check | None
+) -> list[Outcome]:
+    decoded = [_checked(decode_command(entry.raw), check) for entry in batch]
     try:
         outcomes = await _commit(pool, batch, decoded, idempotency_ttl)
     except _POISON as error:
@@ -86,6 +93,16 @@ async def _accept_piece(pool: Pool, batch: Sequence[Entry], idempotency_ttl: tim
             _log.warning("command_malformed", entry=entry.place, reason=outcome.reason, size=len(entry.raw))
         _count(one, outcome)
     return outcomes
+
+
+def _checked(decoded: DeliveryRequest | Malformed, check: Check | None) -> DeliveryRequest | Malformed:
+    if check is None or isinstance(decoded, Malformed):
+        return decoded
+    try:
+        check(decoded)
+    except BadInput as bad:
+        return Malformed("bad_payload", tuple(bad.errors), decoded.source)
+    return decoded
 
 
 async def count_malformed_commands(pool: Pool) -> int:

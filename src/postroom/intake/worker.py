@@ -15,6 +15,7 @@ from datetime import timedelta
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.delivery.combiner import Check
 from postroom.delivery.service import IDEMPOTENCY_TTL
 from postroom.intake.service import accept_commands
 from postroom.intake.source import StreamSource
@@ -28,15 +29,20 @@ class ConsumerOptions:
     """How a consumer behaves; the defaults are those of the settings."""
 
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL
+    check: Check | None = None  # of templates, where the catalog is at hand
     first_pause: timedelta = timedelta(milliseconds=100)
     longest_pause: timedelta = timedelta(seconds=5)
 
 
 def open_consumers(
-    pool: Pool, sources: Sequence[StreamSource], *, idempotency_ttl: timedelta = IDEMPOTENCY_TTL
+    pool: Pool,
+    sources: Sequence[StreamSource],
+    *,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
+    check: Check | None = None,
 ) -> "list[CommandConsumer]":
     """A consumer for each source."""
-    options = ConsumerOptions(idempotency_ttl=idempotency_ttl)
+    options = ConsumerOptions(idempotency_ttl=idempotency_ttl, check=check)
     return [CommandConsumer(pool, source, options=options) for source in sources]
 
 
@@ -81,7 +87,8 @@ class CommandConsumer:
             return 0
         self._signal("fetched")
         try:
-            await accept_commands(self._pool, entries, idempotency_ttl=self._options.idempotency_ttl)
+            options = self._options
+            await accept_commands(self._pool, entries, idempotency_ttl=options.idempotency_ttl, check=options.check)
             self._signal("committed")
             await self._source.acknowledge(entries)
         except Exception:

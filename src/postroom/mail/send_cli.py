@@ -1,0 +1,106 @@
+"""`postroom send`: one mail from the command line, its template checked before it is accepted."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from postroom.delivery.model import Lane
+from postroom.runtime.terminal import AsJson, in_room, parse_moment, parse_pair, parse_variables, print_json, say
+from postroom.settings import parse_duration
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.delivery.model import Accepted, DeliveryRequest
+    from postroom.delivery.shapes import AttachmentBody, DeliveryBody
+
+SOURCE = "cli"
+
+
+def send(  # noqa: PLR0913 - one parameter per option
+    *,
+    to: Annotated[list[str], typer.Option(help="Recipient, `a@example.org` or `Name <a@example.org>`; repeatable.")],
+    cc: Annotated[list[str] | None, typer.Option(help="More recipients, in sight; repeatable.")] = None,
+    bcc: Annotated[list[str] | None, typer.Option(help="More recipients, out of sight; repeatable.")] = None,
+    reply_to: Annotated[list[str] | None, typer.Option(help="Where answers go; repeatable.")] = None,
+    sender: Annotated[str | None, typer.Option("--from", help="Default: POSTROOM_FROM.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject, with `--text` or `--html`.")] = None,
+    text: Annotated[str | None, typer.Option(help="The text part; `-` reads standard input.")] = None,
+    html: Annotated[str | None, typer.Option(help="The HTML part; `-` reads standard input.")] = None,
+    template: Annotated[str | None, typer.Option(help="A template's id, instead of subject and parts.")] = None,
+    var: Annotated[list[str] | None, typer.Option(help="A template's variable, name=value; repeatable.")] = None,
+    vars_json: Annotated[str | None, typer.Option(help="Variables as one JSON object.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Such as fr or pt-BR.")] = None,
+    lane: Annotated[Lane, typer.Option(help="`auth`, `transactional` (default) or `bulk`.")] = Lane.TRANSACTIONAL,
+    tag: Annotated[list[str] | None, typer.Option(help="name=value; repeatable.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same mail is accepted once.")] = None,
+    at: Annotated[str | None, typer.Option(help="Not before: 2030-01-31T09:00:00Z, or +10m.")] = None,
+    max_retries: Annotated[int | None, typer.Option(help="Retries after the first attempt, 0 to 100.")] = None,
+    give_up_after: Annotated[str | None, typer.Option(help="Age limit since the first attempt, such as 2h.")] = None,
+    attach: Annotated[list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file; repeatable.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept one mail for delivery and print its id. Workers (`postroom work`, `postroom up`) deliver it."""
+    from postroom.delivery.shapes import DeliveryBody
+
+    people: dict[str, Any] = {"to": to, "cc": cc or [], "bcc": bcc or [], "reply_to": reply_to or [], "sender": sender}
+    body = DeliveryBody(
+        **people,
+        subject=subject,
+        text=_content(text),
+        html=_content(html),
+        template=template,
+        variables=parse_variables(var or [], vars_json),
+        locale=locale,
+        lane=lane,
+        tags=dict(parse_pair(pair) for pair in tag or []),
+        send_at=parse_moment(at) if at else None,
+        max_retries=max_retries,
+        give_up_after=None if give_up_after is None else _seconds(give_up_after),
+        attachments=[_attachment(path) for path in attach or []],
+    )
+    _send(body, key, as_json=as_json)
+
+
+def _seconds(duration: str) -> int:
+    try:
+        return round(parse_duration(duration).total_seconds())
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter("--give-up-after must be a duration such as 90s, 15m, 2h or 3d") from error
+
+
+def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:
+    from postroom.delivery.shapes import AcceptedShape, request_from
+
+    request = request_from(body, source=SOURCE, idempotency_key=key, traceparent=None)
+    accepted = in_room(lambda room: _accept(room, request))
+    if as_json:
+        print_json(AcceptedShape(accepted.id, accepted.state.value, accepted.replayed))
+    else:
+        say(str(accepted.id))
+
+
+async def _accept(room: "Room", request: "DeliveryRequest") -> "Accepted":
+    from postroom.delivery import service
+    from postroom.mail.template_check import TemplateCheck
+
+    if request.template is not None:
+        TemplateCheck.of(room.settings)(request)
+    async with room.pool.acquire() as connection, connection.transaction():
+        return await service.accept(connection, request, idempotency_ttl=room.settings.idempotency_ttl)
+
+
+def _attachment(path: Path) -> "AttachmentBody":
+    import base64
+    import mimetypes
+
+    from postroom.delivery.shapes import AttachmentBody
+
+    content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    content = base64.b64encode(path.read_bytes()).decode()
+    return AttachmentBody(filename=path.name, content_type=content_type, content=content)
+
+
+def _content(value: str | None) -> str | None:
+    return sys.stdin.read() if value == "-" else value
