@@ -65,3 +65,11 @@ async def test_batches_listings_and_operators(client: postroom.Client) -> None:
     clone = await client.resend(ids[0])
     assert (await client.get_delivery(clone))["resend_of"] == ids[0]
     assert await client.list_attempts(clone) == []
+
+
+async def test_a_batch_with_a_key_is_accepted_once(client: postroom.Client) -> None:
+    """The second time the answers are those of the first, and say so."""
+    first = await client.send_batch([MAIL, MAIL], idempotency_key="night-7")
+    again = await client.send_batch([MAIL, MAIL], idempotency_key="night-7")
+    assert [answer["id"] for answer in again] == [answer["id"] for answer in first]
+    assert [answer["status"] for answer in again] == [answer["status"] for answer in first]

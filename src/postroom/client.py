@@ -41,13 +41,20 @@ class Client:
 
     async def send(self, *, idempotency_key: str | None = None, **delivery: Any) -> dict[str, Any]:
         """Accept one delivery; the fields are those of `POST /v1/deliveries`."""
-        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        answer: dict[str, Any] = await self._call("POST", "/v1/deliveries", body=delivery, headers=headers)
+        answer: dict[str, Any] = await self._call(
+            "POST", "/v1/deliveries", body=delivery, headers=_key_header(idempotency_key)
+        )
         return answer
 
-    async def send_batch(self, deliveries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Accept up to a thousand deliveries at once; one answer each, in the same order."""
-        answer = await self._call("POST", "/v1/deliveries/batch", body={"deliveries": deliveries})
+    async def send_batch(
+        self, deliveries: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Accept up to a thousand deliveries at once; one answer each, in the same order.
+
+        With an idempotency key the same batch a second time is accepted once: its answers have `replayed`.
+        """
+        body = {"deliveries": deliveries}
+        answer = await self._call("POST", "/v1/deliveries/batch", body=body, headers=_key_header(idempotency_key))
         items: list[dict[str, Any]] = answer["items"]
         return items
 
@@ -100,6 +107,10 @@ class Client:
         if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
             raise _refusal(response.status, content)
         return _decode(content) if content else None
+
+
+def _key_header(idempotency_key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": idempotency_key} if idempotency_key else {}
 
 
 def _refusal(status: int, content: bytes) -> PostroomError:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.command_line import PATIENT, answer, postroom, running
 
 from postroom.cli import database_checks, host_checks
@@ -225,6 +227,19 @@ async def test_a_port_taken_by_a_stranger_is_told_from_ours(settings: Settings, 
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         found = await host_checks.port(replace(settings, http_addr=address))
     assert found.found == f"127.0.0.1:{address[1]} is answered by Postroom"
+
+
+def test_a_signing_key_that_others_can_read_is_a_warning(settings: Settings, tmp_path: Path) -> None:
+    """The mode of a key file is checked, and the command that corrects it is named."""
+    path = tmp_path / "key.pem"
+    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(Ed25519PrivateKey.generate().private_bytes(serialization.Encoding.PEM, *private))
+    signing = replace(settings, dkim_keys=f"a.example:s:{path}")
+    path.chmod(0o644)
+    found = host_checks.signatures(signing)
+    assert (found.verdict, found.advice) == (Verdict.WARN, f"chmod 600 {path}")
+    path.chmod(0o600)
+    assert host_checks.signatures(signing).verdict is Verdict.OK
 
 
 def test_files_that_cannot_be_used_fail(settings: Settings, tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ PIXEL = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="
         ('<p style="position: fixed; top: 0">x</p>', "fixed"),
         ('<p style="po\\73 ition: fixed">x</p>', "fixed"),
         ('<p style="-moz-binding: url(https://evil.example/x.xml)">x</p>', "binding"),
+        ('<p style="background: url(https://evil.example/x.gif)">x</p>', "evil"),
+        ('<p style="background: u\\72l(https://evil.example/x.gif)">x</p>', "evil"),
+        ("<p style=\"background: image-set('https://evil.example/x.gif' 1x)\">x</p>", "evil"),
+        ('<p style="list-style: URL (//evil.example/x.gif)">x</p>', "evil"),
         ('<img src="https://evil.example/pixel.gif">', "evil"),
         ('<img src="/sign-out">', "sign-out"),
         ('<img src="data:image/svg+xml;base64,PHN2Zz4=">', "svg"),
@@ -45,6 +49,8 @@ def test_looks_remain() -> None:
     """Inline styles, tables and links of a mail stay as they were."""
     shown = clean('<td bgcolor="#eee" style="color: red"><a href="https://example.org">x</a></td>', {})
     assert "color:red" in clean('<p style="color: red">x</p>', {}).replace(" ", "")
+    mixed = '<p style="background: url(x); color: red; background: #eee">x</p>'
+    assert clean(mixed, {}).replace(" ", "") == '<pstyle="color:red;background:#eee">x</p>'
     assert 'href="https://example.org"' in shown
 
 

@@ -69,7 +69,8 @@ async def test_behind_https_the_cookie_is_secure(room: Room) -> None:
     guest = await open_guest(public)
     assert guest.cookie is not None
     assert guest.cookie.startswith("__Host-postroom_session=")
-    assert (await guest.get("/")).status == 200
+    page = await guest.get("/")
+    assert (page.status, page.headers["strict-transport-security"]) == (200, "max-age=31536000")
 
 
 async def test_a_wrong_key_opens_nothing(guest: Guest) -> None:

@@ -331,3 +331,11 @@ async def test_the_application_speaks_lifespan_and_no_websocket(browser: Browser
     await browser.app({"type": "lifespan"}, receive, send)
     await browser.app({"type": "websocket"}, receive, send)
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete", "websocket.close"]
+
+
+async def test_behind_https_answers_say_so(room: Room, browser: Browser) -> None:
+    """With a public URL of https browsers are told to use nothing else; without, they are not."""
+    public = Room(Settings(public_url="https://post.example.org"), room.url, room.direct_url, room.pool)
+    answer = await Browser(build_app(public)).get("/healthz")
+    assert answer.headers["strict-transport-security"] == "max-age=31536000"
+    assert "strict-transport-security" not in (await browser.get("/healthz")).headers

@@ -109,3 +109,13 @@ async def test_an_unknown_command_is_404(room: Room) -> None:
     assert (await browser.post("/v1/malformed-commands/7/resubmit", json={})).json["code"] == (
         "malformed_command_not_found"
     )
+
+
+async def test_a_changed_command_needs_the_right_to_send(room: Room) -> None:
+    """An operator may accept a command as it is; changing it is sending."""
+    await service.accept_commands(room.pool, entries(raw(payload_mode="x")))
+    operator = await browse(room, "deliveries:operate")
+    for change in ({"fields": {"payload_mode": "rendered"}}, {"payload": {"to": "eve@example.org"}}):
+        answer = await operator.post("/v1/malformed-commands/1/resubmit", json=change)
+        assert (answer.status, "deliveries:write" in answer.json["detail"]) == (403, True)
+    assert (await operator.post("/v1/malformed-commands/1/resubmit", json={})).status == 400

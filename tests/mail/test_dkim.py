@@ -186,21 +186,23 @@ class TestTampering:
 
 class TestField:
     def test_names_what_it_covers(self) -> None:
-        """h= lists every present field of the list, and From, To, Subject and Date once more."""
+        """h= lists every present field of the list, and the over-signed ones once more."""
         raw = signer("ed").sign(HEADERS, b"x\r\n", timestamp=5)
         names = b" ".join(b"".join(raw.partition(b" h=")[2].partition(b";")[0].split()).split(b":"))
         assert names == (
-            b"from from to to subject subject date date message-id mime-version content-type "
-            b"content-transfer-encoding reply-to list-unsubscribe list-unsubscribe-post list-id feedback-id "
+            b"from from to to cc subject subject date date message-id mime-version mime-version "
+            b"content-type content-type content-transfer-encoding content-transfer-encoding reply-to reply-to "
+            b"list-unsubscribe list-unsubscribe list-unsubscribe-post list-unsubscribe-post list-id feedback-id "
             b"auto-submitted"
         )
 
     def test_absent_fields_are_oversigned_only(self) -> None:
-        """A message without To cannot be given one later."""
+        """A message without To or Reply-To cannot be given one later, nor another type."""
         raw = signed([HEADERS[0], HEADERS[2]], b"x\r\n", "ed")
-        assert b"h=from:from:to:subject:\r\n  subject:date;" in raw
+        assert b"h=from:from:to:\r\n  cc:subject:subject:\r\n  date:mime-version:" in raw
         assert verifies(raw)
-        assert not verifies(b"To: eve@example.net\r\n" + raw)
+        for added in (b"To: eve@example.net", b"Reply-To: eve@example.net", b"Content-Type: text/html"):
+            assert not verifies(added + b"\r\n" + raw)
 
     @SELECTORS
     def test_lines_fit(self, selector: str) -> None:

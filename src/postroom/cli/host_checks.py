@@ -89,6 +89,10 @@ def signatures(settings: Settings) -> Finding:
     except PostroomError as error:
         return fail("dkim", error.message, "write POSTROOM_DKIM_KEYS as domain:selector:path")
     if signers:
+        entries = [entry.strip() for entry in (settings.dkim_keys or "").split(",") if entry.strip()]
+        paths = [Path(entry.split(":", 2)[2]) for entry in entries]
+        if exposed := [str(path) for path in paths if path.stat().st_mode & 0o077]:
+            return warn("dkim", f"others can read {', '.join(exposed)}", f"chmod 600 {' '.join(exposed)}")
         return ok("dkim", f"signs for {', '.join(sorted(signers))}")
     if settings.transport == "smtp":
         return warn("dkim", "mail leaves unsigned", "set POSTROOM_DKIM_KEYS, unless the relay signs")

@@ -8,6 +8,7 @@ Stopping goes backwards, and the embedded server ends last.
 import asyncio
 import os
 import shlex
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,7 +119,9 @@ def banner(room: "Room", doors: "Doors", *, key_file: Path | None, made: str | N
         lines.append("             also not through sender accounts, until you set POSTROOM_TRANSPORT")
     lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
     if made is not None:
-        lines.append(f"  API key    {made}  (shown this once; kept in {key_file})")
+        # A journal or a log keeps what it is given, so the key itself goes to a terminal only.
+        shown = f"{made}  (shown this once; kept in {key_file})" if sys.stdout.isatty() else f"kept in {key_file}"
+        lines.append(f"  API key    {shown}")
     lines += ["", "  Send a first mail:", "", f"  {curl_line(url, key_file)}", "", "  Ctrl-C stops.", ""]
     return "\n".join(lines)
 

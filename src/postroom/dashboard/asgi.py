@@ -24,6 +24,7 @@ from postroom.dashboard.session import Sessions
 from postroom.dashboard.views import STATIC_TYPES, Views, read_static
 from postroom.dashboard.visit import Desk, Page, SignInNeeded, admit, admit_form, go
 from postroom.db.room import Room
+from postroom.http.asgi import HSTS, is_https
 from postroom.http.auth import Authenticator
 from postroom.http.problems import MEDIA_TYPE, Problem, answer_to, our_fault
 from postroom.runtime.endpoint import Refused
@@ -61,7 +62,7 @@ class Dashboard:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        sending = _Guarded(send, secrets.token_hex(8))
+        sending = _Guarded(send, secrets.token_hex(8), is_secure=self._desk.is_secure)
         try:
             await self._router(scope, receive, sending)
         except ClientDisconnect:
@@ -106,15 +107,16 @@ class Dashboard:
 class _Guarded:
     """Adds the headers to an answer as it leaves, and remembers that it has left."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, is_secure: bool) -> None:
         self._send, self.request_id = send, request_id
+        self._always = {name.decode(): value.decode() for name, value in HSTS} if is_secure else {}
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in {**HEADERS, "x-request-id": self.request_id}.items():
+            for name, value in {**HEADERS, **self._always, "x-request-id": self.request_id}.items():
                 headers.setdefault(name, value)
         await self._send(message)
 
@@ -130,7 +132,7 @@ def build_dashboard(room: Room, *, secret: bytes, stop: asyncio.Event | None = N
         guesses=Guesses(),
         figures=FigureReader(room.pool),
         origins=Origins(room.settings.trusted_proxies),
-        is_secure=(room.settings.public_url or "").startswith("https:"),
+        is_secure=is_https(room.settings),
     )
 
     async def show_static(request: Request) -> Response:

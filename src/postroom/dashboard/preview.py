@@ -45,6 +45,8 @@ _PROPERTIES = {
     *("white-space", "width", "word-break"),
 }
 _PICTURE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
+_FETCHING = re.compile(r"url|image|src|import|[\\@]|/\*", re.IGNORECASE)
+"""Declarations that could load something, or hide it behind an escape or a comment."""
 _LINK = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
 _PICTURE_TYPES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
 
@@ -70,6 +72,8 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
             if value[:4].lower() == "cid:":
                 return pictures.get(value[4:])
             return value if _PICTURE.fullmatch(value) else None
+        if attribute == "style":
+            return ";".join(each for each in value.split(";") if _FETCHING.search(each) is None)
         return None if attribute == "href" and not _LINK.match(value) else value
 
     return nh3.clean(

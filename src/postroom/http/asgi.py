@@ -59,6 +59,7 @@ from postroom.transports.capture import api as inbox_api
 FOREIGN = ("resend", "ses")
 """Tags of endpoints that speak somebody else's protocol, described by its owner and not by us."""
 
+HSTS = ((b"strict-transport-security", b"max-age=31536000"),)
 _LONGEST_NUMBER = 19  # digits enough to be too large
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -78,6 +79,7 @@ class HttpApplication:
         self._routes = Routes(endpoints)
         self._origins = Origins(room.settings.trusted_proxies)
         self._max_body = room.settings.max_body_mb * MEGABYTE
+        self._always = HSTS if is_https(room.settings) else ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -105,7 +107,8 @@ class HttpApplication:
             refusal = _in_its_words(route, scope["path"], error) or answer_to(error)
             answer = refusal or _confess(error, route, request_id)
             body = _bytes_of(answer)
-        await _respond(send, answer, body, request_id=request_id, head=scope["method"] == "HEAD")
+        always = ((b"x-request-id", request_id.encode()), *self._always)
+        await _respond(send, answer, body, always=always, head=scope["method"] == "HEAD")
         route.measure(scope["method"], answer.status, time.perf_counter() - started)
 
     async def _answer(
@@ -115,10 +118,11 @@ class HttpApplication:
             raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
         endpoint = route.endpoint_for(scope["method"])
         actor, name = "anonymous", ""
+        scopes: tuple[str, ...] = ()
         if endpoint.scope is not None:
             client = self._origins.of(scope)
             key = await self._auth.authenticate(headers.get("authorization"), endpoint.scope, client=client)
-            actor, name = key.actor, key.name
+            actor, name, scopes = key.actor, key.name, key.scopes
         _check_media_types(endpoint, headers)
         if endpoint.idempotent:
             check_idempotency_key(headers)
@@ -127,7 +131,9 @@ class HttpApplication:
         raw = await _read(headers, receive, limit) if limit and not endpoint.stream else b""
         body = None if endpoint.body is None else decode_body(raw, endpoint.body)
         chunks = _chunks(receive) if endpoint.stream else None
-        call = Call(self._room, actor, name, values, query, body, headers, scope["method"], _target(scope), raw, chunks)
+        call = Call(
+            self._room, actor, name, values, query, body, headers, scope["method"], _target(scope), raw, chunks, scopes
+        )
         with span(f"{endpoint.method} {endpoint.path}", traceparent=headers.get("traceparent")):
             return await endpoint.handler(call)
 
@@ -232,6 +238,11 @@ def build_app(
     return HttpApplication(room, endpoints, auth=auth, fallback=fallback)
 
 
+def is_https(settings: Settings) -> bool:
+    """True if people reach this installation by https only."""
+    return (settings.public_url or "").startswith("https:")
+
+
 def _provider_options(settings: Settings) -> ProviderOptions:
     return ProviderOptions(
         ses_topics=settings.ses_topics,
@@ -286,11 +297,13 @@ def _confess(error: Exception, route: Route, request_id: str) -> Answer:
     return our_fault()
 
 
-async def _respond(send: Send, answer: Answer, body: bytes, *, request_id: str, head: bool) -> None:
+async def _respond(
+    send: Send, answer: Answer, body: bytes, *, always: Sequence[tuple[bytes, bytes]], head: bool
+) -> None:
     headers = [
         (b"content-type", answer.media_type.encode()),
         (b"content-length", str(len(body)).encode()),
-        (b"x-request-id", request_id.encode()),
+        *always,
     ]
     headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

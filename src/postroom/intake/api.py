@@ -12,6 +12,7 @@ from postroom.runtime.endpoint import LARGE, Answer, Call, Cursor, Endpoint, Lim
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
+WRITE = "deliveries:write"
 
 
 YesNo = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
@@ -90,6 +91,8 @@ async def get_malformed_command(call: Call) -> Answer:
 async def resubmit_malformed_command(call: Call) -> Answer:
     body: ResubmitBody = call.body
     command_id: int = call.path["command_id"]
+    if body.payload is not None or body.fields:
+        call.need(WRITE)  # a changed command is a mail of the caller's own
     changes: dict[str, Any] = dict(body.fields)
     if body.payload is not None:
         changes["payload_json"] = body.payload
@@ -133,7 +136,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/malformed-commands/{command_id:int}/resubmit",
         handler=resubmit_malformed_command,
-        summary="Mend a malformed command and accept it. What is still wrong is named, and nothing changes.",
+        summary="Accept a malformed command; to change it first, the key also needs deliveries:write.",
         scope=OPERATE,
         tag="malformed commands",
         body=ResubmitBody,

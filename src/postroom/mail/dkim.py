@@ -2,8 +2,8 @@
 
 A `Signer` holds one key of one domain, loaded once. `sign_all` puts several signatures on one message, so
 that receivers which do not know Ed25519 yet find an RSA one beside it; the message is canonicalised once for
-all. From, To, Subject and Date are over-signed: a second field of that name, added on the way, breaks the
-signature.
+all. Fields that decide who wrote, who reads, what is shown and what a click does are over-signed: a second field
+of that name, added on the way, breaks the signature.
 """
 
 import binascii
@@ -37,13 +37,27 @@ SIGNED_HEADERS = (
 )
 """What a signature covers when it is there, in the order of the h= tag."""
 
-OVERSIGNED_HEADERS = frozenset({b"from", b"to", b"subject", b"date"})
+OVERSIGNED_HEADERS = frozenset(
+    {
+        b"from",
+        b"to",
+        b"cc",
+        b"subject",
+        b"date",
+        b"mime-version",
+        b"content-type",
+        b"content-transfer-encoding",
+        b"reply-to",
+        b"list-unsubscribe",
+        b"list-unsubscribe-post",
+    }
+)
 
 SMALLEST_RSA_KEY_BITS = 1024
 
 _SIGNED = frozenset(SIGNED_HEADERS)
 _SIGNATURE_COLUMNS = 72
-_H_NAMES_PER_LINE = 4  # four of our names stay within 78 columns, the longest ones included
+_H_NAMES_PER_LINE = 3  # three of our names stay within 78 columns, the longest ones included
 _DOMAIN_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9])?", re.ASCII)
 
 

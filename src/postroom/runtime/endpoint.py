@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.db.room import Room
-from postroom.errors import FieldError
+from postroom.errors import FieldError, ScopeMissing
 
 # msgspec 0.22 frees the types of nested Structs twice when the interpreter collects its last garbage, and a process
 # that has done everything right ends by a signal. What is frozen is left to the operating system.
@@ -57,6 +57,12 @@ class Call:
     target: str = "/"  # the path and query as they were sent
     raw: bytes = b""  # the body as it came; empty if it is streamed
     chunks: AsyncIterator[bytes] | None = None  # the body of an endpoint that streams
+    scopes: tuple[str, ...] = ()  # of the key
+
+    def need(self, scope: str) -> None:
+        """Raise `ScopeMissing` unless the key has this scope, or all of them."""
+        if scope not in self.scopes and "*" not in self.scopes:
+            raise ScopeMissing(scope)
 
 
 @dataclass(frozen=True, slots=True)
