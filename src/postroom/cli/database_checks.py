@@ -9,6 +9,7 @@ import asyncpg
 from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
+from postroom.cli import index_checks
 from postroom.cli.finding import Finding, fail, ok, rough, warn
 from postroom.db.binaries import OLDEST_MAJOR
 from postroom.db.failures import list_loop_failures
@@ -60,6 +61,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         partial(_seals, settings=settings),
         partial(_archive, settings=settings),
         _partitions,
+        index_checks.examine,
         _outbox,
     )
     for check in room_checks:

@@ -37,6 +37,39 @@ FROM (
 -- The server process that runs this statement; a pooler tells its clients another one.
 SELECT pg_backend_pid() AS pid;
 
+-- name: list_bloated_indexes :many
+-- B-trees that are much larger than their entries need, the most wasteful first. The need is estimated from the average
+-- widths of the columns in the planner's statistics: 8 bytes of header and 4 of pointer per entry, pages 90 % full.
+-- Deduplicated entries need less, so the estimate is rather too high, and the waste rather too low.
+WITH sized AS (
+    SELECT c.oid, c.relname, c.reltuples, pg_relation_size(c.oid) AS bytes,
+        (SELECT sum(coalesce(s.avg_width, 16))
+            FROM pg_attribute AS a
+            LEFT JOIN pg_attribute AS source ON source.attrelid = i.indrelid AND source.attnum = i.indkey[a.attnum - 1]
+            LEFT JOIN pg_stats AS s ON s.schemaname = current_schema()
+                AND s.tablename = CASE WHEN i.indkey[a.attnum - 1] = 0 THEN c.relname ELSE t.relname END
+                AND s.attname = CASE WHEN i.indkey[a.attnum - 1] = 0 THEN a.attname ELSE source.attname END
+            WHERE a.attrelid = c.oid) AS width
+    FROM pg_index AS i
+    JOIN pg_class AS c ON c.oid = i.indexrelid
+    JOIN pg_class AS t ON t.oid = i.indrelid
+    JOIN pg_am AS method ON method.oid = c.relam
+    JOIN pg_stat_user_tables AS stats ON stats.relid = i.indrelid
+    WHERE c.relnamespace = current_schema()::regnamespace AND method.amname = 'btree' AND c.relkind = 'i'
+        -- the count of entries and the widths are as old as the last ANALYZE
+        AND coalesce(stats.last_analyze, stats.last_autoanalyze) IS NOT NULL
+        AND stats.n_mod_since_analyze <= 1000 + 0.2 * stats.n_live_tup
+        AND pg_relation_size(c.oid) >= :least_waste::bigint
+),
+estimated AS (
+    SELECT relname, bytes, bytes - 8192 * (2 + ceil(reltuples * (12 + 8 * ceil(width / 8.0)) / (0.9 * 8152)))::bigint AS waste
+    FROM sized
+)
+SELECT current_schema()::text AS room, relname::text AS name, bytes, waste
+FROM estimated
+WHERE waste >= :least_waste::bigint AND waste >= :least_share::float8 * bytes
+ORDER BY waste DESC;
+
 -- name: list_late_lanes :many
 -- Lanes whose oldest due delivery should have left long ago.
 SELECT lane.name::text AS lane, clock_timestamp() - oldest.next_attempt_at AS late

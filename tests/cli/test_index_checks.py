@@ -1,0 +1,40 @@
+"""Index bloat, found without an extension and without false alarms."""
+
+from postroom.cli import index_checks
+from postroom.cli.finding import Verdict
+from postroom.db.pool import Pool
+
+MEGABYTE = 1024 * 1024
+
+FILL = """
+    INSERT INTO deliveries (
+        state, finished_at, ladder, source, idempotency_key, request_fingerprint, idempotency_expires_at
+    )
+    SELECT 'sent', now(), 'generic', 'test', md5(n::text), sha256(n::text::bytea), now()
+    FROM generate_series(1, 40000) AS n
+"""
+
+
+async def test_an_index_that_shrank_is_named_with_the_statement_that_rebuilds_it(pool: Pool) -> None:
+    """Of 40,000 entries every tenth is left, spread over all pages; after the REINDEX nothing is found."""
+    async with pool.acquire() as connection:
+        await connection.execute(FILL)
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        await connection.execute("VACUUM ANALYZE")
+        assert (await index_checks.examine(connection, least_waste=MEGABYTE)).verdict is Verdict.OK
+        await connection.execute("DELETE FROM deliveries WHERE id % 10 <> 0")
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        await connection.execute("VACUUM ANALYZE")
+        found = await index_checks.examine(connection, least_waste=MEGABYTE)
+        assert found.verdict is Verdict.WARN
+        assert found.found.startswith("deliveries_idempotency_idx")
+        assert found.advice == 'REINDEX INDEX CONCURRENTLY "postroom"."deliveries_idempotency_idx"'
+        await connection.execute(found.advice)
+        again = await index_checks.examine(connection, least_waste=MEGABYTE)
+        assert "deliveries_idempotency_idx" not in again.found
+
+
+async def test_a_new_room_has_nothing_to_rebuild(pool: Pool) -> None:
+    """Empty indexes are small, whatever the statistics say."""
+    async with pool.acquire() as connection:
+        assert (await index_checks.examine(connection)).verdict is Verdict.OK
