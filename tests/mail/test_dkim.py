@@ -215,7 +215,7 @@ class TestField:
         """Two fields of one name are both covered, in the order verifiers look for them."""
         headers = [(b"Cc", b"one@example.net"), *HEADERS, (b"Cc", b"two@example.net")]
         raw = signed(headers, b"x\r\n", "ed")
-        assert b"to:to:\r\n  cc:cc:" in raw
+        assert b"to:to:cc:cc:cc:" in b"".join(raw.split())
         assert verifies(raw)
 
 
