@@ -42,7 +42,7 @@ from postroom.intake.notice import MalformedNotice
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
-from postroom.mail.compose import Composer
+from postroom.mail.compose import Composer, message_domain_of
 from postroom.mail.dkim import Signer
 from postroom.mail.template_check import TemplateCheck
 from postroom.mail.worker import Renderer
@@ -355,6 +355,11 @@ def _maintenance_options(settings: Settings) -> MaintenanceOptions:
         malformed_command_retention=settings.malformed_command_retention,
         cleanup_interval=settings.cleanup_interval,
         admin=_address("POSTROOM_ADMIN_EMAIL", settings.admin_email) if settings.admin_email else None,
+        message_id=partial(
+            verp.message_id,
+            domain=message_domain_of(settings.message_domain),
+            key=next(iter(verp.room_keys(settings)), None),
+        ),
     )
 
 

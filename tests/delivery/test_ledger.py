@@ -1,6 +1,7 @@
 """The ledger: every attempt keeps recipients, Message-ID and the application's data after its delivery is retired."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.builders import (
     REFUSED,
     Hands,
     Recording,
+    a_compose,
     a_mail,
     a_worker,
     accepted,
@@ -24,6 +26,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Lane
+from postroom.feedback import verp
 
 DATA = {
     "tags": {"kind": "receipt", "campaign_id": "spring"},
@@ -111,3 +114,17 @@ async def test_an_attempt_of_a_dead_worker_is_recorded_as_completely(pool: Pool)
     )
     assert (row["message_id"], row["custom_data"]) == ("<mine@example.org>", '{"order": 17}')
     assert await pool.fetchval("SELECT domain FROM attempts") == "example.org"
+
+
+async def test_a_message_of_a_dead_worker_has_its_message_id(pool: Pool) -> None:
+    """An operator who must decide about it finds it in the log of the relay."""
+    await accepted(pool, a_mail(), now=NOON)
+    [outgoing] = await claimed(pool, now=NOON)
+    async with pool.acquire() as connection:
+        await store.mark_started(
+            connection, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=NOON
+        )
+    options = MaintenanceOptions(message_id=partial(verp.message_id, domain="example.org", key=None))
+    await Maintenance(pool, options, clock=Hands(NOON + timedelta(days=2))).recover()
+    envelope, _ = a_compose()(outgoing)
+    assert [row["message_id"] for row in await ledger(pool)] == [envelope.message_id]

@@ -42,6 +42,7 @@ class MaintenanceOptions:
     cleanup_interval: timedelta = timedelta(minutes=5)
     share: float = 0.05  # of the time that retention works; the rest of it is for those who have mail to send
     admin: Address | None = None
+    message_id: Callable[[int, datetime], str] | None = None  # of a delivery by id and creation, for attempts recovered
 
 
 class Maintenance:
@@ -86,14 +87,27 @@ class Maintenance:
 
     async def _recover(self, connection: Session) -> list[Recovered]:
         lease = self._options.lease
-        return await store.recover_claims(
-            connection,
-            held_lanes=self._options.held_lanes,
-            batch_limit=STEP,
-            lease=lease,
-            after_outage=asyncio.get_running_loop().time() < self._failed_at + lease.total_seconds(),
-            now=self._clock(),
-        )
+        async with connection.transaction():
+            found = await store.recover_claims(
+                connection,
+                held_lanes=self._options.held_lanes,
+                batch_limit=STEP,
+                lease=lease,
+                after_outage=asyncio.get_running_loop().time() < self._failed_at + lease.total_seconds(),
+                now=self._clock(),
+            )
+            await self._name_messages(connection, [delivery for delivery in found if delivery.is_ambiguous])
+        return found
+
+    async def _name_messages(self, connection: Session, found: Sequence[Recovered]) -> None:
+        """Record which messages may have been handed over: an operator looks for them in the relay's log."""
+        name = self._options.message_id
+        if name is not None and found:
+            await store.record_message_ids(
+                connection,
+                delivery_id=[delivery.id for delivery in found],
+                message_id=[name(delivery.id, delivery.created_at) for delivery in found],
+            )
 
     async def expire(self) -> int:
         """Cancel what waits and must not leave any more."""

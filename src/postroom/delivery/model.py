@@ -374,6 +374,7 @@ class Recovered:
     id: DeliveryId
     state: State
     is_ambiguous: bool
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -500,6 +500,14 @@ UPDATE workers
 SET asleep = array_append(array_remove(asleep, :lane::text::delivery_lane), :lane::text::delivery_lane)
 WHERE id = :worker_id;
 
+-- name: record_message_ids :exec
+-- Name the messages of attempts that recovery recorded: only the composer can compute a Message-ID.
+UPDATE attempts AS a
+SET message_id = i.message_id
+FROM unnest(:delivery_id::bigint[], :message_id::text[]) AS i(delivery_id, message_id)
+WHERE a.delivery_id = i.delivery_id AND a.outcome = 'ambiguous' AND a.message_id IS NULL
+    AND a.domain IS NOT NULL; -- mail, not webhooks
+
 -- name: recover_claims :many
 -- Take over what a dead worker left. Rows it had not started go back untouched. Rows it had started may have reached
 -- the wire: the lane's policy either tries again, saying so in the ledger, or holds them as dead letters for a person.
@@ -540,7 +548,7 @@ recovered AS (
     FROM held
     WHERE d.id = held.id AND d.claim_id = held.claim_id AND d.state = 'sending'
     RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.channel,
-        d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
+        d.created_at, d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
 ),
 attempted AS (
     INSERT INTO attempts (
@@ -588,7 +596,7 @@ returned AS ( -- what was not started has used nothing of its account's quota
     FROM recovered
     WHERE sender_account_id IS NOT NULL AND NOT is_ambiguous
 )
-SELECT id, state::text, is_ambiguous
+SELECT id, state::text, is_ambiguous, created_at
 FROM recovered
 CROSS JOIN returned;
 

@@ -298,6 +298,10 @@ async def put_to_sleep(connection: Connection, *, worker_id: int, lane: Lane) ->
     return await QUERIES["put_to_sleep"].exec(connection, worker_id=worker_id, lane=lane.value)
 
 
+async def record_message_ids(connection: Connection, *, delivery_id: Sequence[int], message_id: Sequence[str]) -> int:
+    return await QUERIES["record_message_ids"].exec(connection, delivery_id=delivery_id, message_id=message_id)
+
+
 async def recover_claims(
     connection: Connection,
     *,
@@ -310,7 +314,9 @@ async def recover_claims(
     rows = await QUERIES["recover_claims"].many(
         connection, held_lanes=held_lanes, batch_limit=batch_limit, lease=lease, after_outage=after_outage, now=now
     )
-    return [Recovered(DeliveryId(row["id"]), State(row["state"]), row["is_ambiguous"]) for row in rows]
+    return [
+        Recovered(DeliveryId(row["id"]), State(row["state"]), row["is_ambiguous"], row["created_at"]) for row in rows
+    ]
 
 
 async def redrive(
