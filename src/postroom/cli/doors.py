@@ -137,7 +137,8 @@ def bounce_options(settings: Settings) -> ListenerOptions:
         raise SettingInvalid("POSTROOM_BOUNCE_DOMAIN", "is needed to receive bounces at POSTROOM_BOUNCE_ADDR")
     if settings.secret_key is None:
         raise SettingInvalid("POSTROOM_SECRET_KEY", "is needed to recognise our own return paths")
-    return ListenerOptions(domain=settings.bounce_domain, keys=room_keys(settings))
+    unlimited = (*LOOPBACK, *settings.trusted_proxies)
+    return ListenerOptions(domain=settings.bounce_domain, keys=room_keys(settings), unlimited=unlimited)
 
 
 def submitter(room: Room) -> Authenticate:

@@ -1,16 +1,19 @@
-"""feedback: what comes back, and why an address gets nothing.
+"""feedback: bounces, complaints and unsubscribes that come back, and the suppressions they lead to.
 
 NAME     feedback: bounces, complaints, unsubscribes of providers, and suppression
 OWNS     `suppressions` (an address in lower case, a scope `all` or `bulk`, a reason, how long), its history
          `suppression_changes`, every report in `bounces`, the ladder of soft bounces in `soft_bounces`,
-         what nobody could read in `unread_feedback`, when administrators were told in `complaint_notices`, and the
+         messages that are no reports in `unread_feedback`, the time of the last notice in `complaint_notices`, and the
          tokens of webhooks that were used in `used_feedback_tokens`
 COMES IN   in the SMTP session (`record.settle`, called by delivery); to the bounce address (`listener`); by IMAP
          (`imap`); from files (`cli`); from providers (`provider_api`)
-STATES   soft bounce: held for 24 h, three times, then suppressed; hard bounce, complaint: suppressed for good;
-         severity only rises, a success clears what was soft, a person may undo anything and leaves a trace
+STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is suppressed; hard bounce, complaint:
+         suppressed for good; a refusal without a reason: nothing. Severity only rises, a success clears what was soft,
+         a person may undo anything and leaves a trace
 CALLED BY  delivery: when a request is accepted, and again right before sending; http, cli, the loop of `postroom work`
-HOSTILE INPUTS  every message and every webhook. What carries no proof (`verp`, `attribution`, `providers`) is kept and
-         suppresses nobody; a block on us (`classify`) suppresses nobody either
-FAILURES   a report that cannot be read is kept in `unread_feedback`; a database that is away makes servers try again
+HOSTILE INPUTS  every message and every webhook. Reports are read in processes of their own (`reading`), bounded in
+         bytes, boundaries, memory and time. A report without proof (`verp`, `attribution`, `providers`) is kept and
+         suppresses nobody; permanent suppression needs evidence about the mailbox (`classify`)
+FAILURES   a report that cannot be read is kept in `unread_feedback`; without a database the listener answers 451, and
+         servers try again
 """

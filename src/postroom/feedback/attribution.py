@@ -22,11 +22,12 @@ MOST_CANDIDATES = 50
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that came in: its bytes, whom the envelope named, and by which way."""
+    """A message that came in: its bytes, whom the envelope named, by which way, and from which network."""
 
     raw: bytes = field(repr=False)
     origin: str
     envelope_to: tuple[str, ...] = ()
+    peer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

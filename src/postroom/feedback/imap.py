@@ -22,11 +22,12 @@ from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
+from postroom.feedback.reading import ReportReaders
+from postroom.feedback.report import LARGEST
 
 ORIGIN = "imap"
 TIMEOUT_S = 60
 AT_ONCE = 20
-LARGEST = 20 * 1024 * 1024
 
 _log = structlog.get_logger()
 
@@ -71,6 +72,7 @@ class ImapPoller:
 
     def __init__(self, pool: Pool, options: ImapOptions, *, paths: ReturnPaths) -> None:
         self._pool, self._options, self._paths = pool, options, paths
+        self._readers = ReportReaders(processes=1)
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -100,11 +102,11 @@ class ImapPoller:
                     break
                 uids = waiting[start : start + AT_ONCE]
                 messages = await asyncio.to_thread(mailbox.fetch, uids)
-                total += await ingest(
-                    self._pool, [Incoming(raw, ORIGIN) for raw in messages.values()], paths=self._paths
-                )
+                incoming = [Incoming(raw, ORIGIN) for raw in messages.values()]
+                total += await ingest(self._pool, incoming, paths=self._paths, read=self._readers.read)
                 await asyncio.to_thread(mailbox.put_away, uids)
         finally:
+            await self._readers.close()
             await asyncio.to_thread(mailbox.close)
         return total
 

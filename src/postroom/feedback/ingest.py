@@ -1,13 +1,14 @@
 """From messages that came in to what is kept of them: read, attribute, record. Every way in ends here.
 
-Messages are read outside the transaction, and large ones outside the event loop. What is no report is kept, in its
-beginning, for a person to look at; an answering machine is only counted.
+Messages are read outside the transaction and outside the event loop: those of strangers in processes of their own
+(`reading`). A message that is no report is kept, in its beginning, for a person to look at, up to a number per hour; an
+answering machine is only counted.
 """
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -15,12 +16,16 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.feedback import record, store
 from postroom.feedback.attribution import Candidates, Incoming, ReturnPaths, attribute, find_candidates
-from postroom.feedback.metrics import REPORTS
+from postroom.feedback.metrics import NOT_KEPT, REPORTS
 from postroom.feedback.model import Feedback, report_identity
 from postroom.feedback.report import Failure, Report, ReportKind, read_report
 
-READ_ASIDE_BYTES = 64 * 1024
+READ_ASIDE_BYTES = 16 * 1024
 KEPT_BYTES = 64 * 1024
+MOST_KEPT, MOST_KEPT_PER_PEER = 500, 20
+"""Messages that are no reports, in an hour: 32 MB at most. Files that an operator brings are all kept."""
+
+Read = Callable[[bytes], Awaitable[Report]]
 _ACTING = (ReportKind.BOUNCE, ReportKind.COMPLAINT, ReportKind.UNSUBSCRIBE)
 
 
@@ -43,10 +48,15 @@ class Ingested:
 
 
 async def ingest(
-    pool: Pool, messages: Sequence[Incoming], *, paths: ReturnPaths, now: datetime | None = None
+    pool: Pool,
+    messages: Sequence[Incoming],
+    *,
+    paths: ReturnPaths,
+    read: Read | None = None,
+    now: datetime | None = None,
 ) -> Ingested:
-    """Read messages and record what they report, all in one transaction."""
-    reports = [await _read(message.raw) for message in messages]
+    """Read messages and record what they report, all in one transaction. `read` is for messages of strangers."""
+    reports = [await (read or _read)(message.raw) for message in messages]
     candidates = [
         find_candidates(report, message.envelope_to, paths) for message, report in zip(messages, reports, strict=True)
     ]
@@ -61,7 +71,7 @@ async def ingest(
 
 
 async def _read(raw: bytes) -> Report:
-    if len(raw) <= READ_ASIDE_BYTES:
+    if len(raw) < READ_ASIDE_BYTES:
         return read_report(raw)
     return await asyncio.to_thread(read_report, raw)
 
@@ -109,11 +119,15 @@ async def _keep_unread(
         (message, report) for message, report in zip(messages, reports, strict=True) if report.kind is ReportKind.OTHER
     ]
     if unread:
-        await store.keep_unread(
+        kept = await store.keep_unread(
             connection,
             now=now,
+            most=MOST_KEPT,
+            most_per_peer=MOST_KEPT_PER_PEER,
+            peer=[message.peer for message, _ in unread],
             origin=[message.origin for message, _ in unread],
             reason=[report.feedback_type or "no_report" for _, report in unread],
             report_id=[report_identity("unread", report.identity) for _, report in unread],
             raw=[message.raw[:KEPT_BYTES] for message, _ in unread],
         )
+        NOT_KEPT.inc(len(unread) - kept)

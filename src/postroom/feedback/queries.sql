@@ -65,10 +65,25 @@ ORDER BY suppressions.scope DESC, suppressions.address DESC;
 DELETE FROM soft_bounces WHERE address = lower(:address::text);
 
 -- name: keep_unread :exec
--- Keep the beginning of messages nobody could read; the same message once.
-INSERT INTO unread_feedback (received_at, origin, reason, report_id, raw)
-SELECT coalesce(:now::timestamptz, now()), origin, reason, report_id, raw
-FROM unnest(:origin::text[], :reason::text[], :report_id::bytea[], :raw::bytea[]) AS i(origin, reason, report_id, raw)
+-- Keep the beginning of messages that are no reports; the same message once, and so many in an hour, from all peers
+-- and from one. Files that an operator brings have no bound.
+INSERT INTO unread_feedback (received_at, origin, reason, peer, report_id, raw)
+SELECT coalesce(:now::timestamptz, now()), origin, reason, peer, report_id, raw
+FROM (
+    SELECT *, row_number() OVER () AS place, row_number() OVER (PARTITION BY peer) AS place_of_peer
+    FROM unnest(:origin::text[], :reason::text[], :peer::text[], :report_id::bytea[], :raw::bytea[])
+        AS i(origin, reason, peer, report_id, raw)
+) AS given
+WHERE origin = 'ingest'
+    OR (
+        place + (
+            SELECT count(*) FROM unread_feedback AS u
+            WHERE u.received_at > coalesce(:now::timestamptz, now()) - interval '1 hour') <= :most
+        AND (peer IS NULL OR place_of_peer + (
+            SELECT count(*) FROM unread_feedback AS u
+            WHERE u.received_at > coalesce(:now::timestamptz, now()) - interval '1 hour' AND u.peer = given.peer
+        ) <= :most_per_peer)
+    )
 ON CONFLICT (report_id) DO NOTHING;
 
 -- name: lift :many

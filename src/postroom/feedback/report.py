@@ -17,16 +17,20 @@ from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from enum import StrEnum
+from itertools import islice
 
-from postroom.feedback import prose
+from postroom.feedback import prose, verp
 from postroom.feedback.address import parse_or_none
 from postroom.feedback.classify import find_code, find_enhanced
-from postroom.runtime.mime_guard import count_boundaries
+from postroom.runtime.mime_guard import find_boundaries
 
-LARGEST = 2 * 1024 * 1024
+LARGEST = 256 * 1024
 """Reports are small; of a larger message the beginning is read, where every server puts its reasons."""
 MOST_PARTS = 200
-MOST_BOUNDARIES = 60
+MOST_BOUNDARIES = 10
+"""The standard parser matches every open boundary against every line."""
+MOST_DEPTH = 5
+MOST_TRACES = 200
 MOST_FAILURES = 1000
 MOST_TEXTS = 5
 LONGEST_EVIDENCE = 256 * 1024
@@ -79,12 +83,11 @@ def read_report(raw: bytes) -> Report:
     try:
         message = BytesParser(policy=compat32).parsebytes(_flattened(beginning))
         parts = list(_parts(message))
-        identity = _identity(message, raw)
+        identity = _identity(message, beginning)
         kind, failures, feedback_type = _read(message, parts)
         evidence = _evidence(message, parts, beginning)
     except Exception:  # noqa: BLE001 - the parser of mail has bugs that only hostile mail finds
-        text = beginning.decode("latin-1")
-        return Report(ReportKind.OTHER, _digest(raw), (), text[:LONGEST_EVIDENCE])
+        return Report(ReportKind.OTHER, _digest(beginning), (), _traces(beginning.decode("latin-1")))
     return Report(kind, identity, failures[:MOST_FAILURES], evidence, feedback_type)
 
 
@@ -245,24 +248,26 @@ def _original_recipient(parts: Sequence[Message]) -> str | None:
 
 
 def _flattened(raw: bytes) -> bytes:
-    """A message whose parts are nested beyond reason, as one part: the parser would take minutes, or never return."""
-    if count_boundaries(raw, most=MOST_BOUNDARIES) <= MOST_BOUNDARIES:
+    """A message with more boundaries than a report has, without the parts behind the fifth: they are read as text."""
+    found = find_boundaries(raw, most=MOST_BOUNDARIES)
+    if len(found) <= MOST_BOUNDARIES:
         return raw
-    return re.sub(rb"(?i)\bcontent-type\s*:", b"X-Was-Type:", raw)
+    last = found[MOST_DEPTH - 1]
+    return raw[:last] + re.sub(rb"(?i)\bcontent-type\s{0,20}:", b"X-Was-Type:", raw[last:])
 
 
 def _parts(message: Message, *, into_enclosed: bool = True) -> Iterator[Message]:
-    waiting, count = [message], 0
+    waiting, count = [(message, 0)], 0
     while waiting and count < MOST_PARTS:
-        part = waiting.pop(0)
+        part, depth = waiting.pop(0)
         count += 1
         yield part
         payload, kind = part.get_payload(), part.get_content_type()
         is_leaf = (
             _is_status(part) or kind == "message/feedback-report" or (kind == "message/rfc822" and not into_enclosed)
         )
-        if isinstance(payload, list) and not is_leaf:
-            waiting.extend(each for each in payload if isinstance(each, Message))
+        if isinstance(payload, list) and not is_leaf and depth < MOST_DEPTH:
+            waiting.extend((each, depth + 1) for each in payload if isinstance(each, Message))
 
 
 def _human_texts(message: Message) -> list[str]:
@@ -302,13 +307,19 @@ def _without_tags(html: str) -> str:
 
 
 def _evidence(message: Message, parts: Sequence[Message], raw: bytes) -> str:
-    """Whom it came to, the headers of what it encloses, its texts, and then all of it as it came."""
+    """Marks of ours: in whom it came to, the headers of what it encloses, its texts, and then all of it as it came."""
     pieces = [header_text(value) for name in _ADDRESSED for value in message.get_all(name, [])]
     for part in parts[1:]:
         pieces += [header_text(part.get(name, "")) for name in ("Message-ID", "Return-Path", "X-Original-Message-ID")]
     pieces += [_decoded(part) for part in parts if not part.is_multipart()][:20]
     pieces.append(raw[:LONGEST_EVIDENCE].decode("latin-1"))
-    return "\n".join(pieces)[: 2 * LONGEST_EVIDENCE]
+    return _traces("\n".join(pieces)[: 2 * LONGEST_EVIDENCE])
+
+
+def _traces(text: str) -> str:
+    """What looks like a return path or a Message-ID of ours, each once; whether it is one is checked elsewhere."""
+    found = islice(verp.MARK.finditer(text), MOST_TRACES * 10)
+    return "\n".join(list(dict.fromkeys(each[0] for each in found))[:MOST_TRACES])
 
 
 def header_text(value: object) -> str:

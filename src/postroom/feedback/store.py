@@ -78,8 +78,10 @@ async def forget_soft_bounces(connection: Connection, *, address: str) -> int:
     return await QUERIES["forget_soft_bounces"].exec(connection, address=address)
 
 
-async def keep_unread(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> int:
-    return await QUERIES["keep_unread"].exec(connection, now=now, **columns)
+async def keep_unread(
+    connection: Connection, *, now: datetime | None, most: int, most_per_peer: int, **columns: Sequence[Any]
+) -> int:
+    return await QUERIES["keep_unread"].exec(connection, now=now, most=most, most_per_peer=most_per_peer, **columns)
 
 
 async def lift(connection: Connection, *, address: str, reason: str | None) -> list[Suppression]:

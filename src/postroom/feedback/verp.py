@@ -27,6 +27,8 @@ _DIGEST_LETTERS = 16
 _LARGEST_ID = 2**63 - 1
 _RETURN_PATH = re.compile(r"bounce\+(\d{1,19})\.([a-z2-7]{16})@([a-z0-9.-]{1,253})", re.IGNORECASE)
 _MESSAGE_ID = re.compile(r"<?\bpr\.(\d{1,19})\.([0-9a-f]{16})@([A-Za-z0-9.-]{1,253})>?", re.IGNORECASE)
+MARK = re.compile(f"{_RETURN_PATH.pattern}|{_MESSAGE_ID.pattern}", re.IGNORECASE)
+"""Whatever looks like a mark."""
 
 
 def room_keys(settings: Settings) -> tuple[bytes, ...]:

@@ -17,13 +17,15 @@ _ASSIGNED = re.compile(rb"[\s*\d]{0,20}=")
 _END_OF_HEAD = (b"\r\n\r\n", b"\n\n")
 
 
-def count_boundaries(raw: bytes, *, most: int) -> int:
-    """How many boundaries a message declares, counted up to `most` and one more."""
+def find_boundaries(raw: bytes, *, most: int) -> list[int]:
+    """Where a message declares boundaries, up to `most` of them and one more."""
     lowered = raw.lower()
-    found, at = 0, lowered.find(_WORD)
-    while at >= 0 and found <= most:
+    found: list[int] = []
+    at = lowered.find(_WORD)
+    while at >= 0 and len(found) <= most:
         at += len(_WORD)
-        found += _ASSIGNED.match(lowered, at) is not None
+        if _ASSIGNED.match(lowered, at) is not None:
+            found.append(at)
         at = lowered.find(_WORD, at)
     return found
 
@@ -33,7 +35,7 @@ def find_excess(raw: bytes) -> str | None:
     ends = [at for end in _END_OF_HEAD if (at := raw.find(end, 0, MOST_HEAD_BYTES)) >= 0]
     if not ends and len(raw) > MOST_HEAD_BYTES:
         return f"has more than {MOST_HEAD_BYTES // 1024} kB of headers"
-    boundaries = count_boundaries(raw, most=MOST_BOUNDARIES)
+    boundaries = len(find_boundaries(raw, most=MOST_BOUNDARIES))
     if boundaries > MOST_BOUNDARIES:
         return f"has more than {MOST_BOUNDARIES} MIME boundaries"
     if raw.count(b"\n") * (1 + boundaries) > MOST_COMPARISONS:

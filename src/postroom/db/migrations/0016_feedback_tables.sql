@@ -71,6 +71,7 @@ CREATE TABLE unread_feedback (
     received_at timestamptz NOT NULL DEFAULT now(),
     origin      text        NOT NULL,
     reason      text        NOT NULL,
+    peer        text,                -- the network it came from, by SMTP
     report_id   bytea       NOT NULL,
     raw         bytea       NOT NULL -- its beginning
 );
@@ -138,6 +139,9 @@ CREATE INDEX suppression_changes_address_idx ON suppression_changes (address, id
 
 -- keep_unread: the same message once
 CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback (report_id);
+
+-- keep_unread: how many in the last hour; delete_old_unread
+CREATE INDEX unread_feedback_received_idx ON unread_feedback (received_at);
 
 -- delete_old_tokens
 CREATE INDEX used_feedback_tokens_used_idx ON used_feedback_tokens (used_at);

@@ -1,0 +1,205 @@
+"""Reading in processes of their own: limits, replacement, and that nobody else waits for a hostile report."""
+
+import asyncio
+import sys
+
+import pytest
+from tests.support.feedback import DOMAIN, KEY, PATHS, report, rows, sent, suppressed
+
+from postroom.db.pool import Pool
+from postroom.feedback import verp
+from postroom.feedback.attribution import Incoming
+from postroom.feedback.ingest import MOST_KEPT, MOST_KEPT_PER_PEER, ingest
+from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.feedback.reading import ReportReaders
+from postroom.feedback.report import LARGEST, ReportKind, read_report
+
+OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0)
+DEAF = (sys.executable, "-c", "import sys; sys.stdin.buffer.read()")
+"""A reader that takes everything and never answers: as busy as a process can be."""
+
+_HOG = """
+import sys
+from postroom.feedback import reading, report
+kept = []
+def hog(raw):
+    while b"hostile" in raw:
+        kept.append(bytearray(16 << 20))
+    return report.read_report(raw)
+reading.read_report = hog
+reading.serve(sys.stdin.buffer, sys.stdout.buffer)
+"""
+GREEDY = (sys.executable, "-c", _HOG)
+"""A parser with a fault that fills the memory."""
+
+
+class Client:
+    """One SMTP connection, a line at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def connect(cls, port: int) -> "Client":
+        client = cls(*await asyncio.open_connection("127.0.0.1", port))
+        await client.answer()
+        return client
+
+    async def say(self, text: str | bytes) -> int:
+        self._writer.write((text if isinstance(text, bytes) else text.encode()) + b"\r\n")
+        await self._writer.drain()
+        return await self.answer()
+
+    async def answer(self) -> int:
+        return int((await self._reader.readline())[:3] or 0)
+
+    async def offer(self, to: str) -> int:
+        await self.say("HELO mx.example.org")
+        await self.say("MAIL FROM:<>")
+        return await self.say(f"RCPT TO:<{to}>")
+
+    async def send(self, raw: bytes, to: str = f"postmaster@{DOMAIN}") -> int:
+        if (code := await self.offer(to)) != 250:
+            return code
+        await self.say("DATA")
+        return await self.say(raw.replace(b"\n", b"\r\n") + b"\r\n.")
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def until_busy(readers: ReportReaders, count: int) -> None:
+    async with asyncio.timeout(60):
+        while readers.busy < count:  # noqa: ASYNC110 - the processes say nothing when they start
+            await asyncio.sleep(0)
+
+
+async def test_a_child_reads_what_the_parser_reads() -> None:
+    """The same report, through a process; the second message goes to the same process."""
+    readers = ReportReaders(processes=1)
+    for name in ("postfix-several", "arf-abuse", "out-of-office", "exim-unrouteable"):
+        assert await readers.read(report(name)) == read_report(report(name))
+    await readers.close()
+
+
+async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
+    """While every reader is busy, another client is served, and the loop turns."""
+    readers = ReportReaders(command=DEAF)
+    async with BounceListener(pool, OPTIONS, readers=readers) as server:
+        hostile = [await Client.connect(server.port) for _ in range(4)]
+        waiting = [asyncio.create_task(each.send(b"Subject: hostile\n\n")) for each in hostile]
+        await until_busy(readers, 2)
+        other = await Client.connect(server.port)
+        assert [await other.say("NOOP") for _ in range(100)] == [250] * 100
+        assert await other.offer(verp.return_path(1, domain=DOMAIN, key=KEY)) == 250
+        assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for client in (*hostile, other):
+            client.close()
+
+
+async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
+    """Its message is kept as unreadable and answered; nothing is taken for the answer to another."""
+    async with BounceListener(pool, OPTIONS, readers=ReportReaders(command=DEAF, timeout_s=0.01)) as server:
+        client = await Client.connect(server.port)
+        assert [await client.send(b"Subject: %d\n\n" % number) for number in range(2)] == [250, 250]
+        client.close()
+    assert await rows(pool, "SELECT reason FROM unread_feedback") == [("unreadable",)] * 2
+
+
+async def test_memory_of_a_reader_is_bounded(pool: Pool) -> None:
+    """A parser that fills the memory ends; the next report is read by another process."""
+    delivery_id = await sent(pool)
+    readers = ReportReaders(processes=1, command=GREEDY)
+    found = await readers.read(b"Subject: hostile\n\n")
+    assert (found.kind, found.feedback_type) == (ReportKind.OTHER, "unreadable")
+    done = await ingest(
+        pool,
+        [Incoming(report("postfix-unknown-user", delivery_id=delivery_id), "smtp")],
+        paths=PATHS,
+        read=readers.read,
+    )
+    await readers.close()
+    assert done.recorded == 1
+    assert await suppressed(pool) == [("hard_bounce", "all", None)]
+
+
+async def test_a_cancelled_reading_does_not_answer_for_the_next() -> None:
+    """A client that goes away leaves no half-read answer behind."""
+    readers = ReportReaders(processes=1)
+    first = asyncio.create_task(readers.read(report("arf-abuse")))
+    await until_busy(readers, 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert (await readers.read(report("out-of-office"))).kind is ReportKind.AUTO_REPLY
+    await readers.close()
+
+
+async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
+    """The reasons come first; the megabytes of the returned mail are read from the line and forgotten."""
+    delivery_id = await sent(pool)
+    raw = report("french-unknown") + b"lorem ipsum dolor sit amet\n" * 150_000
+    seen: list[int] = []
+
+    class Watched(ReportReaders):
+        async def read(self, raw: bytes) -> object:  # type: ignore[override]
+            seen.append(len(raw))
+            return await super().read(raw)
+
+    async with BounceListener(pool, OPTIONS, readers=Watched()) as server:
+        client = await Client.connect(server.port)
+        assert await client.send(raw, verp.return_path(delivery_id, domain=DOMAIN, key=KEY)) == 250
+        client.close()
+    assert LARGEST - 200 < seen[0] < LARGEST + 200
+    assert await suppressed(pool) == [("hard_bounce", "all", None)]
+
+
+async def test_messages_of_a_connection_and_connections_of_a_peer_are_bounded(pool: Pool) -> None:
+    """452 for one message too many, 421 for one connection too many; a relay on this host has no bound."""
+    options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_messages=2, most_per_peer=2, unlimited=())
+    async with BounceListener(pool, options) as server:
+        client = await Client.connect(server.port)
+        assert [await client.send(b"Subject: %d\n\n" % number) for number in range(3)] == [250, 250, 452]
+        second = await Client.connect(server.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert (await reader.readline()).startswith(b"421")
+        writer.close()
+        client.close()
+        second.close()
+
+
+@pytest.mark.parametrize(
+    "origin, peer, expected",
+    [("smtp", "192.0.2.1", MOST_KEPT_PER_PEER), ("smtp", None, MOST_KEPT), ("ingest", None, MOST_KEPT + 10)],
+)
+async def test_what_is_no_report_is_kept_up_to_a_number_per_hour(
+    pool: Pool, origin: str, peer: str | None, expected: int
+) -> None:
+    """From one peer, from all of them; an operator's files are all kept. The next hour begins again."""
+    messages = [Incoming(b"Subject: %d\n\nhello" % number, origin, (), peer) for number in range(MOST_KEPT + 10)]
+    for start in range(0, len(messages), 100):
+        await ingest(pool, messages[start : start + 100], paths=PATHS)
+    assert await rows(pool, "SELECT count(*) FROM unread_feedback") == [(expected,)]
+    await pool.execute("UPDATE unread_feedback SET received_at = received_at - interval '61 minutes'")
+    await ingest(pool, [Incoming(b"Subject: new\n\nhello", origin, (), peer)], paths=PATHS)
+    assert await rows(pool, "SELECT count(*) FROM unread_feedback") == [(expected + 1,)]
+
+
+def test_many_boundaries_cost_little() -> None:
+    """59 boundaries in 1 MB of empty lines took 13 s; parts behind the fifth boundary are text now."""
+    head = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(59))
+    raw = b"Subject: Undeliverable\nFrom: mailer-daemon@x.example\n" + head + b"\n" * 1_000_000
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        assert read_report(raw).kind in ReportKind
+    finally:
+        sys.setprofile(None)
+    assert calls < 3_000_000  # 63 million where every boundary is matched
