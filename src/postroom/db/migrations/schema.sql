@@ -5373,6 +5373,7 @@ CREATE TABLE unread_feedback (
     received_at timestamp with time zone DEFAULT now() NOT NULL,
     origin text NOT NULL,
     reason text NOT NULL,
+    peer text,
     report_id bytea NOT NULL,
     raw bytea NOT NULL
 );
@@ -5868,6 +5869,8 @@ CREATE INDEX suppressions_soft_idx ON suppressions USING btree (address) WHERE (
 CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
+
+CREATE INDEX unread_feedback_received_idx ON unread_feedback USING btree (received_at);
 
 CREATE UNIQUE INDEX unread_feedback_report_idx ON unread_feedback USING btree (report_id);
 
