@@ -195,6 +195,13 @@ def _broker_url(*schemes: str) -> Callable[[str], str]:
     return parse
 
 
+def _redis_url(value: str) -> str:
+    forms = r"(unix:///\S+|rediss?://[^/\s]+(/\d*)?(\?\S*)?|rediss?\+sentinel://[^/\s]+/[^/\s?]+(/\d+)?(\?\S*)?)"
+    if not re.fullmatch(forms, value):
+        raise ValueError("must be redis://host:6379/0, redis://a:6379,b:6379 or redis+sentinel://a:26379/name")
+    return value
+
+
 def parse_archive_url(value: str) -> str:
     """A folder, `file:///folder` or `s3://bucket/prefix`, as it is recorded: whole, and without credentials."""
     scheme, separator, rest = value.strip().partition("://")
@@ -613,9 +620,10 @@ class Settings:
     smtp_max_mb: int = _setting("POSTROOM_SMTP_MAX_MB", _positive, 35, "largest submitted message, in megabytes")
     redis_url: str | None = _setting(
         "POSTROOM_REDIS_URL",
-        _broker_url("redis://", "rediss://", "unix://"),
+        _redis_url,
         None,
-        "Redis or Valkey with the stream mail:delivery_commands",
+        "Redis or Valkey with the stream mail:delivery_commands; redis://a:6379,b:6379 for a primary and its replicas, "
+        "redis+sentinel://a:26379,b:26379/name for Sentinel",
         secret=True,
     )
     nats_url: str | None = _setting(

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-import redis.asyncio
+import redis.exceptions
 import structlog
 from redis.exceptions import ResponseError
 
 from postroom.intake.command import pack_fields
 from postroom.intake.model import Entry
+from postroom.runtime.redis import open_redis
 
 STREAM = "mail:delivery_commands"
 GROUP = "postroom"
@@ -65,9 +66,7 @@ class RedisSource:
     ) -> None:
         self._options = options or RedisOptions()
         patience_s = self._options.block.total_seconds() + 10
-        self._client: Any = redis.asyncio.Redis.from_url(
-            url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=5
-        )
+        self._client: Any = open_redis(url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=5)
         self._acknowledge: Any = self._client.register_script(_ACKNOWLEDGE)
         self._monotonic = monotonic
         self._is_ready = False  # the group is known to exist

@@ -8,11 +8,11 @@ reader that is further behind has lost some, and a reset of the publisher brings
 from datetime import timedelta
 from typing import Any
 
-import redis.asyncio
 from redis.exceptions import RedisError
 
 from postroom.errors import PublishFailed
 from postroom.outbox.publisher import Batch, Encode, encode_json
+from postroom.runtime.redis import open_redis
 
 PREFIX = "postroom:events"
 LENGTH = 100_000
@@ -36,7 +36,7 @@ class RedisPublisher:
     ) -> None:
         self._prefix, self._length, self._encode = prefix, length, encode
         patience_s = patience.total_seconds()
-        self._client: Any = redis.asyncio.Redis.from_url(
+        self._client: Any = open_redis(
             url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=patience_s / 2
         )
 
