@@ -134,7 +134,7 @@ async def test_cancel_is_audited_under_the_name_of_the_user(settings: dict[str, 
 def test_an_unknown_delivery_is_refused(settings: dict[str, str]) -> None:
     """What does not exist is a sentence and exit 1; an id beyond the database's numbers is wrong usage."""
     done = postroom("deliveries", "show", "42", settings=settings)
-    assert (done.returncode, done.stderr) == (1, "postroom: There is no such delivery.\n")
+    assert (done.returncode, done.stderr) == (1, "postroom: There is no delivery with the id 42.\n")
     assert postroom("deliveries", "show", str(2**63), settings=settings).returncode == 2
 
 

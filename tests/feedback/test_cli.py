@@ -136,7 +136,7 @@ async def test_a_mailbox_that_does_not_answer(database_url: str) -> None:
 
 
 async def test_a_file_that_is_not_there(database_url: str) -> None:
-    """One sentence and exit 1."""
+    """One sentence and exit 2."""
     code, _, errors = await run(database_url, "feedback", "ingest", "/nowhere/at-all")
-    assert code == 1
-    assert "neither a file nor a folder" in errors
+    assert code == 2
+    assert "/nowhere/at-all does not exist" in errors

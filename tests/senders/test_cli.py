@@ -1,11 +1,15 @@
 """Sender accounts at the command line."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
+from tests.support.command_line import environment
 from typer.testing import CliRunner, Result
 
 from postroom.errors import BadInput, ConfigurationError, SenderNotFound
@@ -37,7 +41,7 @@ def added(run: Run, *more: str) -> dict[str, object]:
         *more, stdin="hunter2\n",
     )  # fmt: skip
     assert done.exit_code == 0, (done.output, done.exception)
-    found: dict[str, object] = json.loads(done.output)
+    found: dict[str, object] = json.loads(done.stdout)
     return found
 
 
@@ -45,13 +49,13 @@ def test_an_operator_s_day(run: Run) -> None:
     """Add, list, show, update, pause, resume, remove; the secret is never shown."""
     account = added(run, "--lane", "bulk", "--warmup")
     assert (account["status"], account["lanes"], account["warmup_current_limit"]) == ("warming_up", ["bulk"], 50)
-    (line,) = json.loads(run("list", "--json").output)["items"]
+    (line,) = json.loads(run("list", "--json").stdout)["items"]
     assert (line["email"], set(line)) == ("news@example.org", set(SenderShape.__struct_fields__))  # as over HTTP
     assert "news@example.org" in run("list").output
     one = str(account["id"])
     shown = run("show", one).output
     assert "daily limit" in shown
-    updated = json.loads(run("update", one, "--daily-limit", "9", "--no-warmup", "--json").output)
+    updated = json.loads(run("update", one, "--daily-limit", "9", "--no-warmup", "--json").stdout)
     assert (updated["daily_limit"], updated["status"]) == (9, "active")
     assert run("pause", one, "--reason", "holiday").output == "paused\n"
     assert run("resume", one).output == "active\n"
@@ -60,11 +64,24 @@ def test_an_operator_s_day(run: Run) -> None:
     assert isinstance(run("show", one).exception, SenderNotFound)
 
 
-def test_a_password_is_asked_for(run: Run) -> None:
+def test_a_password_is_asked_for_on_a_terminal(database_url: str) -> None:
     """Without a file the operator types it, unseen."""
-    done = run("add", "a@example.org", "--host", "127.0.0.1:25", "--username", "a", "--json", stdin="hunter2\n")
-    assert done.exit_code == 0, done.output
-    assert "hunter2" not in done.output
+    ours, theirs = os.openpty()
+    os.write(ours, b"hunter2\n")
+    command = ("senders", "add", "a@example.org", "--host", "127.0.0.1:25", "--username", "a", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "postroom.cli", *command],
+        stdin=theirs,
+        capture_output=True,
+        env=environment(POSTROOM_DATABASE_URL=database_url, POSTROOM_SECRET_KEY="5e" * 32),
+        start_new_session=True,
+        check=False,
+        text=True,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 0, done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -72,8 +89,8 @@ def test_a_password_is_asked_for(run: Run) -> None:
     [
         (("add", "a@example.org", "--type", "pigeon"), "smtp, gmail or ses"),
         (("add", "a@example.org", "--host", "nowhere"), "host:port"),
-        (("add", "a@example.org", "--host", "h:25", "--secret-file", "/nowhere/at/all"), "No such file"),
-        (("rotate-key", "--old-key-file", "/nowhere/at/all"), "No such file"),
+        (("add", "a@example.org", "--host", "h:25", "--secret-file", "/nowhere/at/all"), "does not exist"),
+        (("rotate-key", "--old-key-file", "/nowhere/at/all"), "does not exist"),
     ],
 )
 def test_usage(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -116,7 +133,7 @@ def test_a_trial_that_fails_exits_with_1(run: Run) -> None:
     done = run("test", str(account["id"]))
     assert done.exit_code == 1
     assert "connect" in done.output
-    told = json.loads(run("test", str(account["id"]), "--json").output)
+    told = json.loads(run("test", str(account["id"]), "--json").stdout)
     assert not told["ok"]
 
 
@@ -124,7 +141,7 @@ def test_destinations(run: Run) -> None:
     """Set, list, remove."""
     assert "example.org" in run("domains", "set", "Example.org", "--rate", "5").output
     limited = run("domains", "set", "example.org", "--connections", "2", "--json")
-    assert json.loads(limited.output)["max_connections"] == 2
-    (line,) = json.loads(run("domains", "list", "--json").output)["items"]
+    assert json.loads(limited.stdout)["max_connections"] == 2
+    (line,) = json.loads(run("domains", "list", "--json").stdout)["items"]
     assert line["domain"] == "example.org"
     assert run("domains", "remove", "example.org").output == "removed\n"

@@ -15,6 +15,7 @@ from postroom.runtime.terminal import (
     Cursor,
     Limit,
     actor,
+    existing,
     in_room,
     parse_moment,
     parse_variables,
@@ -117,8 +118,7 @@ def upload(
     """Add recipients. Lines that cannot be used are listed, and make the exit code 1; the others are stored."""
     from postroom.campaigns.model import LineFormat
 
-    if str(file) != "-" and not file.is_file():
-        raise typer.BadParameter(f"{file} is not a file")
+    existing(file)
     is_json = json_lines or file.suffix.lower() in (".jsonl", ".ndjson")
     line_format = LineFormat.JSON_LINES if is_json else LineFormat.CSV
     with ExitStack() as stack:

@@ -16,8 +16,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.exceptions import TyperException
 
-from postroom.cli.output import report
+from postroom.cli.output import REFUSED, report
+from postroom.cli.usage import readable_types, report_usage
 
 RUN, MAIL, PEOPLE, FACTS, CARE = "Run", "Mail", "People", "Facts", "Look after"
 
@@ -86,7 +88,13 @@ GROUPS = (
 def main() -> None:
     """The console script."""
     try:
-        build(sys.argv[1:])(prog_name="postroom")
+        command = typer.main.get_command(build(sys.argv[1:]))
+        readable_types(command)
+        sys.exit(command(prog_name="postroom", standalone_mode=False))
+    except TyperException as error:
+        sys.exit(report_usage(error))
+    except typer.Abort:
+        sys.exit(REFUSED)
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
         sys.exit(report(error))
 

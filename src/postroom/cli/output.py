@@ -32,6 +32,9 @@ def report(error: Exception) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_code(BrokenPipeError())
     file_trouble = next((cause for cause in causes if isinstance(cause, OSError) and cause.filename is not None), None)
+    if isinstance(file_trouble, FileNotFoundError):
+        _complain(f"{os.fsdecode(file_trouble.filename)} does not exist.")
+        return USAGE
     if file_trouble is not None:
         _complain(f"{os.fsdecode(file_trouble.filename)}: {file_trouble.strerror}")
         return REFUSED

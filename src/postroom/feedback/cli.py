@@ -15,6 +15,7 @@ from postroom.runtime.terminal import (
     Cursor,
     Limit,
     actor,
+    existing,
     in_room,
     print_json,
     print_page,
@@ -147,9 +148,7 @@ def import_(
     if file == "-":
         result = in_room(lambda room: _import(room, reader, sys.stdin, size=0))
     else:
-        path = Path(file)
-        if not path.is_file():
-            raise typer.BadParameter(f"{file} is no file")
+        path = existing(Path(file))
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             result = in_room(lambda room: _import(room, reader, lines, size=path.stat().st_size))
     if as_json:
@@ -217,6 +216,8 @@ def ingest(
 ) -> None:
     """Read reports from files and let them act; the same report twice is one."""
     from postroom.feedback.files import read_messages
+
+    existing(Path(source), is_folder_fine=True)
 
     async def done(room: "Room") -> "Ingested":
         return await _ingest(room, _progressing(read_messages(source)), _paths(room, domain))

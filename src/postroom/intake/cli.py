@@ -13,6 +13,7 @@ from postroom.runtime.terminal import (
     Cursor,
     Limit,
     actor,
+    existing,
     in_room,
     parse_pair,
     print_json,
@@ -113,6 +114,7 @@ def resubmit(
 
 
 def _read_payload(path: Path) -> str:
+    existing(path)
     try:
         return (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode()
     except OSError as error:

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -107,6 +108,16 @@ def parse_variables(pairs: Sequence[str], as_json: str | None) -> dict[str, Any]
     except msgspec.MsgspecError as error:
         raise typer.BadParameter(f"--vars-json is not a JSON object: {error}") from error
     return {**variables, **dict(parse_pair(pair) for pair in pairs)}
+
+
+def existing(path: Path, *, is_folder_fine: bool = False) -> Path:
+    """A file to read, or `-` for standard input; one that does not exist is wrong usage."""
+    if str(path) != "-":
+        if not path.exists():
+            raise typer.BadParameter(f"{path} does not exist")
+        if path.is_dir() and not is_folder_fine:
+            raise typer.BadParameter(f"{path} is a folder, not a file")
+    return path
 
 
 def say(text: str) -> None:

@@ -16,6 +16,7 @@ from postroom.runtime.terminal import (
     Cursor,
     Limit,
     actor,
+    existing,
     in_room,
     print_json,
     print_page,
@@ -109,8 +110,7 @@ def import_(
     person; a quote that is not closed on its line costs that line and no other. Nobody is recognised:
     a line that is imported twice is two people, so give it only the refused lines, mended, the second time.
     """
-    if str(file) != "-" and (file.is_dir() or not file.exists()):
-        raise typer.BadParameter(f"{file} is not a file")
+    existing(file)
     with _opened(file) as text:
         size = file.stat().st_size if file.is_file() else 0  # of a pipe nobody knows
         added, refused = in_room(lambda room: _import(room, text, size=size))

@@ -13,6 +13,7 @@ from postroom.runtime.terminal import (
     Cursor,
     Limit,
     actor,
+    existing,
     in_room,
     print_json,
     print_page,
@@ -284,7 +285,7 @@ def _host(host: str | None) -> dict[str, Any]:
 def _secret(kind: str, file: Path | None, *, ask: bool) -> dict[str, str]:
     """The secret from a file, from standard input, or from whoever sits there."""
     if file is None:
-        return {"smtp_password": typer.prompt("Password", hide_input=True)} if ask and kind == "smtp" else {}
+        return {"smtp_password": _ask_password()} if ask and kind == "smtp" else {}
     text = _read(file)
     if kind == "ses":
         key_id, _, key = text.partition(":")
@@ -292,7 +293,15 @@ def _secret(kind: str, file: Path | None, *, ask: bool) -> dict[str, str]:
     return {"gmail_credentials" if kind == "gmail" else "smtp_password": text}
 
 
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("No terminal to ask for the password; use --secret-file")
+    password: str = typer.prompt("Password", hide_input=True)
+    return password
+
+
 def _read(file: Path) -> str:
+    existing(file)
     try:
         return (typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text()).strip()
     except OSError as error:

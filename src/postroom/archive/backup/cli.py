@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from postroom.archive.cli import Endpoint
-from postroom.runtime.terminal import AsJson, actor, in_room, load_settings, print_json, run, say
+from postroom.runtime.terminal import AsJson, actor, existing, in_room, load_settings, print_json, run, say
 
 if TYPE_CHECKING:
     from postroom.archive.backup.model import BackupManifest
@@ -33,6 +34,7 @@ def backup(
     from postroom.archive.backup.stores import make_backup_at
 
     if check is not None:
+        _need(check)
         _tell("good", check, run(_check(load_settings(), check, endpoint)), as_json=as_json)
         return
     moment = datetime.now(UTC)
@@ -63,9 +65,16 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Bring a room back from a backup. It must not exist in the database yet."""
+    _need(source)
     manifest = run(_restore(load_settings(), source, room, endpoint))
     name = room or manifest.room
     _tell(f"restored as {name}", source, replace(manifest, room=name), as_json=as_json)
+
+
+def _need(source: str) -> None:
+    """Refuse a local file that does not exist; an object store is asked later."""
+    if "://" not in source:
+        existing(Path(source))
 
 
 async def _check(settings: "Settings", source: str, endpoint: str | None) -> "BackupManifest":
