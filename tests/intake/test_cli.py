@@ -64,7 +64,7 @@ def test_a_payload_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None
     (tmp_path / "latin").write_bytes(b"\xff")
     results = {name: run("resubmit", "1", "--payload", str(tmp_path / name)) for name in ("absent", ".", "latin")}
     assert [result.exit_code for result in results.values()] == [2, 2, 2]
-    said = {name: " ".join(result.output.split()) for name, result in results.items()}
+    said = {name: " ".join(result.output.replace("│", " ").split()) for name, result in results.items()}
     assert "does not exist" in said["absent"]
     assert "is a folder, not a file" in said["."]
     assert "is not UTF-8" in said["latin"]

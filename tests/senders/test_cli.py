@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.support.command_line import environment
+from tests.support.patience import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from postroom.errors import BadInput, ConfigurationError, SenderNotFound
@@ -67,21 +68,23 @@ def test_an_operator_s_day(run: Run) -> None:
 def test_a_password_is_asked_for_on_a_terminal(database_url: str) -> None:
     """Without a file the operator types it, unseen."""
     ours, theirs = os.openpty()
-    os.write(ours, b"hunter2\n")
     command = ("senders", "add", "a@example.org", "--host", "127.0.0.1:25", "--username", "a", "--json")
-    done = subprocess.run(
+    adding = subprocess.Popen(
         [sys.executable, "-m", "postroom.cli", *command],
         stdin=theirs,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env=environment(POSTROOM_DATABASE_URL=database_url, POSTROOM_SECRET_KEY="5e" * 32),
         start_new_session=True,
-        check=False,
-        text=True,
     )
+    assert adding.stdout is not None
+    assert adding.stdout.read(len("Password")) == b"Password"  # from here on the terminal shows nothing that is typed
+    os.write(ours, b"hunter2\n")
+    said, _ = adding.communicate(timeout=PATIENCE_S)
     os.close(theirs)
     os.close(ours)
-    assert done.returncode == 0, done.stderr
-    assert "hunter2" not in done.stdout + done.stderr
+    assert adding.returncode == 0, said
+    assert b"hunter2" not in said
 
 
 @pytest.mark.parametrize(
