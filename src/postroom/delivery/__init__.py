@@ -20,6 +20,10 @@ LIMITS   for each lane and process: two chunks of mail that are not in the ledge
          32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
          server does not answer is left out of claims, and so are webhooks to such hosts (`silent_hosts`)
 LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
+RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an
+         application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller
+HOSTILE  everything an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules, which
+         one table of cases tests. A row that cannot be read all the same fails alone (`rows`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,

@@ -32,7 +32,7 @@ async def record_audit(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record who (`key:ci`, `cli:ada`) did what (`delivery.cancel`) to what (`delivery:42`). Never pass a secret."""
+    """Record who (`key:7:ci`, `cli:ada`) did what (`delivery.cancel`) to what (`delivery:42`). Never pass a secret."""
     await store.record_audit(connection, actor=actor, action=action, subject=subject, before=before, after=after)
 
 

@@ -24,7 +24,7 @@ def audit_options() -> None:
 @audit.command("list")
 def list_(  # noqa: PLR0913 - one option per filter
     *,
-    actor: Annotated[str | None, typer.Option(help="Only actions of this actor, such as cli:ada or key:ci.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only actions of this actor, such as cli:ada or key:7:ci.")] = None,
     action: Annotated[
         str | None, typer.Option(help="Only this action, such as delivery.cancel, or this group, such as delivery.")
     ] = None,

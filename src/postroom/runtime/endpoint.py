@@ -47,7 +47,7 @@ class Call:
     """One authenticated request, decoded."""
 
     room: Room
-    actor: str  # key:<name>, for the audit log
+    actor: str  # key:<id>:<name>, for the audit log
     source: str  # the key's name, for deliveries
     path: Mapping[str, Any]
     query: Any  # an instance of Endpoint.query, or None

@@ -25,7 +25,7 @@ CREATE TABLE erasures (
     state        erasure_state NOT NULL DEFAULT 'database',
     requested_at timestamptz   NOT NULL DEFAULT now(),
     finished_at  timestamptz,
-    requested_by text          NOT NULL, -- key:<name>, cli:<user>
+    requested_by text          NOT NULL, -- key:<id>:<name>, cli:<user>
     pseudonym    text          NOT NULL, -- what stands where the address stood
     address      text,                   -- lower case; only until it is done, because the work needs it
     delivery_ids bigint[]      NOT NULL DEFAULT '{}', -- the person's, for what knows them by nothing else; until it is done
