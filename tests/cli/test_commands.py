@@ -1,5 +1,6 @@
 """The commands, each run for real against a database of its own."""
 
+import json
 import re
 import subprocess
 import sys
@@ -306,3 +307,11 @@ async def test_deliveries_of_a_campaign_are_listed(room: Room, settings: dict[st
     for asked, found in (("7", [7]), ("8", []), ("spring", [None])):
         page = answer(postroom("deliveries", "list", "--campaign", asked, "--json", settings=settings))
         assert [item["campaign_id"] for item in page["items"]] == found
+
+
+def test_a_refusal_is_json_where_the_answer_would_be(settings: dict[str, str]) -> None:
+    """With --json a program reads the code on standard error; nothing is on standard output."""
+    done = postroom("deliveries", "show", "42", "--json", settings=settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    refusal = json.loads(done.stderr)
+    assert (refusal["code"], refusal["errors"]) == ("delivery_not_found", [])

@@ -254,3 +254,19 @@ async def test_a_header_from_standard_input_that_is_not_understood_is_one_error(
     assert b"lacks date_of_birth, timezone" in wrong
     assert b"Traceback" not in wrong
     assert b"Exception ignored" not in wrong
+
+
+async def test_every_wrong_field_of_a_new_person_is_named() -> None:
+    """The date does not hide the others."""
+    wrong = ("--first-name", "Ada", "--last-name", " ", "--born", "10.12.1815", "--timezone", "Mars", "--email", "x")
+    refused = (await ask("create", *wrong)).exception
+    assert isinstance(refused, BadInput)
+    assert [error.field for error in refused.errors] == ["date_of_birth", "last_name", "timezone", "email"]
+
+
+@pytest.mark.usefixtures("environment")
+async def test_a_new_person_as_json() -> None:
+    """A program reads the person with its id."""
+    made = await ask_json("create", *ADA)
+    assert (made["first_name"], made["date_of_birth"]) == ("Ada", "1815-12-10")
+    assert made["id"]

@@ -1,10 +1,14 @@
-"""From what went wrong to what a person reads and a shell sees: one table and one sentence."""
+"""From what went wrong to what a person reads and a shell sees: one table and one sentence.
 
+With `--json` the sentence is a JSON object with the code and the wrong fields, on standard error as well.
+"""
+
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from postroom.errors import PostroomError
+from postroom.errors import BadInput, FieldError, PostroomError
 
 DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -25,7 +29,7 @@ def report(error: Exception) -> int:
     causes = list(_causes(error))
     known = next((cause for cause in causes if isinstance(cause, PostroomError)), None)
     if known is not None:
-        _complain(known.message)
+        _complain(known.message, code=known.code, errors=known.errors if isinstance(known, BadInput) else ())
         return exit_code(known)
     if any(isinstance(cause, BrokenPipeError) for cause in causes):
         # Python would complain again when it flushes at exit.
@@ -44,8 +48,12 @@ def report(error: Exception) -> int:
     raise error
 
 
-def _complain(sentence: str) -> None:
-    sys.stderr.write(f"postroom: {sentence}\n")
+def _complain(sentence: str, *, code: str = "failed", errors: Sequence[FieldError] = ()) -> None:
+    if "--json" not in sys.argv:
+        sys.stderr.write(f"postroom: {sentence}\n")
+        return
+    fields = [{"field": error.field, "message": error.message} for error in errors]
+    sys.stderr.write(json.dumps({"code": code, "detail": sentence, "errors": fields}) + "\n")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

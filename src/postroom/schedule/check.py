@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 from postroom.delivery.address import parse_address
@@ -35,6 +36,19 @@ def problems(person: Person, *, today: date) -> Iterator[tuple[str, str]]:
         yield "email", "is not an e-mail address"
     if person.webhook_url is not None and (reason := check_url(person.webhook_url)) is not None:
         yield "webhook_url", reason
+
+
+def read_person(person: Person, born: str, *, today: date) -> Person:
+    """The person with a date of birth that was written; raises `BadInput` naming every field that is wrong."""
+    errors: list[FieldError] = []
+    try:
+        person = replace(person, date_of_birth=read_date(born))
+    except BadInput as bad:
+        errors.extend(bad.errors)
+    errors.extend(FieldError(field, message) for field, message in problems(person, today=today))
+    if errors:
+        raise BadInput(errors)
+    return person
 
 
 def read_date(text: str) -> date:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -52,7 +53,7 @@ _EVENT = (
 
 
 @users.command()
-def create(
+def create(  # noqa: PLR0913 - one parameter per option
     *,
     first_name: Annotated[str, typer.Option(help="The first name.")],
     last_name: Annotated[str, typer.Option(help="The last name.")],
@@ -60,22 +61,27 @@ def create(
     timezone: Annotated[str, typer.Option("--timezone", help="Such as Europe/London.")],
     email: Email = None,
     webhook_url: Webhook = None,
+    as_json: AsJson = False,
 ) -> None:
     """Add a person, plan their next birthday greeting, and print their id."""
     from postroom.schedule import service
-    from postroom.schedule.check import read_date
+    from postroom.schedule.check import read_person
     from postroom.schedule.model import Person
 
-    person = Person(
+    given = Person(
         first_name=first_name,
         last_name=last_name,
-        date_of_birth=read_date(born),
+        date_of_birth=date.min,
         timezone=timezone,
         email=email,
         webhook_url=webhook_url,
     )
+    person = read_person(given, born, today=datetime.now(UTC).date())
     user = in_room(lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings)))
-    say(str(user.id))
+    if as_json:
+        print_json(user)
+    else:
+        say(str(user.id))
 
 
 @users.command()
