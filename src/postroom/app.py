@@ -149,9 +149,13 @@ def load_signers(keys: str | None) -> dict[str, list[Signer]]:
         try:
             signer = Signer.from_pem(domain, selector, Path(path).read_bytes())
         except (OSError, ValueError) as error:
-            raise SettingInvalid("POSTROOM_DKIM_KEYS", f"{domain}:{selector}: {error}") from error
+            raise SettingInvalid("POSTROOM_DKIM_KEYS", f"{domain}:{selector}: {_file_trouble(path, error)}") from error
         signers.setdefault(domain.lower(), []).append(signer)
     return signers
+
+
+def _file_trouble(path: str, error: OSError | ValueError) -> str:
+    return f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def make_transport(room: Room, connections: int) -> Transport:

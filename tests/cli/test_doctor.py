@@ -245,7 +245,10 @@ def test_a_signing_key_that_others_can_read_is_a_warning(settings: Settings, tmp
 def test_files_that_cannot_be_used_fail(settings: Settings, tmp_path: Path) -> None:
     """A template that does not parse and a signing key that cannot be read are failures, not surprises."""
     assert host_checks.templates(replace(settings, template_dir=tmp_path / "none")).verdict is Verdict.FAIL
-    assert host_checks.signatures(replace(settings, dkim_keys="a.example:s:/nowhere.pem")).verdict is Verdict.FAIL
+    missing = host_checks.signatures(replace(settings, dkim_keys="a.example:s:/nowhere.pem"))
+    assert missing.verdict is Verdict.FAIL
+    assert "/nowhere.pem cannot be read: No such file or directory" in missing.found
+    assert missing.advice == "correct the path in POSTROOM_DKIM_KEYS, or let this user read the file"
     assert host_checks.secret(settings).verdict is Verdict.WARN
     (tmp_path / "secret-key").write_text("x")
     assert host_checks.secret(settings).verdict is Verdict.OK

@@ -73,8 +73,9 @@ def _way_out(letter: Letter) -> Iterator[Warning_]:
 
 def _parts(letter: Letter) -> Iterator[Warning_]:
     if letter.html is not None and letter.text is None:
-        how = "once" if text_template(letter.html) is not None else "from every single mail, which costs time"
-        yield Warning_("no_text", "text", f"is missing; it is derived from the HTML, {how}")
+        is_quick = text_template(letter.html) is not None
+        how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows sending down"
+        yield Warning_("no_text", "text", f"is missing; Postroom derives the text part {how}")
     if letter.html is not None and len(letter.html.encode()) > CLIPPED_AT:
         message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail cuts it off there, with the link to unsubscribe"
         yield Warning_("html_large", "html", message)

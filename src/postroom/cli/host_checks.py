@@ -87,7 +87,11 @@ def signatures(settings: Settings) -> Finding:
     try:
         signers = load_signers(settings.dkim_keys)
     except PostroomError as error:
-        return fail("dkim", error.message, "write POSTROOM_DKIM_KEYS as domain:selector:path")
+        is_file_trouble = isinstance(error.__cause__, OSError)
+        remedy = "correct the path in POSTROOM_DKIM_KEYS, or let this user read the file"
+        return fail(
+            "dkim", error.message, remedy if is_file_trouble else "write POSTROOM_DKIM_KEYS as domain:selector:path"
+        )
     if signers:
         entries = [entry.strip() for entry in (settings.dkim_keys or "").split(",") if entry.strip()]
         paths = [Path(entry.split(":", 2)[2]) for entry in entries]
