@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
-from tests.support.builders import NOON, Hands, Recording, claimed, suppress
+from tests.support.builders import NOON, Hands, Recording, claimed, per_recipient, suppress
 from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, csv_of, states_of, upload
 
 from postroom.campaigns import service
@@ -153,6 +153,17 @@ async def test_people_suppressed_since_they_were_fed_get_nothing(pool: Pool) -> 
     told = await service.get_campaign(pool, campaign)
     counts = (await service.measure(pool, [told]))[campaign].counts
     assert (counts.total, counts.sent, counts.suppressed, counts.queued) == (2, 1, 1, 0)
+
+
+async def test_a_hard_bounce_in_the_session_is_reported_as_a_bounce(pool: Pool) -> None:
+    """550 5.1.1 to one person, a block to another: one bounced, one failed, and nobody counts twice."""
+    campaign = await a_running_campaign(pool, ["ann@example.org", "bob@example.org", "cem@example.org"], now=NOON)
+    await a_feeder(pool).run_once()
+    replies = {"ann@example.org": (550, "5.1.1"), "bob@example.org": (550, "5.7.1")}
+    await a_campaign_worker(pool, Recording(per_recipient(replies)), clock=Hands()).run_once(Lane.BULK)
+    told = await service.get_campaign(pool, campaign)
+    counts = (await service.measure(pool, [told]))[campaign].counts
+    assert (counts.total, counts.sent, counts.bounced, counts.failed, counts.queued) == (3, 1, 1, 1, 0)
 
 
 async def test_a_pause_holds_what_waits_and_resuming_lets_it_go(pool: Pool) -> None:

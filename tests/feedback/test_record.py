@@ -217,7 +217,7 @@ async def test_many_at_once_wait_in_no_circle(pool: Pool) -> None:
 
 
 async def test_statistics_know_campaign_sender_and_domain(pool: Pool) -> None:
-    """Grouped in the transaction of the report; a refusal in the session is counted with its attempt, not here."""
+    """Grouped in the transaction of the report; a bounce in the session did not come back, and a block is no bounce."""
     ids = [await sent(pool, to) for to in ("a@One.example", "b@one.example", "c@two.example")]
     async with pool.acquire() as connection:
         await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6")
@@ -228,11 +228,18 @@ async def test_statistics_know_campaign_sender_and_domain(pool: Pool) -> None:
         a_soft_bounce("b@one.example", delivery_id=ids[1]),
         a_complaint("c@two.example", delivery_id=ids[2]),
         a_bounce("d@three.example", origin="session"),
+        a_bounce("e@three.example", origin="session", classification=BounceClass.POLICY),
     )
     counted = await rows(
-        pool, "SELECT hour, campaign_id, sender_account_id, domain, metric, amount FROM stat_deltas ORDER BY metric"
+        pool,
+        "SELECT hour, campaign_id, sender_account_id, domain, metric, amount FROM stat_deltas ORDER BY metric, domain",
     )
-    assert counted == [(NOON, 5, 6, "one.example", "bounced", 2), (NOON, 5, 6, "two.example", "complained", 1)]
+    assert counted == [
+        (NOON, 5, 6, "one.example", "bounced", 2),
+        (NOON, None, None, "three.example", "bounced", 1),
+        (NOON, 5, 6, "two.example", "complained", 1),
+        (NOON, 5, 6, "one.example", "returned", 2),
+    ]
     assert await rows(
         pool, "SELECT campaign_id, sender_account_id FROM suppressions WHERE address = 'a@one.example'"
     ) == [(5, 6)]

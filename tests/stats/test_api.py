@@ -12,7 +12,7 @@ from postroom.stats import api
 WRITE = """
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
     SELECT $1, 7, 3, 'example.org', metric, amount
-    FROM (VALUES ('accepted', 12), ('sent', 10), ('bounced', 2), ('opened', 9), ('opened_unique', 4),
+    FROM (VALUES ('accepted', 12), ('sent', 10), ('bounced', 2), ('returned', 2), ('opened', 9), ('opened_unique', 4),
         ('opened_machine', 3), ('clicked', 2), ('clicked_unique', 2), ('unsubscribed', 1), ('complained', 1))
         AS counted(metric, amount)
 """
@@ -21,6 +21,7 @@ FIGURES = {
     "sent": 10,
     "delivered": 8,
     "bounced": 2,
+    "returned": 2,
     "refused": 0,
     "deferred": 0,
     "ambiguous": 0,

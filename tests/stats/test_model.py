@@ -9,16 +9,22 @@ from postroom.stats.plot import bar, sparkline
 
 
 def test_delivered_is_what_was_sent_and_did_not_come_back() -> None:
-    """Sent less bounced, and never less than nothing: a bounce may be counted in a later hour than its mail."""
-    assert Figures(sent=10, bounced=3).delivered == 7
-    assert Figures(sent=0, bounced=3).delivered == 0
+    """Sent less returned, and never less than nothing: a bounce may be counted in a later hour than its mail."""
+    assert Figures(sent=10, bounced=5, returned=3).delivered == 7
+    assert Figures(sent=0, bounced=3, returned=3).delivered == 0
 
 
 def test_rates_are_shares_of_what_was_sent_or_delivered() -> None:
     """Opens and clicks count people, against what was delivered."""
-    rates = Figures(sent=10, bounced=2, opened=9, opened_unique=4, clicked_unique=2, complained=1).rates
+    rates = Figures(sent=10, bounced=2, returned=2, opened=9, opened_unique=4, clicked_unique=2, complained=1).rates
     assert (rates.delivery, rates.bounce, rates.open, rates.click) == (0.8, 0.2, 0.5, 0.25)
     assert (rates.complaint, rates.unsubscribe) == (0.125, 0.0)
+
+
+def test_mail_that_was_refused_for_its_recipient_is_part_of_the_bounce_rate() -> None:
+    """Of 100 mails, 9 refused at once and 1 returned later."""
+    rates = Figures(sent=91, refused=9, bounced=10, returned=1).rates
+    assert rates.bounce == 0.1
 
 
 def test_without_mail_there_is_no_rate() -> None:
@@ -41,6 +47,7 @@ def test_metrics_are_those_that_others_write() -> None:
         "refused",
         "ambiguous",
         "bounced",
+        "returned",
         "suppressed",
         "cancelled",
         "dead_lettered",

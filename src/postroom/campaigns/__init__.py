@@ -40,5 +40,6 @@ worker has claimed at that moment still leaves; what of it is given back or defe
 feeder. Cancelling ends what waits, in the queue (`cancelled`, reason `campaign_cancelled`) and on the list.
 
 BUGS     Counts of suppressed people add those never fed (kept here) to those the worker found (kept by stats).
-         `sent` counts mail that was taken by the other side; `bounced` counts those of them that came back later.
+         `sent` counts mail that the other side took; `bounced` counts those of them that came back later, and those
+         that the other side refused because of the recipient. `failed` counts every other refusal and dead letters.
 """

@@ -83,7 +83,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What became of a campaign's people. `bounced` came back after they were sent, and are counted there too."""
+    """What became of a campaign's people. Who `bounced` was refused at once, or is among the sent and came back."""
 
     total: int
     queued: int
@@ -117,15 +117,16 @@ class Figures:
 def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> Figures:
     """Put together what the campaign knows itself and what the statistics have added up."""
     sent = measured.get("sent", 0)
-    failed = measured.get("refused", 0) + measured.get("dead_lettered", 0)
+    ended = measured.get("refused", 0) + measured.get("dead_lettered", 0)
+    bounced = measured.get("bounced", 0)
     cancelled = campaign.cancelled + measured.get("cancelled", 0)
     suppressed = campaign.suppressed + measured.get("suppressed", 0)
     counts = Counts(
         total=campaign.total,
-        queued=max(campaign.total - sent - failed - cancelled - suppressed, 0),
+        queued=max(campaign.total - sent - ended - cancelled - suppressed, 0),
         sent=sent,
-        bounced=measured.get("bounced", 0),
-        failed=failed,
+        bounced=bounced,
+        failed=max(ended - (bounced - measured.get("returned", 0)), 0),  # without those who bounced at once
         cancelled=cancelled,
         suppressed=suppressed,
     )

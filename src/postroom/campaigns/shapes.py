@@ -111,7 +111,7 @@ class TestBody(Shape, frozen=True, kw_only=True):
 
 
 class CountsShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of its people; `bounced` came back after they were sent."""
+    """What became of its people. Who `bounced` was refused at once, or is among the sent and came back."""
 
     total: int
     queued: int

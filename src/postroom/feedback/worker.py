@@ -96,8 +96,9 @@ def _text(untold: Untold) -> str:
     named = ", ".join(str(delivery_id) for delivery_id in untold.delivery_ids[:MOST_NAMED])
     more = len(untold.delivery_ids) - MOST_NAMED
     who = "1 recipient" if untold.complaints == 1 else f"{untold.complaints} recipients"
-    told = f"{who} told their provider that mail from here is spam, since the last notice."
-    lines = [f"{told} They are suppressed and will get nothing more.", "", f"Campaigns concerned: {untold.campaigns}"]
+    reported = f"{who} reported mail from here as spam since the last notice."
+    ended = "Every address that the reports name is suppressed and gets no more mail."
+    lines = [f"{reported} {ended}", "", f"Campaigns concerned: {untold.campaigns}"]
     if named:
         lines.append(f"Deliveries: {named}{f' and {more} more' if more > 0 else ''}")
-    return "\n".join([*lines, "", "Look at them with: postroom feedback list --kind complaint", ""])
+    return "\n".join([*lines, "", "List them with: postroom feedback list --kind complaint", ""])

@@ -70,12 +70,13 @@ class RatesShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How often. Delivered is what was sent and did not come back."""
+    """How often. Delivered is sent without returned; bounced is returned and what was refused for the recipient."""
 
     accepted: int
     sent: int
     delivered: int
     bounced: int
+    returned: int
     refused: int
     deferred: int
     ambiguous: int
@@ -146,6 +147,7 @@ _PLAIN = (
     "sent",
     "delivered",
     "bounced",
+    "returned",
     "refused",
     "deferred",
     "ambiguous",

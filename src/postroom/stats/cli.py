@@ -1,5 +1,7 @@
 """Figures at the command line: a table by anything, a plot over time, and the index over custom data."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
-from postroom.stats.model import METRICS, Grouping, Line, Selection
+from postroom.stats.model import METRICS, Figures, Grouping, Line, Selection
 from postroom.stats.plot import bar, sparkline
 
 if TYPE_CHECKING:
@@ -79,10 +81,21 @@ def show(  # noqa: PLR0913 - every filter is an option
         print_json(_as_json(lines, groups))
         return
     keys = list(dict.fromkeys(_KEYS[group] for group in groups))
-    rows = (
-        [*(getattr(line, key) for key in keys), *(getattr(line.figures, name) for name in _SHOWN)] for line in lines
-    )
-    print_table([*keys, *_SHOWN], rows)
+    print_table([*keys, *_SHOWN], _rows(lines, keys))
+
+
+def _rows(lines: list[Line], keys: list[str]) -> Iterator[list[object]]:
+    """The cells of a table. Acceptance is counted without domain and sender, and so is not told apart by them."""
+    is_hidden = bool({"domain", "sender_account_id"} & set(keys))
+    for line in lines:
+        figures = replace(line.figures, accepted=0) if is_hidden else line.figures
+        if is_hidden and figures == Figures():
+            continue
+        shown = {name: getattr(figures, name) for name in _SHOWN}
+        yield [
+            *(getattr(line, key) for key in keys),
+            *("-" if is_hidden and name == "accepted" else value for name, value in shown.items()),
+        ]
 
 
 @stats.command()

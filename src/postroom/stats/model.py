@@ -27,7 +27,8 @@ class Figures:
     deferred: int = 0
     refused: int = 0  # for good, in the conversation
     ambiguous: int = 0  # handed over, and no answer came
-    bounced: int = 0  # taken, and sent back later
+    bounced: int = 0  # refused because of the recipient, or taken and returned later
+    returned: int = 0  # of those: taken and returned later
     suppressed: int = 0
     cancelled: int = 0
     dead_lettered: int = 0
@@ -42,14 +43,14 @@ class Figures:
 
     @property
     def delivered(self) -> int:
-        """Sent and not sent back. Never less than nothing: a bounce may come in a later hour than its mail left."""
-        return max(self.sent - self.bounced, 0)
+        """Sent and not returned. Never less than nothing: a bounce may come in a later hour than its mail left."""
+        return max(self.sent - self.returned, 0)
 
     @property
     def rates(self) -> "Rates":
         return Rates(
             delivery=_share(self.delivered, self.sent),
-            bounce=_share(self.bounced, self.sent),
+            bounce=_share(self.bounced, self.sent + self.bounced - self.returned),
             open=_share(self.opened_unique, self.delivered),
             click=_share(self.clicked_unique, self.delivered),
             unsubscribe=_share(self.unsubscribed, self.delivered),
@@ -68,7 +69,7 @@ METRICS = tuple(field.name for field in fields(Figures))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Shares between 0 and 1, of what was sent or delivered; None when nothing was."""
+    """Shares between 0 and 1, of what was sent or delivered (bounces: of what was sent or bounced); None of nothing."""
 
     delivery: float | None
     bounce: float | None

@@ -42,6 +42,7 @@ SELECT
     coalesce(sum(amount) FILTER (WHERE metric = 'refused'), 0)::bigint AS refused,
     coalesce(sum(amount) FILTER (WHERE metric = 'ambiguous'), 0)::bigint AS ambiguous,
     coalesce(sum(amount) FILTER (WHERE metric = 'bounced'), 0)::bigint AS bounced,
+    coalesce(sum(amount) FILTER (WHERE metric = 'returned'), 0)::bigint AS returned,
     coalesce(sum(amount) FILTER (WHERE metric = 'suppressed'), 0)::bigint AS suppressed,
     coalesce(sum(amount) FILTER (WHERE metric = 'cancelled'), 0)::bigint AS cancelled,
     coalesce(sum(amount) FILTER (WHERE metric = 'dead_lettered'), 0)::bigint AS dead_lettered,

@@ -1,6 +1,7 @@
 -- What new reports mean for statistics and for whoever follows events: counted and told in the transaction that keeps them.
--- A refusal in the session is counted where the attempt is, as refused; `bounced` is what came back later. What nobody
--- verified is neither counted nor told. Facts name no person.
+-- `bounced` counts every bounce: what came back later, which also counts as `returned`, and what was refused in the session
+-- because of the recipient, which the attempt also counts as refused. A report without proof is neither counted nor told.
+-- Facts name no person.
 CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -13,9 +14,17 @@ DECLARE
 BEGIN
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
     SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
-        CASE kind WHEN 'bounce' THEN 'bounced' WHEN 'complaint' THEN 'complained' ELSE 'unsubscribed' END, count(*)
+        metric, count(*)
     FROM bounces
-    WHERE id = ANY(p_ids) AND is_verified AND origin <> 'session' AND class IS DISTINCT FROM 'transient'
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN kind = 'complaint' THEN '{complained}'
+        WHEN kind = 'unsubscribe' THEN '{unsubscribed}'
+        WHEN class = 'transient' THEN '{}'
+        WHEN origin <> 'session' THEN '{bounced,returned}'
+        WHEN class IN ('recipient_hard', 'recipient_soft', 'unknown') THEN '{bounced}'
+        ELSE '{}'
+    END::text[]) AS metric
+    WHERE id = ANY(p_ids) AND is_verified
     GROUP BY 1, 2, 3, 4, 5;
 
     FOR v_types, v_ids, v_data IN
