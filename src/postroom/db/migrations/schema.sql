@@ -3532,9 +3532,17 @@ DECLARE
 BEGIN
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
     SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
-        CASE kind WHEN 'bounce' THEN 'bounced' WHEN 'complaint' THEN 'complained' ELSE 'unsubscribed' END, count(*)
+        metric, count(*)
     FROM bounces
-    WHERE id = ANY(p_ids) AND is_verified AND origin <> 'session' AND class IS DISTINCT FROM 'transient'
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN kind = 'complaint' THEN '{complained}'
+        WHEN kind = 'unsubscribe' THEN '{unsubscribed}'
+        WHEN class = 'transient' THEN '{}'
+        WHEN origin <> 'session' THEN '{bounced,returned}'
+        WHEN class IN ('recipient_hard', 'recipient_soft', 'unknown') THEN '{bounced}'
+        ELSE '{}'
+    END::text[]) AS metric
+    WHERE id = ANY(p_ids) AND is_verified
     GROUP BY 1, 2, 3, 4, 5;
 
     FOR v_types, v_ids, v_data IN
