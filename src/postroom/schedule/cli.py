@@ -66,7 +66,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     """Add a person, plan their next birthday greeting, and print their id."""
     from postroom.schedule import service
     from postroom.schedule.check import read_person
-    from postroom.schedule.model import Person
+    from postroom.schedule.model import Person, user_fields
 
     given = Person(
         first_name=first_name,
@@ -79,7 +79,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     person = read_person(given, born, today=datetime.now(UTC).date())
     user = in_room(lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings)))
     if as_json:
-        print_json(user)
+        print_json(user_fields(user))
     else:
         say(str(user.id))
 
