@@ -1,14 +1,11 @@
 """A greeting's whole way as a process composes it: settings, scheduler, worker, signature, guard."""
 
-import asyncio
 import base64
 
 import pytest
-from tests.support.builders import until
-from tests.support.schedule import person, statuses
+from tests.support.schedule import person, statuses, works_until
 from tests.support.webhook_server import Receiver, is_genuine, receiving
 
-from postroom.app import load_catalog, run_worker
 from postroom.db.room import Room, open_room
 from postroom.schedule import service
 from postroom.schedule.model import User
@@ -21,12 +18,7 @@ async def greeted(room: Room) -> User:
     """Somebody whose time has just come, and a process that runs until their greeting has ended."""
     user = await service.create_user(room.pool, person(), policy=service.policy_of(room.settings))
     await room.pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() - interval '1 second'")
-    stop = asyncio.Event()
-    async with asyncio.timeout(60):
-        running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
-        await until(room.pool, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
-        stop.set()
-        await running
+    await works_until(room, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
     return user
 
 

@@ -1,12 +1,17 @@
 """People and due events in tests."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
+from tests.support.builders import until
+
+from postroom.app import load_catalog, run_worker
 from postroom.db.pool import Pool
+from postroom.db.room import Room
 from postroom.schedule import service
 from postroom.schedule.model import Person, Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
@@ -64,3 +69,13 @@ def scheduler(pool: Pool, at: str = "2026-11-15T09:00", policy: Policy = POSTING
 async def counted(pool: Pool) -> Counter[str]:
     rows = await pool.fetch("SELECT idempotency_key AS key FROM deliveries")
     return Counter(row["key"] for row in rows)
+
+
+async def works_until(room: Room, question: str) -> None:
+    """A whole worker process, as settings compose it, until the database answers yes."""
+    stop = asyncio.Event()
+    async with asyncio.timeout(60):
+        running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
+        await until(room.pool, question)
+        stop.set()
+        await running

@@ -31,6 +31,9 @@ Moves lose nothing. What is planned and unsent keeps its occurrence even where i
 out at once. A date that is corrected to a day that is over is not made up for. Deleting a person or an occasion, by
 whatever way, cancels what still waits to leave, and ends its dead letters (`cancel_greetings`).
 
+Mail of the schedule goes out in the lane `bulk`: with one-click List-Unsubscribe, and not at all to a person who has
+unsubscribed. Such an event ends FAILED with the reason of the suppression (`explain_suppression`); the chain goes on.
+
 Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
 Planning during an outage, or correcting a name in it, makes nothing less late.
 """

@@ -1,5 +1,7 @@
 """From a due event to a delivery: where it goes, what it says, and what becomes of the event if it goes nowhere.
 
+Mail goes out in the lane `bulk`, so that a person who has unsubscribed gets none, and each mail has a link to do so.
+
 A person's own webhook comes first, then their mail address, then the installation's webhook. With none of them the
 capture inbox takes it where there is one, and otherwise the event fails and says so.
 """
@@ -10,7 +12,7 @@ from datetime import timedelta
 import msgspec
 
 from postroom.delivery.address import parse_address
-from postroom.delivery.model import ENDED, Accepted, Address, Channel, DeliveryRequest, State
+from postroom.delivery.model import ENDED, Accepted, Address, Channel, DeliveryRequest, Lane, State
 from postroom.schedule.kinds import KINDS
 from postroom.schedule.model import LATE_AFTER, UNREADABLE, Claimed, Policy, Status
 from postroom.transports.webhook.inbox import CAPTURE_URL
@@ -77,6 +79,7 @@ def _mail(event: Claimed, email: str) -> DeliveryRequest:
             to=to,
             template=kind.template,
             variables={"first_name": event.person.first_name, "last_name": event.person.last_name},
+            lane=Lane.BULK,
             source=SOURCE,
             idempotency_key=event.idempotency_key,
             tags={"kind": event.kind},
@@ -89,6 +92,7 @@ def _mail(event: Claimed, email: str) -> DeliveryRequest:
         to=to,
         subject=" ".join(message.split())[:_SUBJECT],
         text=message,
+        lane=Lane.BULK,
         source=SOURCE,
         idempotency_key=event.idempotency_key,
         tags={"kind": event.kind},
@@ -101,6 +105,8 @@ def result_of(event: Claimed, accepted: Accepted) -> Result:
         return Result(event, Status.PROCESSING, accepted.id)
     if accepted.state is State.SENT:
         return Result(event, Status.COMPLETED, accepted.id)
+    if accepted.state is State.SUPPRESSED:
+        return Result(event, Status.FAILED, accepted.id)  # the statement `hand_over` writes why
     return Result(
         event, Status.FAILED, accepted.id, f"{accepted.state}: its delivery had ended when it was handed over"
     )

@@ -99,13 +99,15 @@ WHERE id = :user_id;
 
 -- name: hand_over :many
 -- Tie claimed events to their deliveries, or end them, and plan what follows each. Only rows still held by the claim are
--- touched; those ids are returned, every other was lost. An event whose delivery already ended ends with it.
+-- touched; those ids are returned, every other was lost. An event whose delivery already ended ends with it; without a
+-- failure reason of its own, its recipient was suppressed.
 WITH handed AS (
     UPDATE scheduled_events AS e
     SET delivery_id = i.delivery_id,
         status = i.status::scheduled_event_status,
         executed_at = CASE WHEN i.status <> 'PROCESSING' THEN coalesce(:now::timestamptz, now()) END,
-        failure_reason = i.failure_reason,
+        failure_reason = CASE WHEN i.status = 'FAILED'
+            THEN coalesce(i.failure_reason, explain_suppression(i.delivery_id)) END,
         late_by = i.late_by,
         version = e.version + 1
     FROM unnest(:event_id::uuid[], :delivery_id::bigint[], :status::text[], :failure_reason::text[], :late_by::interval[])
@@ -370,6 +372,7 @@ judged AS (
         CASE
             WHEN delivery_id IS NULL THEN 'superseded: planned again before it was handed over'
             WHEN NOT is_known THEN 'delivery_lost: its delivery is gone'
+            WHEN reason = 'recipient_suppressed' THEN explain_suppression(delivery_id)
             ELSE concat_ws(': ', reason, detail)
         END AS failure_reason
     FROM known

@@ -8,7 +8,10 @@ BEGIN
     UPDATE scheduled_events
     SET status = CASE WHEN NEW.state = 'sent' THEN 'COMPLETED' ELSE 'FAILED' END::scheduled_event_status,
         executed_at = NEW.finished_at,
-        failure_reason = CASE WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail) END,
+        failure_reason = CASE
+            WHEN NEW.reason = 'recipient_suppressed' THEN explain_suppression(NEW.id)
+            WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail)
+        END,
         -- an attempt that never happened is no retry, and a redrive may have added more than three
         retry_count = least(greatest(NEW.attempt_count - 1, 0), 3),
         version = version + 1
