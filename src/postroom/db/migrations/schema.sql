@@ -2290,6 +2290,31 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION explain_suppression(p_delivery_id bigint) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN 'suppressed: ' || coalesce(
+        (
+            SELECT CASE s.reason
+                    WHEN 'unsubscribe' THEN 'the person has unsubscribed from bulk mail'
+                    WHEN 'complaint' THEN 'the person has reported mail as spam'
+                    WHEN 'hard_bounce' THEN 'mail to this address bounces permanently'
+                    WHEN 'soft_bounce' THEN 'mail to this address bounces at the moment'
+                    ELSE 'an operator has suppressed this address'
+                END
+            FROM delivery_recipients AS r
+            JOIN suppressions AS s ON s.address = ANY (ARRAY[lower(r.email), erased_address(r.email)])
+            WHERE r.delivery_id = p_delivery_id
+            ORDER BY s.scope DESC -- a suppression of all mail before one of bulk mail
+            LIMIT 1
+        ),
+        'the address was suppressed when the mail was to be sent'
+    );
+END
+$$;
+
 CREATE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(fed integer, suppressed integer, waiting integer)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -3984,7 +4009,10 @@ BEGIN
     UPDATE scheduled_events
     SET status = CASE WHEN NEW.state = 'sent' THEN 'COMPLETED' ELSE 'FAILED' END::scheduled_event_status,
         executed_at = NEW.finished_at,
-        failure_reason = CASE WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail) END,
+        failure_reason = CASE
+            WHEN NEW.reason = 'recipient_suppressed' THEN explain_suppression(NEW.id)
+            WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail)
+        END,
         -- an attempt that never happened is no retry, and a redrive may have added more than three
         retry_count = least(greatest(NEW.attempt_count - 1, 0), 3),
         version = version + 1
