@@ -95,6 +95,8 @@ async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str],
     """From nothing to a captured mail by pasting one line; SIGTERM ends it with 0."""
     with running("up", settings=settings) as up:
         banner = _until_ready(up)
+        assert "API key    kept in " in banner  # this is no terminal, and a journal would keep the key itself
+        assert "pr_" not in banner
         url, headers, body = _paste(_curl_of(banner))
         accepted = _fetch(url, headers, body)
         await _sent(database_url, 1)

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from tests.support.http import Browser
@@ -143,3 +144,16 @@ async def test_examples_are_accepted_by_their_endpoints(browser: Browser) -> Non
         assert decode_body(msgspec.json.encode(example), bodies[where]) is not None, where
     accept = (await _document(browser))["paths"]["/v1/deliveries"]["post"]
     assert accept["requestBody"]["content"]["application/json"]["example"]["subject"] == "Your order has shipped"
+
+
+async def test_examples_get_documented_answers(browser: Browser) -> None:
+    """Sent twice to an empty room, an example is answered as the document says: accepted, or refused for a reason."""
+    document = await _document(browser)
+    for method, path in EXAMPLES:
+        plain = re.sub(r":\w+", "", path)
+        documented = document["paths"][plain][method.lower()]["responses"]
+        target = re.sub(r"\{\w+:uuid\}", str(UUID(int=7)), re.sub(r"\{\w+:int\}", "999", path))
+        target = re.sub(r"\{\w+\}", "welcome", target)
+        for _ in range(2):
+            answer = await browser.ask(method, target, json=EXAMPLES[method, path])
+            assert str(answer.status) in documented, (method, path, answer.status, answer.body)

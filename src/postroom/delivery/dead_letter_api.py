@@ -147,6 +147,7 @@ ENDPOINTS = [
         tag="dead letters",
         body=RedriveBody,
         answers={200: Redriven},
+        problems=(404,),
     ),
     Endpoint(
         method="POST",
