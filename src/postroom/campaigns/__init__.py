@@ -12,6 +12,7 @@ FILES    lines    CSV and JSON lines → people, and for every line that is none
          upload   lines → rows, batch by batch
          letter   a campaign's parts, parsed once and rendered for one person; `letters` does it for workers
          rehearsal  preview, test mail, and `lint`: what a careful sender would want to know before the start
+         trial    letters of API callers, checked and rendered in a child process with limits
          mailbag  what lies in the queue, made to agree with the status: held, let go, cancelled
          zones    local time → instant
          worker   the Feeder
@@ -33,6 +34,9 @@ The letter is frozen when the campaign starts. Nothing rendered is stored: worke
 the person's fields when they send it. A field that the letter names and the person lacks fails that person's mail, with
 the field's name in its reason, unless the letter gives a default: `{{ first_name|default("friend") }}`; the lint tells
 before. An empty cell is an empty text and prints as nothing; `default("friend", true)` covers that too.
+
+A letter that needs more than 512 MB of memory or 2 s of CPU time is refused by preview, test mail, lint and start: 400,
+and the part is named. A start tries the letter with the first five recipients.
 
 A pause acts at once on what waits in the queue: its mail is held by moving its time a thousand years ahead, and let go
 with its old time by resuming, so retries keep their place, nothing leaves the ledger and nobody is fed twice. What a

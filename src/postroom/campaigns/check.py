@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from postroom.campaigns.letter import ready
 from postroom.campaigns.model import Letter, Plan
+from postroom.campaigns.trial import check_letter
 from postroom.campaigns.zones import known_zones
 from postroom.errors import BadInput, FieldError
 
@@ -17,12 +17,12 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _YEARS = range(1970, 2900)
 
 
-def check_plan(plan: Plan) -> None:
+async def check_plan(plan: Plan) -> None:
     """Raise `BadInput` naming every field that is wrong; a letter that does not parse is."""
     errors = [FieldError(field, message) for field, message in _problems(plan)]
     if errors:
         raise BadInput(errors)
-    ready(plan.letter)
+    await check_letter(plan.letter)
 
 
 def _problems(plan: Plan) -> Iterator[tuple[str, str]]:

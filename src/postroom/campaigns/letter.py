@@ -10,7 +10,7 @@ costs more and says the same.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,9 @@ class ReadyLetter:
     derives_text: bool
     """True if the text part has to be derived from each rendered mail."""
 
-    def render(self, variables: Mapping[str, Any]) -> Rendered | RenderError:
-        rendered = self.draft.render(variables)
+    def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
+        """The rendered letter; `on_part` as in `Renderer.render`."""
+        rendered = self.draft.render(variables, **watch)
         if isinstance(rendered, RenderError) or rendered.html is None or self.letter.text is not None:
             return rendered
         derived = plain_text(rendered.html.replace(SENTINEL, "")) if self.derives_text else _closed(rendered.text or "")

@@ -5,22 +5,25 @@ from datetime import datetime
 from typing import Any
 
 from postroom.campaigns import store
-from postroom.campaigns.letter import ready
 from postroom.campaigns.letters import person_variables
-from postroom.campaigns.lint import Warning_, lint
+from postroom.campaigns.lint import Warning_
 from postroom.campaigns.model import Campaign, Letter
+from postroom.campaigns.trial import lint_letter, render_letter, try_letter
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
 from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address, DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, CampaignNotFound, CampaignRecipientNotFound, FieldError
 from postroom.events.audit import record_audit
-from postroom.mail.render import Rendered, RenderError
+from postroom.mail.render import Rendered
 
 MOST_TESTS = 20
 TEST_PREFIX = "[Test] "
 EXAMPLE = "https://unsubscribe.invalid/example"
 """Stands for every link of a person's own in previews and tests: who tries a test out does not unsubscribe himself."""
+
+TRIED_RECIPIENTS = 5
+_OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
 
 
 async def preview(
@@ -38,16 +41,30 @@ async def preview(
     if person is None and email is not None:
         raise CampaignRecipientNotFound
     known = {} if person is None else person_variables(person.email, person.name, person.custom_data)
-    return render_example(campaign.plan.letter, {**known, **(variables or {})})
+    return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **_OWN})
 
 
-def render_example(letter: Letter, variables: Mapping[str, Any]) -> Rendered:
-    """The letter with an example in place of the links that are a person's own."""
-    own = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
-    rendered = ready(letter).render({**variables, **own})
-    if isinstance(rendered, RenderError):
-        raise BadInput.of(rendered.part, rendered.message)
-    return rendered
+async def try_out(pool: Pool, campaign_id: int) -> Letter:
+    """Render the letter for the first recipients within the limits of a trial; returns the letter that passed.
+
+    `BadInput` names the part that exceeds the limits. A recipient without a needed field is no error here.
+    """
+    async with pool.acquire() as connection:
+        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
+        if campaign is None:
+            raise CampaignNotFound
+        first = await store.list_recipients(
+            connection,
+            campaign_id=campaign_id,
+            state=None,
+            custom_data=None,
+            after_zone=None,
+            after_id=None,
+            page_limit=TRIED_RECIPIENTS,
+        )
+    people = [{**person_variables(each.email, each.name, each.custom_data), **_OWN} for each in first]
+    await try_letter(campaign.plan.letter, people)
+    return campaign.plan.letter
 
 
 async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
@@ -86,7 +103,7 @@ async def lint_campaign(pool: Pool, campaign_id: int) -> list[Warning_]:
         if campaign is None:
             raise CampaignNotFound
         fields = await store.list_fields(connection, campaign_id=campaign_id)
-    return lint(campaign.plan.letter, fields=fields if campaign.total else None, people=campaign.total)
+    return await lint_letter(campaign.plan.letter, fields=fields if campaign.total else None, people=campaign.total)
 
 
 def _request(campaign: Campaign, rendered: Rendered, address: Address) -> DeliveryRequest:

@@ -22,6 +22,7 @@ from postroom.campaigns.model import (
     Status,
     figures_of,
 )
+from postroom.campaigns.rehearsal import try_out
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -45,7 +46,7 @@ CONTENT = frozenset({"subject", "html", "text", "sender", "reply_to", "is_tracke
 
 async def create_campaign(pool: Pool, plan: Plan, *, actor: str, now: datetime | None = None) -> Campaign:
     """Store a draft; its letter must parse."""
-    check_plan(plan)
+    await check_plan(plan)
     async with pool.acquire() as connection, connection.transaction():
         campaign_id = await store.insert_campaign(connection, now=now, **_columns(plan))
         await _audit(connection, actor, "create", campaign_id, after={"name": plan.name})
@@ -55,18 +56,23 @@ async def create_campaign(pool: Pool, plan: Plan, *, actor: str, now: datetime |
 async def update_campaign(
     pool: Pool, campaign_id: int, changes: Mapping[str, Any], *, actor: str, now: datetime | None = None
 ) -> Campaign:
-    """Change some fields of a draft: those of `Plan`, and those of its `Letter`. Anything later is refused."""
-    async with pool.acquire() as connection, connection.transaction():
-        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
-        if campaign.status is not Status.DRAFT:
-            raise CampaignFrozen
-        of_letter = {name: value for name, value in changes.items() if name in CONTENT}
-        of_plan = {name: value for name, value in changes.items() if name not in CONTENT}
-        plan = replace(campaign.plan, letter=replace(campaign.plan.letter, **of_letter), **of_plan)
-        check_plan(plan)
-        await store.update_campaign(connection, campaign_id=campaign_id, now=now, **_columns(plan))
-        await _audit(connection, actor, "update", campaign_id, after={"fields": sorted(changes)})
-        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+    """Change some fields of a draft: those of `Plan`, and those of its `Letter`. Anything later is refused.
+
+    The check may take seconds, so it holds no connection; a change in between makes another check necessary.
+    """
+    checked: Plan | None = None
+    while True:
+        async with pool.acquire() as connection, connection.transaction():
+            campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+            if campaign.status is not Status.DRAFT:
+                raise CampaignFrozen
+            plan = _changed(campaign.plan, changes)
+            if plan == checked:
+                await store.update_campaign(connection, campaign_id=campaign_id, now=now, **_columns(plan))
+                await _audit(connection, actor, "update", campaign_id, after={"fields": sorted(changes)})
+                return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        await check_plan(plan)
+        checked = plan
 
 
 async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
@@ -94,12 +100,15 @@ async def start_campaign(
     """From a draft to a campaign that is fed as its time comes; `rate` is what can be sent in a second."""
     if not has_secret_key:  # no unsubscribe link could be signed, and no campaign leaves without one
         raise SecretKeyMissing
+    tried = await try_out(pool, campaign_id)
     async with pool.acquire() as connection, connection.transaction():
         campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus("started", campaign.status)
         if campaign.total == 0:
             raise BadInput.of("recipients", "there are none; upload them first")
+        if campaign.plan.letter != tried:
+            raise BadInput.of("letter", "was changed while it was tried out; start the campaign again")
         moment = await store.read_clock(connection, now=now)
         last_due = await _give_turns(connection, campaign, moment)
         await store.wake_feeders(connection)
@@ -233,6 +242,12 @@ async def _give_turns(connection: Connection, campaign: Campaign, moment: dateti
     due = due_times(zones, local_time=plan.local_time, own_zone=plan.time_zone, since=since)
     await store.start_zones(connection, campaign_id=campaign.id, time_zone=list(due), due_at=list(due.values()))
     return max(due.values(), default=since)
+
+
+def _changed(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+    of_letter = {name: value for name, value in changes.items() if name in CONTENT}
+    of_plan = {name: value for name, value in changes.items() if name not in CONTENT}
+    return replace(plan, letter=replace(plan.letter, **of_letter), **of_plan)
 
 
 def _must(campaign: Campaign | None) -> Campaign:

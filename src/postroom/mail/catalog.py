@@ -15,7 +15,7 @@ MJML is compiled at load and keeps its own rules about styles (`<mj-style inline
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,9 @@ class Draft:
     renderer: Renderer
     message: Message
 
-    def render(self, variables: Mapping[str, Any]) -> Rendered | RenderError:
-        return self.renderer.render(self.message, variables)
+    def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
+        """The rendered parts; `on_part` as in `Renderer.render`."""
+        return self.renderer.render(self.message, variables, **watch)
 
 
 class Catalog:

@@ -8,8 +8,12 @@ What a template can do is decided here:
 - Fuel bounds the work of one part: an endless loop ends in a `RenderError`. The engine bounds `range`
   (100,000 items) and repetition (`"x" * n`, 100 million characters). Filters whose output is as long as a
   number says (`format`, `indent`, `batch`, `slice`) are taken away, so no variable can ask for unbounded
-  memory. A template's author still can, by doubling a string many times: sources are code, to be taken from
-  people trusted with code.
+  memory. A template's author still can, by doubling a string many times. This module does not prevent that:
+  template files come from the operator and are trusted like code. Letters of campaigns come from API callers:
+  they are checked, shown and tried in a process with limits (`campaigns.trial`). Residual risk: a worker renders
+  the letter of a started campaign in its own process, for speed. A letter that passed the trial with the first
+  recipients can still use gigabytes for a later one (`{% if email == … %}`). Give `campaigns:write` only to
+  callers that may stop a worker, or run the worker of the bulk lane in a container with a memory limit.
 - A failure is a value. Its message names the part, the line and the expression in the words of the template's
   source; it never holds a variable's value.
 
@@ -17,7 +21,7 @@ Styles that could not be applied when the template was loaded are applied here, 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,6 +138,10 @@ def _refuse_null(value: Any) -> Any:
     return NotImplemented
 
 
+def _ignore(_part: str) -> None:
+    pass
+
+
 # --- rendering -----------------------------------------------------------------------
 
 
@@ -162,11 +170,17 @@ class Renderer:
             return error.kind != "UnknownFilter"
         return True
 
-    def render(self, message: Message, variables: Mapping[str, Any]) -> Rendered | RenderError:
+    def render(
+        self, message: Message, variables: Mapping[str, Any], *, on_part: Callable[[str], None] = _ignore
+    ) -> Rendered | RenderError:
+        """The rendered parts; `on_part` is called with the name of each before it is rendered."""
         try:
             values = seal(variables)
+            on_part("subject")
             subject = _subject(self._part("subject", message.subject, values))
+            on_part("text")
             text = None if message.text is None else self._part("text", message.text, values)
+            on_part("html")
             html = None if message.html is None else self._part("html", message.html, values)
             if html is not None and message.inline_late:
                 html = _inline_rendered(html)
