@@ -134,6 +134,10 @@ def is_locale(value: str) -> bool:
     return _LOCALE.fullmatch(value) is not None
 
 
+def is_template_id(value: str) -> bool:
+    return _TEMPLATE.fullmatch(value) is not None
+
+
 def _webhook(request: DeliveryRequest) -> Problems:
     """A webhook is one URL and one body; it has no use for anything else."""
     if len(request.to) != 1 or request.cc or request.bcc or request.reply_to or request.sender:
@@ -158,7 +162,7 @@ def _content(request: DeliveryRequest) -> Problems:
     elif request.template is not None:
         if given:
             yield given[0], "cannot be given together with a template"
-        if not _TEMPLATE.fullmatch(request.template):
+        if not is_template_id(request.template):
             yield "template", "is not a template id"
     if request.locale is not None and not is_locale(request.locale):
         yield "locale", "is not a locale such as fr or fr-FR"

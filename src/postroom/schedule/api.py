@@ -22,6 +22,10 @@ _DATE = Annotated[
     str, msgspec.Meta(max_length=10, description="Such as 1815-12-10.", extra_json_schema={"format": "date"})
 ]
 _ZONE = Annotated[str, msgspec.Meta(max_length=100, description="An IANA time zone such as Europe/London, or UTC.")]
+_LOCALE = Annotated[str, msgspec.Meta(max_length=35, description="Of mail, such as fr or pt-BR; English if left out.")]
+_TEMPLATE = Annotated[
+    str, msgspec.Meta(max_length=100, description="Of the birthday greeting by mail; `birthday` if left out.")
+]
 _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
@@ -34,6 +38,8 @@ class NewUser(Shape, frozen=True, kw_only=True):
     timezone: _ZONE
     email: _TEXT | None = None
     webhook_url: _TEXT | None = None
+    locale: _LOCALE | None = None
+    template: _TEMPLATE | None = None
 
 
 class UserChange(Shape, frozen=True, kw_only=True):
@@ -45,6 +51,8 @@ class UserChange(Shape, frozen=True, kw_only=True):
     timezone: _ZONE | msgspec.UnsetType = msgspec.UNSET
     email: _TEXT | msgspec.UnsetType | None = msgspec.UNSET
     webhook_url: _TEXT | msgspec.UnsetType | None = msgspec.UNSET
+    locale: _LOCALE | msgspec.UnsetType | None = msgspec.UNSET
+    template: _TEMPLATE | msgspec.UnsetType | None = msgspec.UNSET
     version: _VERSION | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -65,6 +73,8 @@ class UserShape(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str
     email: str | None
     webhook_url: str | None
+    locale: str | None
+    template: str | None
     version: int
     created_at: datetime
     updated_at: datetime
@@ -120,6 +130,8 @@ async def create_user(call: Call) -> Answer:
         timezone=body.timezone,
         email=body.email,
         webhook_url=body.webhook_url,
+        locale=body.locale,
+        template=body.template,
     )
     policy = service.policy_of(call.room.settings)
     user = await service.create_user(call.room.pool, person, policy=policy)
@@ -152,9 +164,7 @@ async def list_users(call: Call) -> Answer:
 
 async def update_user(call: Call) -> Answer:
     changes = {
-        name: value
-        for name in ("first_name", "last_name", "date_of_birth", "timezone", "email", "webhook_url")
-        if (value := getattr(call.body, name)) is not msgspec.UNSET
+        name: value for name in Person.__dataclass_fields__ if (value := getattr(call.body, name)) is not msgspec.UNSET
     }
     if "date_of_birth" in changes:
         changes["date_of_birth"] = read_date(changes["date_of_birth"])

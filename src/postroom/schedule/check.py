@@ -6,12 +6,13 @@ from dataclasses import replace
 from datetime import date
 
 from postroom.delivery.address import parse_address
-from postroom.delivery.check import check_url
+from postroom.delivery.check import check_url, is_locale, is_template_id
 from postroom.errors import BadInput, FieldError
 from postroom.schedule.civil import is_zone
 from postroom.schedule.model import Person
 
 LONGEST_NAME = 100
+BAD_TEMPLATE = "is not the name of a template such as birthday"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -32,10 +33,18 @@ def problems(person: Person, *, today: date) -> Iterator[tuple[str, str]]:
         yield "date_of_birth", "must be in the past"
     if not is_zone(person.timezone):
         yield "timezone", "must be an IANA time zone such as Europe/London, or UTC"
-    if person.email is not None and not _is_address(person.email):
-        yield "email", "is not an e-mail address"
+    yield from _mail_problems(person)
     if person.webhook_url is not None and (reason := check_url(person.webhook_url)) is not None:
         yield "webhook_url", reason
+
+
+def _mail_problems(person: Person) -> Iterator[tuple[str, str]]:
+    if person.email is not None and not _is_address(person.email):
+        yield "email", "is not an e-mail address"
+    if person.locale is not None and not is_locale(person.locale):
+        yield "locale", "is not a locale such as fr or fr-FR"
+    if person.template is not None and not is_template_id(person.template):
+        yield "template", BAD_TEMPLATE
 
 
 def read_person(person: Person, born: str, *, today: date) -> Person:

@@ -41,10 +41,15 @@ FirstName = Annotated[str | None, typer.Option(help="The first name.")]
 LastName = Annotated[str | None, typer.Option(help="The last name.")]
 Born = Annotated[str | None, typer.Option("--born", help="Date of birth, such as 1815-12-10.")]
 Zone = Annotated[str | None, typer.Option("--timezone", help="Such as Europe/London.")]
+Locale = Annotated[str | None, typer.Option(help="Of their mail, such as fr or pt-BR; English if left out.")]
+Template = Annotated[str | None, typer.Option(help="Of their birthday greeting by mail; `birthday` if left out.")]
 Email = Annotated[str | None, typer.Option(help="Where greetings go by mail.")]
 Webhook = Annotated[str | None, typer.Option(help="Where greetings are posted; used before the mail address.")]
 
-_USER = ("id", "first_name", "last_name", "date_of_birth", "timezone", "email", "webhook_url", "version", "created_at")
+_USER = (
+    "id", "first_name", "last_name", "date_of_birth", "timezone", "email", "webhook_url", "locale", "template",
+    "version", "created_at",
+)  # fmt: skip
 _LISTED = ("id", "first_name", "last_name", "date_of_birth", "timezone", "created_at")
 _EVENT = (
     "id", "kind", "status", "target_utc", "target_local", "timezone", "retry_count", "late_by", "delivery_id",
@@ -61,6 +66,8 @@ def create(  # noqa: PLR0913 - one parameter per option
     timezone: Annotated[str, typer.Option("--timezone", help="Such as Europe/London.")],
     email: Email = None,
     webhook_url: Webhook = None,
+    locale: Locale = None,
+    template: Template = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a person, plan their next birthday greeting, and print their id."""
@@ -75,6 +82,8 @@ def create(  # noqa: PLR0913 - one parameter per option
         timezone=timezone,
         email=email,
         webhook_url=webhook_url,
+        locale=locale,
+        template=template,
     )
     person = read_person(given, born, today=datetime.now(UTC).date())
     user = in_room(lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings)))
@@ -112,9 +121,9 @@ def import_(
 ) -> None:
     """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
 
-    Columns: first_name, last_name, date_of_birth, timezone, and optionally email and webhook_url. Every line is one
-    person; a quote that is not closed on its line costs that line and no other. Nobody is recognised:
-    a line that is imported twice is two people, so give it only the refused lines, mended, the second time.
+    Columns: first_name, last_name, date_of_birth, timezone, and optionally email, webhook_url, locale and template.
+    Every line is one person; a quote that is not closed on its line spoils that line only. The import does not look
+    for duplicates: a line that is imported twice is two people. Correct the refused lines and import only those.
     """
     existing(file)
     with _opened(file) as text:
@@ -168,6 +177,8 @@ def update(  # noqa: PLR0913 - one parameter per option
     timezone: Zone = None,
     email: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
     webhook_url: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
+    locale: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
+    template: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
     version: Annotated[int | None, typer.Option(help="Only if it is still this version.")] = None,
 ) -> None:
     """Change a person; planned greetings move with them."""
@@ -178,7 +189,7 @@ def update(  # noqa: PLR0913 - one parameter per option
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if born is not None:
         changes["date_of_birth"] = read_date(born)
-    removable = {"email": email, "webhook_url": webhook_url}
+    removable = {"email": email, "webhook_url": webhook_url, "locale": locale, "template": template}
     changes |= {name: value or None for name, value in removable.items() if value is not None}
     user, moved = in_room(
         lambda room: service.update_user(

@@ -8,6 +8,7 @@ capture inbox takes it where there is one, and otherwise the event fails and say
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -72,31 +73,39 @@ def request_for(event: Claimed, policy: Policy) -> DeliveryRequest:
 
 
 def _mail(event: Claimed, email: str) -> DeliveryRequest:
-    to = (Address(parse_address(email).email, event.person.name),)
-    kind = KINDS.get(event.kind)
-    if kind is not None and kind.template is not None:
-        return DeliveryRequest(
-            to=to,
-            template=kind.template,
-            variables={"first_name": event.person.first_name, "last_name": event.person.last_name},
-            lane=Lane.BULK,
-            source=SOURCE,
-            idempotency_key=event.idempotency_key,
-            tags={"kind": event.kind},
-        )
     said = event.payload.get("message") if isinstance(event.payload, dict) else None
     message = str(said or "")
     if not message.strip():  # plain SQL may say nothing, and no mail goes without a subject
         message = event.kind.capitalize()
     return DeliveryRequest(
-        to=to,
-        subject=" ".join(message.split())[:_SUBJECT],
-        text=message,
+        to=(Address(parse_address(email).email, event.person.name),),
+        **_content(event, message),
+        locale=event.person.locale,
         lane=Lane.BULK,
         source=SOURCE,
         idempotency_key=event.idempotency_key,
         tags={"kind": event.kind},
     )
+
+
+def _content(event: Claimed, message: str) -> dict[str, Any]:
+    """The template with its variables, or the message as subject and text if there is none."""
+    template = _template_of(event)
+    if template is None:
+        return {"subject": " ".join(message.split())[:_SUBJECT], "text": message}
+    rule = event.occasion.rule if event.occasion is not None else {}
+    names = {"first_name": event.person.first_name, "last_name": event.person.last_name, "message": message}
+    return {"template": template, "variables": {**rule, **names}}
+
+
+def _template_of(event: Claimed) -> str | None:
+    """The occasion's own template, or for the birthday the person's own before that of the kind."""
+    if event.occasion is not None:
+        return event.occasion.template
+    kind = KINDS.get(event.kind)
+    if kind is None or kind.template is None:
+        return None
+    return event.person.template or kind.template
 
 
 def result_of(event: Claimed, accepted: Accepted) -> Result:

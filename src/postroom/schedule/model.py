@@ -37,6 +37,8 @@ class Person:
     timezone: str
     email: str | None = None
     webhook_url: str | None = None
+    locale: str | None = None  # of mail; None: English
+    template: str | None = None  # of the birthday greeting by mail; None: the kind's own
 
     @property
     def name(self) -> str:
@@ -81,6 +83,7 @@ class Occasion:
     kind: str
     message: str
     rule: Mapping[str, Any]
+    template: str | None = None  # of its mail; None: the message is subject and text
     created_at: datetime | None = None  # None where nobody asks
 
 

@@ -26,6 +26,9 @@ class NewOccasion(Shape, frozen=True, kw_only=True):
     kind: Annotated[str, msgspec.Meta(max_length=50, description="ANNIVERSARY, REMINDER or RECURRING.")]
     rule: _RULE
     message: Annotated[str, msgspec.Meta(max_length=service.LONGEST_MESSAGE)] = ""
+    template: Annotated[
+        str | None, msgspec.Meta(description="Of its mail; if left out, the message is subject and text.")
+    ] = None
 
 
 class OccasionShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,7 @@ class OccasionShape(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     rule: Any
     message: str
+    template: str | None
 
 
 class OccasionPage(msgspec.Struct, frozen=True):
@@ -51,6 +55,7 @@ async def add_occasion(call: Call) -> Answer:
         body.kind,
         rule=body.rule,
         message=body.message,
+        template=body.template,
         policy=service.policy_of(call.room.settings),
     )
     return Answer(_shape(occasion), 201)
@@ -67,7 +72,7 @@ async def remove_occasion(call: Call) -> Answer:
 
 
 def _shape(occasion: Occasion) -> OccasionShape:
-    return OccasionShape(id=occasion.id, kind=occasion.kind, rule=occasion.rule, message=occasion.message)
+    return OccasionShape(**{name: getattr(occasion, name) for name in OccasionShape.__struct_fields__})
 
 
 ENDPOINTS = [

@@ -26,6 +26,7 @@ def add(
         ),
     ],
     message: Annotated[str, typer.Option(help="What is said; the kind's own words if left out.")] = "",
+    template: Annotated[str | None, typer.Option(help="The template of its mail; without one, the message.")] = None,
 ) -> None:
     """Plan an anniversary, a reminder or something that recurs, and print its id."""
     from postroom.schedule import service
@@ -33,7 +34,13 @@ def add(
     read = _read(rule)
     occasion = in_room(
         lambda room: service.add_occasion(
-            room.pool, user_id, kind.upper(), rule=read, message=message, policy=service.policy_of(room.settings)
+            room.pool,
+            user_id,
+            kind.upper(),
+            rule=read,
+            message=message,
+            template=template,
+            policy=service.policy_of(room.settings),
         )
     )
     say(str(occasion.id))
@@ -45,7 +52,7 @@ def list_(user_id: Id, *, as_json: AsJson = False) -> None:
     from postroom.schedule import service
 
     found = in_room(lambda room: service.list_occasions(room.pool, user_id))
-    print_page(found, None, columns=("id", "kind", "rule", "message"), as_json=as_json)
+    print_page(found, None, columns=("id", "kind", "rule", "message", "template"), as_json=as_json)
 
 
 @occasions.command()

@@ -14,7 +14,7 @@ from postroom.schedule.check import read_date
 from postroom.schedule.model import Person
 
 REQUIRED = ("first_name", "last_name", "date_of_birth", "timezone")
-OPTIONAL = ("email", "webhook_url")
+OPTIONAL = ("email", "webhook_url", "locale", "template")
 _BROKEN = re.compile(r"[\0\udc80-\udcff]")
 _OPEN_QUOTE = "unexpected end of data"  # in the words of the module csv
 
@@ -82,8 +82,7 @@ def _person(columns: list[str], values: list[str]) -> Person:
         last_name=fields["last_name"],
         date_of_birth=read_date(fields["date_of_birth"]),
         timezone=fields["timezone"],
-        email=fields.get("email") or None,
-        webhook_url=fields.get("webhook_url") or None,
+        **{name: fields.get(name) or None for name in OPTIONAL},
     )
 
 

@@ -8,7 +8,8 @@
 -- Whom plain SQL changed is passed over until the sweep has planned anew; as a plain comparison the planner would take
 -- that for a rare case and read and sort everything.
 WITH due AS (
-    SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url
+    SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url, u.locale,
+        u.template
     FROM scheduled_events AS e
     JOIN users AS u ON u.id = e.user_id
     WHERE e.status = 'PENDING'
@@ -27,11 +28,13 @@ claimed AS (
     WHERE e.id = due.id
     RETURNING e.id, e.user_id, e.event_type, e.occasion_id, e.target_timestamp_utc, e.target_timestamp_local,
         e.planned_at, e.idempotency_key, e.delivery_payload,
-        due.first_name, due.last_name, due.date_of_birth, due.timezone, due.email, due.webhook_url
+        due.first_name, due.last_name, due.date_of_birth, due.timezone, due.email, due.webhook_url,
+        due.locale, due.template
 )
 SELECT claimed.id, claimed.user_id, claimed.event_type, claimed.occasion_id, target_timestamp_utc,
     target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, first_name, last_name, date_of_birth,
-    timezone, email, webhook_url, o.message, o.rule::text, coalesce(:now::timestamptz, now()) AS claimed_at
+    timezone, email, webhook_url, locale, claimed.template, o.message, o.rule::text, o.template AS occasion_template,
+    coalesce(:now::timestamptz, now()) AS claimed_at
 FROM claimed
 LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
 ORDER BY target_timestamp_utc;
@@ -93,7 +96,8 @@ SELECT (
 
 -- name: find_user :maybe
 -- One person.
-SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template
 FROM users
 WHERE id = :user_id;
 
@@ -153,21 +157,23 @@ RETURNING user_id;
 
 -- name: insert_occasion :one
 -- Remember an occasion of a person.
-INSERT INTO user_occasions (user_id, event_type, message, rule)
-VALUES (:user_id, :kind, :message, :rule::text::jsonb)
-RETURNING id, user_id, event_type, message, rule::text, created_at;
+INSERT INTO user_occasions (user_id, event_type, message, rule, template)
+VALUES (:user_id, :kind, :message, :rule::text::jsonb, :template)
+RETURNING id, user_id, event_type, message, rule::text, template, created_at;
 
 -- name: insert_users :many
 -- Store people, planned for in the same transaction.
 INSERT INTO users (
-    first_name, last_name, date_of_birth, timezone, email, webhook_url, planned_version, created_at, updated_at
+    first_name, last_name, date_of_birth, timezone, email, webhook_url, locale, template, planned_version, created_at,
+    updated_at
 )
 SELECT i.*, 1, coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now())
 FROM unnest(
     :first_name::text[], :last_name::text[], :date_of_birth::date[], :timezone::text[], :email::text[],
-    :webhook_url::text[]
+    :webhook_url::text[], :locale::text[], :template::text[]
 ) AS i
-RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url;
+RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template;
 
 -- name: leave_to_scheduler :exec
 -- Leave people to the next sweep, if schedulers plan with something other than whoever stored them: other times of day,
@@ -189,7 +195,7 @@ LIMIT :page_limit;
 
 -- name: list_occasions :many
 -- The occasions of some people.
-SELECT id, user_id, event_type, message, rule::text, created_at
+SELECT id, user_id, event_type, message, rule::text, template, created_at
 FROM user_occasions
 WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
@@ -204,7 +210,8 @@ WHERE user_id = ANY(:user_ids::uuid[])
 
 -- name: list_users :many
 -- People, newest first, below a cursor.
-SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template
 FROM users
 WHERE :before_id::uuid IS NULL OR (created_at, id) < (:before_at::timestamptz, :before_id)
 ORDER BY created_at DESC, id DESC
@@ -213,7 +220,7 @@ LIMIT :page_limit;
 -- name: lock_unplanned_users :many
 -- Hold people whom plain SQL added or changed since they were last planned for.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
-    unplanned_since, planned_version
+    locale, template, unplanned_since, planned_version
 FROM users
 WHERE planned_version <> version
 ORDER BY id
@@ -256,7 +263,8 @@ lacking AS (
     WHERE looked.is_planned AND (birthday.id IS NULL OR forgotten.id IS NOT NULL)
 ),
 held AS (
-    SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+    SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template
     FROM users
     WHERE id = ANY(ARRAY(SELECT id FROM lacking)) AND planned_version = version
     FOR NO KEY UPDATE SKIP LOCKED
@@ -268,7 +276,7 @@ LEFT JOIN held ON true;
 -- name: lock_user :maybe
 -- Hold one person: nobody else plans, claims or changes them until this transaction ends.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
-    CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since, planned_version
+    locale, template, CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since, planned_version
 FROM users
 WHERE id = :user_id
 FOR UPDATE;
@@ -277,7 +285,8 @@ FOR UPDATE;
 -- Hold people who are planned for, in order of id, after one of them. The others are the sweep's: it plans as of when they
 -- were written, and whoever planned for them as of now would lose what fell due since. Asked as a plain comparison, the
 -- planner would take the planned for a rare case, and read and sort everybody at each step.
-SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template
 FROM users
 WHERE id > coalesce(:after_id::uuid, '00000000-0000-0000-0000-000000000000')
     AND CASE WHEN planned_version = version THEN true ELSE false END
@@ -398,6 +407,7 @@ ON CONFLICT (is_only) DO UPDATE SET basis = excluded.basis, recorded_at = exclud
 -- Change a person whose version is still this one.
 UPDATE users
 SET first_name = :first_name, last_name = :last_name, date_of_birth = :date_of_birth, timezone = :timezone,
-    email = :email, webhook_url = :webhook_url
+    email = :email, webhook_url = :webhook_url, locale = :locale, template = :template
 WHERE id = :user_id AND version = :version
-RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url;
+RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template;

@@ -11,11 +11,12 @@ import msgspec
 from postroom.db.faults import translated
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, OccasionNotFound, UserNotFound, VersionConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.schedule import store
-from postroom.schedule.check import check_person, problems
+from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.kinds import check_rule, never_fires
 from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, ScheduledEvent, User, person_fields
@@ -136,13 +137,14 @@ async def update_user(
     return changed, moved[user_id]
 
 
-async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which words
+async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and its words
     pool: Pool,
     user_id: UUID,
     kind: str,
     *,
     rule: Mapping[str, Any],
     message: str = "",
+    template: str | None = None,
     policy: Policy,
     now: datetime | None = None,
 ) -> Occasion:
@@ -150,12 +152,19 @@ async def add_occasion(  # noqa: PLR0913 - whose, what, by which rule, in which 
     check_rule(kind, rule)
     if len(message) > LONGEST_MESSAGE or "\0" in message:
         raise BadInput.of("message", f"must be at most {LONGEST_MESSAGE} characters")
+    if template is not None and not is_template_id(template):
+        raise BadInput.of("template", BAD_TEMPLATE)
     async with pool.acquire() as connection, connection.transaction():
         user = await store.lock_user(connection, user_id=user_id)
         if user is None:
             raise UserNotFound
         occasion = await store.insert_occasion(
-            connection, user_id=user_id, kind=kind, message=message.strip(), rule=_encode(rule).decode()
+            connection,
+            user_id=user_id,
+            kind=kind,
+            message=message.strip(),
+            rule=_encode(rule).decode(),
+            template=template,
         )
         # Nobody but the occasion is new: what they have stays, unless plain SQL changed them and no sweep came yet.
         keep = Keep.ALL if user.planned_version == user.version else Keep.NOTHING

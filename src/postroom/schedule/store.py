@@ -91,8 +91,12 @@ async def insert_events(connection: Connection, *, now: datetime | None, **colum
     return [row["user_id"] for row in await QUERIES["insert_events"].many(connection, now=now, **columns)]
 
 
-async def insert_occasion(connection: Connection, *, user_id: UUID, kind: str, message: str, rule: str) -> Occasion:
-    row = await QUERIES["insert_occasion"].one(connection, user_id=user_id, kind=kind, message=message, rule=rule)
+async def insert_occasion(
+    connection: Connection, *, user_id: UUID, kind: str, message: str, rule: str, template: str | None
+) -> Occasion:
+    row = await QUERIES["insert_occasion"].one(
+        connection, user_id=user_id, kind=kind, message=message, rule=rule, template=template
+    )
     return _occasion(row)
 
 
@@ -190,6 +194,8 @@ async def update_user(  # noqa: PLR0913 - one parameter per column
     timezone: str,
     email: str | None,
     webhook_url: str | None,
+    locale: str | None,
+    template: str | None,
 ) -> User | None:
     row = await QUERIES["update_user"].maybe(
         connection,
@@ -201,6 +207,8 @@ async def update_user(  # noqa: PLR0913 - one parameter per column
         timezone=timezone,
         email=email,
         webhook_url=webhook_url,
+        locale=locale,
+        template=template,
     )
     return _user(row) if row else None
 
@@ -213,6 +221,8 @@ def _person(row: asyncpg.Record) -> Person:
         timezone=row["timezone"],
         email=row["email"],
         webhook_url=row["webhook_url"],
+        locale=row["locale"],
+        template=row["template"],
     )
 
 
@@ -235,6 +245,7 @@ def _occasion(row: asyncpg.Record) -> Occasion:
         kind=row["event_type"],
         message=row["message"],
         rule=_rule(row),
+        template=row["template"],
         created_at=row["created_at"],
     )
 
@@ -248,6 +259,7 @@ def _claimed(row: asyncpg.Record, claim_id: UUID) -> Claimed:
             kind=row["event_type"],
             message=row["message"],
             rule=_rule(row),
+            template=row["occasion_template"],
         )
     return Claimed(
         id=row["id"],

@@ -20,10 +20,14 @@ CREATE TABLE users (
     last_name       text        NOT NULL,
     email           text,
     webhook_url     text,
+    locale          text, -- of mail to the person, such as fr or pt-BR; NULL: English
+    template        text, -- of the person's birthday greeting by mail; NULL: birthday
 
     CONSTRAINT users_first_name_said CHECK (first_name ~ '\S' AND length(first_name) <= 100),
     CONSTRAINT users_last_name_said CHECK (last_name ~ '\S' AND length(last_name) <= 100),
-    CONSTRAINT users_date_of_birth_past CHECK (date_of_birth < CURRENT_DATE)
+    CONSTRAINT users_date_of_birth_past CHECK (date_of_birth < CURRENT_DATE),
+    CONSTRAINT users_locale_form CHECK (locale ~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'),
+    CONSTRAINT users_template_form CHECK (template ~ '^[a-z0-9][a-z0-9._-]{0,99}$')
 );
 
 -- What a person is sent besides the birthday greeting. The rule's fields belong to the kind; see schedule/kinds.py.
@@ -34,8 +38,10 @@ CREATE TABLE user_occasions (
     event_type text        NOT NULL,
     message    text        NOT NULL,
     rule       jsonb       NOT NULL,
+    template   text, -- of its mail; NULL: the message is subject and text
 
-    CONSTRAINT user_occasions_kind_named CHECK (event_type ~ '^[A-Z][A-Z_]{0,49}$')
+    CONSTRAINT user_occasions_kind_named CHECK (event_type ~ '^[A-Z][A-Z_]{0,49}$'),
+    CONSTRAINT user_occasions_template_form CHECK (template ~ '^[a-z0-9][a-z0-9._-]{0,99}$')
 );
 
 -- What people are sent at a time of their own clock: planned, due and past.

@@ -39,6 +39,7 @@ CREATE OR REPLACE TRIGGER users_guard_insert
 CREATE OR REPLACE TRIGGER users_guard_update
     BEFORE UPDATE ON users
     FOR EACH ROW
-    WHEN ((OLD.first_name, OLD.last_name, OLD.date_of_birth, OLD.timezone, OLD.email, OLD.webhook_url)
-        IS DISTINCT FROM (NEW.first_name, NEW.last_name, NEW.date_of_birth, NEW.timezone, NEW.email, NEW.webhook_url))
+    WHEN ((OLD.first_name, OLD.last_name, OLD.date_of_birth, OLD.timezone, OLD.email, OLD.webhook_url, OLD.locale, OLD.template)
+        IS DISTINCT FROM
+        (NEW.first_name, NEW.last_name, NEW.date_of_birth, NEW.timezone, NEW.email, NEW.webhook_url, NEW.locale, NEW.template))
     EXECUTE FUNCTION users_guard();
