@@ -5474,8 +5474,10 @@ CREATE TABLE user_occasions (
     event_type text NOT NULL,
     message text NOT NULL,
     rule jsonb NOT NULL,
+    template text,
     is_over boolean DEFAULT false NOT NULL,
-    CONSTRAINT user_occasions_kind_named CHECK ((event_type ~ '^[A-Z][A-Z_]{0,49}$'::text))
+    CONSTRAINT user_occasions_kind_named CHECK ((event_type ~ '^[A-Z][A-Z_]{0,49}$'::text)),
+    CONSTRAINT user_occasions_template_form CHECK ((template ~ '^[a-z0-9][a-z0-9._-]{0,99}$'::text))
 );
 
 CREATE TABLE users (
@@ -5490,12 +5492,16 @@ CREATE TABLE users (
     last_name text NOT NULL,
     email text,
     webhook_url text,
+    locale text,
+    template text,
     unplanned_since timestamp with time zone,
     is_unplannable boolean DEFAULT false NOT NULL,
     CONSTRAINT users_date_of_birth_past CHECK ((date_of_birth < CURRENT_DATE)),
     CONSTRAINT users_date_of_birth_readable CHECK (((date_of_birth >= '0001-01-01'::date) OR (date_of_birth = '-infinity'::date))),
     CONSTRAINT users_first_name_said CHECK (((first_name ~ '\S'::text) AND (length(first_name) <= 100))),
-    CONSTRAINT users_last_name_said CHECK (((last_name ~ '\S'::text) AND (length(last_name) <= 100)))
+    CONSTRAINT users_last_name_said CHECK (((last_name ~ '\S'::text) AND (length(last_name) <= 100))),
+    CONSTRAINT users_locale_form CHECK ((locale ~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'::text)),
+    CONSTRAINT users_template_form CHECK ((template ~ '^[a-z0-9][a-z0-9._-]{0,99}$'::text))
 );
 
 CREATE TABLE webhook_endpoints (
@@ -6009,7 +6015,7 @@ CREATE TRIGGER user_occasions_guard BEFORE INSERT OR UPDATE OF user_id, event_ty
 
 CREATE TRIGGER users_guard_insert BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION users_guard();
 
-CREATE TRIGGER users_guard_update BEFORE UPDATE ON users FOR EACH ROW WHEN (((((((old.first_name IS DISTINCT FROM new.first_name) OR (old.last_name IS DISTINCT FROM new.last_name)) OR (old.date_of_birth IS DISTINCT FROM new.date_of_birth)) OR (old.timezone IS DISTINCT FROM new.timezone)) OR (old.email IS DISTINCT FROM new.email)) OR (old.webhook_url IS DISTINCT FROM new.webhook_url))) EXECUTE FUNCTION users_guard();
+CREATE TRIGGER users_guard_update BEFORE UPDATE ON users FOR EACH ROW WHEN (((((((((old.first_name IS DISTINCT FROM new.first_name) OR (old.last_name IS DISTINCT FROM new.last_name)) OR (old.date_of_birth IS DISTINCT FROM new.date_of_birth)) OR (old.timezone IS DISTINCT FROM new.timezone)) OR (old.email IS DISTINCT FROM new.email)) OR (old.webhook_url IS DISTINCT FROM new.webhook_url)) OR (old.locale IS DISTINCT FROM new.locale)) OR (old.template IS DISTINCT FROM new.template))) EXECUTE FUNCTION users_guard();
 
 ALTER TABLE ONLY busy_jobs
     ADD CONSTRAINT busy_jobs_job_type_fkey FOREIGN KEY (job_type) REFERENCES jobs(job_type) ON DELETE CASCADE;
