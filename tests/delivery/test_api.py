@@ -9,6 +9,7 @@ from postroom.db.room import Room
 from postroom.events.store import list_audit
 
 MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
+WELCOME = {"name": "Ann", "product": "Shop", "url": "https://shop.example/"}
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def test_a_delivery_is_shown_whole(browser: Browser) -> None:
 async def test_codes_and_variables_stay_inside(browser: Browser) -> None:
     """A one-time code comes out of no answer, nor do the variables of any template."""
     made = await browser.post("/v1/login-codes", json={"email": "ann@example.org", "code": "SESAME-7"})
-    plain = await _accept(browser, template="welcome", subject=None, text=None, variables={"name": "Hush-8"})
+    plain = await _accept(browser, template="welcome", subject=None, text=None, variables={**WELCOME, "name": "Hush-8"})
     coded = await _accept(browser, lane="auth", text="Your code is SESAME-7", subject="SESAME-7")
     answers = [
         await browser.get("/v1/deliveries"),
@@ -125,7 +126,9 @@ async def test_attempts_are_listed_first_to_last(browser: Browser, room: Room) -
 async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room) -> None:
     """Status, recipient in any case, template, source, custom data and time each narrow the listing."""
     first = await _accept(browser, to="Ann@Example.org", custom_data={"order": 7, "shop": "a"})
-    second = await _accept(browser, template="welcome", subject=None, text=None, cc=["carol@example.org"])
+    second = await _accept(
+        browser, template="welcome", subject=None, text=None, variables=WELCOME, cc=["carol@example.org"]
+    )
     other = await open_browser(room, name="crm", app=browser.app)
     third = await _accept(other, to="dave@example.org")
     await browser.post(f"/v1/deliveries/{third}/cancel")

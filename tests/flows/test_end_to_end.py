@@ -91,7 +91,12 @@ async def test_capture_captures_although_there_are_sender_accounts(room: Room) -
         await work(room)
         assert (await inbox(room), server.messages) == (["captured"], [])
         await accepted(room.pool, a_mail(subject="sent"))
-        await work(replace(room, settings=replace(room.settings, transport="senders", secret_key=bytes(32))))
+        await work(
+            replace(
+                room,
+                settings=replace(room.settings, transport="senders", senders_allow_private=True, secret_key=bytes(32)),
+            )
+        )
         assert (await inbox(room), len(server.messages)) == (["captured"], 1)
 
 

@@ -1,7 +1,7 @@
 """dashboard: what an operator looks at.
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox
-OWNS     nothing; sessions are signed cookies, figures are read when they are asked for
+OWNS     `ended_sessions`; sessions are signed cookies, figures are read when they are asked for
 STATES   a session is good for twelve hours, until its key is revoked, or until its owner signs out
 CALLED BY  the composition root (`build_dashboard`), as the application behind every path the API does not know
 CALLS    the services of delivery and of the capture inbox; its own statements only read

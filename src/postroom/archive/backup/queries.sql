@@ -25,15 +25,15 @@ DROP TABLE restoring;
 -- Let pg_dump see exactly what this transaction sees.
 SELECT pg_export_snapshot() AS snapshot;
 
+-- name: find_folder :one
+-- The folder of this room within a store of backups; that of the archive, so that rooms of one name stay apart.
+SELECT archive_folder() AS folder;
+
 -- name: find_restore :maybe
 -- The mark of a restore that is not finished, and the checksum of the file it is from.
 SELECT obj_description(oid, 'pg_class') AS sha256
 FROM pg_class
 WHERE oid = to_regclass(quote_ident(:name) || '.restoring');
-
--- name: find_folder :one
--- The folder of this room within a store of backups; that of the archive, so that rooms of one name stay apart.
-SELECT archive_folder() AS folder;
 
 -- name: forget_functions :exec
 -- After a restore the functions are made anew: under another name they carry the old one, and none has its privileges.
