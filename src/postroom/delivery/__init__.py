@@ -22,7 +22,7 @@ LIMITS   for each lane and process: two chunks of mail that are not in the ledge
 LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
 RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an
          application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller
-HOSTILE INPUTS  everything an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules,
+HOSTILE INPUTS  all that an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules,
          which one table of cases tests. A row that cannot be read all the same fails alone (`rows`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
 CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
