@@ -72,6 +72,7 @@
         ├── OccasionNotFound
         ├── ProgressNotFound        no such publisher of no such topic
         ├── RuleNotFound
+        ├── ScheduledEventNotFound
         ├── SegmentNotFound         no such piece in the archive
         ├── SenderNotFound
         ├── SuppressionNotFound
@@ -578,6 +579,12 @@ class RuleNotFound(NotFoundError):
     """There is no such rule."""
 
     code = "rule_not_found"
+
+
+class ScheduledEventNotFound(NotFoundError):
+    """There is no such scheduled event."""
+
+    code = "scheduled_event_not_found"
 
 
 class SegmentNotFound(NotFoundError):

@@ -191,3 +191,46 @@ async def test_an_occasion_that_cannot_be_is_400_and_named(browser: Browser, bod
 async def test_occasions_of_nobody_are_404(browser: Browser) -> None:
     """An unknown person has no list of occasions."""
     assert (await browser.get(f"/v1/users/{uuid4()}/occasions")).status == 404
+
+
+async def test_an_event_is_listed_moved_and_cancelled(browser: Browser) -> None:
+    """Across people, by version; what is stale or over is a 409, what is unknown a 404."""
+    user = await made(browser)
+    [event] = (await browser.ask("GET", "/v1/scheduled-events?status=PENDING&kind=birthday&order=soonest")).json[
+        "items"
+    ]
+    assert (event["user_id"], event["version"], event["moved_from"]) == (user["id"], 1, None)
+    path = f"/v1/scheduled-events/{event['id']}"
+    assert (await browser.ask("GET", path)).json == event
+    body = {"at": "2100-02-03T04:05:00", "version": 1}
+    moved = await browser.ask("POST", f"{path}/move", json=body)
+    assert (moved.status, moved.json["target_local"], moved.json["version"]) == (200, "2100-02-03T04:05:00", 2)
+    assert moved.json["moved_from"] == event["target_local"]
+    stale = await browser.ask("POST", f"{path}/move", json=body)
+    assert (stale.status, stale.json["code"]) == (409, "version_conflict")
+    cancelled = await browser.ask("POST", f"{path}/cancel", json={"version": 2})
+    assert cancelled.status == 200
+    assert cancelled.json["failure_reason"].startswith("cancelled: by key:")
+    assert (await browser.ask("POST", f"{path}/cancel", json={})).status == 409
+    listed = (await browser.ask("GET", f"/v1/users/{user['id']}/events")).json["items"]
+    assert sorted(each["status"] for each in listed) == ["FAILED", "PENDING"]
+    assert (await browser.ask("GET", "/v1/scheduled-events?status=FAILED&late=true")).json["items"] == []
+    unknown = await browser.ask("GET", f"/v1/scheduled-events/{uuid4()}")
+    assert (unknown.status, unknown.json["code"]) == (404, "scheduled_event_not_found")
+
+
+WRONG_REQUESTS = [
+    ("at", {"at": "2100-02-03T04:05:00Z", "version": 1}),
+    ("at", {"at": "2000-02-03T04:05:00", "version": 1}),
+    ("version", {"at": "2100-02-03T04:05:00"}),
+]
+
+
+@pytest.mark.parametrize("field, body", WRONG_REQUESTS)
+async def test_a_wrong_move_names_its_field(browser: Browser, field: str, body: dict[str, Any]) -> None:
+    """With a zone, in the past, without the version."""
+    await made(browser)
+    [event] = (await browser.ask("GET", "/v1/scheduled-events")).json["items"]
+    refused = await browser.ask("POST", f"/v1/scheduled-events/{event['id']}/move", json=body)
+    assert refused.status == 400
+    assert [error["field"] for error in refused.json["errors"]] == [field]

@@ -12,11 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+import typer
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput
+from postroom.errors import BadInput, VersionConflict
 from postroom.schedule.cli import users
+from postroom.schedule.event_cli import schedule
 from postroom.schedule.people_csv import read_people
 
 CSV = """first_name,last_name,date_of_birth,timezone,email,webhook_url
@@ -40,13 +42,13 @@ def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     logging.getLogger().handlers[:] = handlers
 
 
-async def ask(*arguments: str, stdin: str | bytes | None = None) -> Result:
+async def ask(*arguments: str, stdin: str | bytes | None = None, group: typer.Typer = users) -> Result:
     """Run a command as the shell would: in a thread, because it brings its own loop."""
-    return await asyncio.to_thread(CliRunner().invoke, users, arguments, stdin)
+    return await asyncio.to_thread(CliRunner().invoke, group, arguments, stdin)
 
 
-async def ask_json(*arguments: str) -> Any:
-    result = await ask(*arguments, "--json")
+async def ask_json(*arguments: str, group: typer.Typer = users) -> Any:
+    result = await ask(*arguments, "--json", group=group)
     assert result.exit_code == 0, result.output
     return msgspec.json.decode(result.stdout)
 
@@ -270,3 +272,21 @@ async def test_a_new_person_as_json() -> None:
     made = await ask_json("create", *ADA)
     assert (made["first_name"], made["date_of_birth"]) == ("Ada", "1815-12-10")
     assert made["id"]
+
+
+@pytest.mark.usefixtures("environment")
+async def test_events_are_listed_moved_and_cancelled() -> None:
+    """Across people; a stale version and a time in no notation are refused with a sentence."""
+    await ask("create", *ADA)
+    [event] = (await ask_json("list", "--status", "pending", "--soonest", group=schedule))["items"]
+    move = ("move", event["id"], "2100-02-03T04:05", "--version")
+    assert "version 2; due 2100-02-03 04:05:00 Europe/London" in (await ask(*move, "1", group=schedule)).stdout
+    assert isinstance((await ask(*move, "1", group=schedule)).exception, VersionConflict)
+    assert (await ask_json("show", event["id"], group=schedule))["moved_from"] == event["target_local"]
+    assert "2100-02-03 04:05:00" in (await ask("show", event["id"], group=schedule)).stdout
+    assert "cancelled" in (await ask("cancel", event["id"], "--version", "2", group=schedule)).stdout
+    [failed] = (await ask_json("list", "--status", "FAILED", "--not-late", group=schedule))["items"]
+    assert failed["failure_reason"].startswith("cancelled: by cli:")
+    assert "PENDING" in (await ask("list", "--kind", "birthday", group=schedule)).stdout
+    assert isinstance((await ask("list", "--status", "gone", group=schedule)).exception, BadInput)
+    assert isinstance((await ask("move", event["id"], "noon", "--version", "1", group=schedule)).exception, BadInput)

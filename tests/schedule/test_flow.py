@@ -11,7 +11,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.schedule import service
+from postroom.schedule import agenda, service
 from postroom.schedule.model import Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports import Content, Envelope, Transport
@@ -188,7 +188,7 @@ async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
         await drain(pool, clock)
     assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE event_type = 'RECURRING'") == 2
     await service.remove_occasion(pool, user.id, daily.id)
-    events, _ = await service.list_events(pool, user.id)
+    events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.kind, event.status) for event in events] == [("BIRTHDAY", "PENDING"), ("RECURRING", "COMPLETED")]
 
 

@@ -47,6 +47,7 @@ def pending(planned: Planned) -> KnownEvent:
         version=1,
         idempotency_key=planned.idempotency_key,
         payload=planned.payload,
+        moved_from=None,
         is_claimed_only=False,
     )
 

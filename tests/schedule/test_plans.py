@@ -98,3 +98,32 @@ async def test_a_delivery_of_another_source_calls_no_function(pool: Pool) -> Non
         "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'settle_scheduled_event'"
     )
     assert "WHEN (((new.source = 'schedule'::text)" in condition
+
+
+ANY_STATUS = "ARRAY['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED']"
+LISTINGS: list[tuple[dict[str, str], set[str]]] = [
+    ({}, {"scheduled_events_due_idx", "scheduled_events_status_idx"}),
+    ({"statuses": "ARRAY['FAILED']"}, {"scheduled_events_due_idx", "scheduled_events_status_idx"}),
+    ({"kind": "'REMINDER'"}, {"scheduled_events_kind_idx"}),
+    ({"user_id": "?"}, {"scheduled_events_pending_idx", "scheduled_events_user_idx"}),
+    ({"is_late": "true"}, {"scheduled_events_late_idx"}),
+]
+
+
+@pytest.mark.parametrize("name", ["list_latest_events", "list_soonest_events"])
+@pytest.mark.parametrize("chosen, indexes", LISTINGS)
+async def test_every_filter_of_a_listing_has_its_index(
+    full: Session, name: str, chosen: dict[str, str], indexes: set[str]
+) -> None:
+    """No page reads or sorts all events."""
+    await full.execute("RESET plan_cache_mode")  # a listing is asked for now and then: planned for its filters
+    given = {"page_limit": "51", "statuses": ANY_STATUS, **chosen}
+    if "user_id" in given:
+        given["user_id"] = f"'{await full.fetchval('SELECT id FROM users LIMIT 1')}'"
+    statement = QUERIES[name]
+    await full.execute(f"PREPARE asked AS {statement.sql}")
+    arguments = ", ".join(given.get(parameter, "NULL") for parameter in statement.parameters)
+    plan = nodes(json.loads(await full.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked({arguments})"))[0]["Plan"])
+    assert {node["Index Name"] for node in plan if "Index Name" in node} <= indexes
+    assert [node for node in plan if "Index Name" in node]
+    assert not [node for node in plan if node["Node Type"] == "Seq Scan"]

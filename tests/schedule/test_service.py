@@ -11,13 +11,13 @@ from tests.support.schedule import POSTING, born, person, scheduler, statuses, u
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, OccasionNotFound, UserNotFound, VersionConflict
-from postroom.schedule import service
+from postroom.schedule import agenda, service
 from postroom.schedule.engine import hand_over_due
 from postroom.schedule.model import Moved, Policy, Status
 
 
 async def events_of(pool: Pool, user_id: Any) -> list[Any]:
-    return (await service.list_events(pool, user_id))[0]
+    return (await agenda.list_user_events(pool, user_id))[0]
 
 
 async def test_a_person_has_their_next_event_at_once(pool: Pool) -> None:
@@ -328,7 +328,7 @@ async def test_nobody_is_somebody_else(pool: Pool) -> None:
     """Unknown ids are told as such."""
     for call in (
         service.get_user(pool, uuid4()),
-        service.list_events(pool, uuid4()),
+        agenda.list_user_events(pool, uuid4()),
         service.update_user(pool, uuid4(), {}, policy=POSTING),
         service.add_occasion(pool, uuid4(), "REMINDER", rule={"at": "2030-01-01T09:00:00"}, policy=POSTING),
     ):

@@ -8,7 +8,7 @@ import pytest
 from tests.support.schedule import NINE, POSTING, born, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
-from postroom.schedule import service, store
+from postroom.schedule import agenda, service, store
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 
@@ -200,7 +200,7 @@ async def test_an_occasion_added_before_the_sweep_leaves_what_they_came_with(poo
         await service.add_occasion(
             pool, user_id, "REMINDER", rule={"at": "2026-11-21T16:00"}, policy=POSTING, now=utc("2026-11-15T09:00")
         )
-        events, _ = await service.list_events(pool, user_id)
+        events, _ = await agenda.list_user_events(pool, user_id)
         assert [event.kind for event in events] == ["REMINDER", "BIRTHDAY"]
         assert events[1].idempotency_key == f"mine {is_swept}"
         assert await scheduler(pool).sweep() == 0
@@ -213,7 +213,7 @@ async def test_an_occasion_added_to_somebody_who_changed_plans_the_change(pool: 
     await pool.execute("UPDATE users SET unplanned_since = $1", utc("2026-11-15T08:00"))
     rule = {"at": "2026-11-21T16:00"}
     await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-15T09:00"))
-    events, _ = await service.list_events(pool, user.id)
+    events, _ = await agenda.list_user_events(pool, user.id)
     assert [event.target_utc for event in events] == [utc("2026-11-25T09:00"), utc("2026-11-21T16:00")]
 
 
@@ -226,7 +226,7 @@ async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
     assert await work.refresh() == 0
     await pool.execute("UPDATE schedule_state SET basis = replace(basis, 'tzdata=', 'tzdata=older ')")
     assert await work.refresh() == 1
-    [event], _ = await service.list_events(pool, user.id)
+    [event], _ = await agenda.list_user_events(pool, user.id)
     assert event.target_utc == utc("2026-11-20T09:00")
 
 

@@ -12,7 +12,7 @@ from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due,
 from postroom.db.pool import Pool, open_pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeliveryFilter
-from postroom.schedule import engine, service, store
+from postroom.schedule import agenda, engine, service, store
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
 from postroom.schedule.model import Policy, Status
 from postroom.schedule.worker import SHORTEST_REST, Scheduler, SchedulerOptions
@@ -37,7 +37,7 @@ async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
     assert [recipient.address for recipient in delivery.recipients] == [HOOK]
     assert delivery.text == '{"message":"Hey, Ada Lovelace it\'s your birthday"}'
     assert delivery.idempotency_key == key
-    events, _ = await service.list_events(pool, user.id)
+    events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.status, event.delivery_id) for event in events] == [
         (Status.PENDING, None),
         (Status.PROCESSING, delivery.id),
@@ -74,7 +74,7 @@ async def test_with_no_destination_it_fails_and_says_so(pool: Pool) -> None:
     """Nothing is sent, the reason is kept, and next year is planned all the same."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool, policy=Policy()).run_once()
-    events, _ = await service.list_events(pool, user.id)
+    events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.status, event.failure_reason) for event in events] == [
         (Status.PENDING, None),
         (Status.FAILED, NO_DESTINATION),
@@ -109,7 +109,7 @@ async def test_the_delivery_s_end_is_the_event_s(  # noqa: PLR0917 - one column 
         " claim_id = NULL, claim_ordinal = NULL, finished_at = now()",
         state, reason, detail, attempts,
     )  # fmt: skip
-    pending, event = (await service.list_events(pool, user.id))[0]
+    pending, event = (await agenda.list_user_events(pool, user.id))[0]
     assert (event.status, event.failure_reason, event.retry_count) == (status, failure, retries)
     assert event.executed_at is not None
     assert (pending.status, pending.target_utc) == (Status.PENDING, utc("2027-11-15T09:00"))
@@ -258,7 +258,7 @@ async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
         now=utc("2026-11-10T00:00"),
     )  # fmt: skip
     assert await scheduler(pool, "2026-11-12T12:00", policy).run_once() == 3
-    events = [event for event in (await service.list_events(pool, user.id))[0] if event.kind == "RECURRING"]
+    events = [event for event in (await agenda.list_user_events(pool, user.id))[0] if event.kind == "RECURRING"]
     assert [(event.target_utc.day, event.status, event.failure_reason, event.late_by) for event in events] == [
         (13, Status.PENDING, None, None),
         (12, Status.PROCESSING, None, timedelta(hours=3)),
@@ -283,7 +283,7 @@ async def test_a_correction_during_an_outage_keeps_it_late(
     await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"))
     policy = Policy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
     await scheduler(pool, "2026-11-15T15:00", policy).run_once()
-    _, event = (await service.list_events(pool, user.id))[0]
+    _, event = (await agenda.list_user_events(pool, user.id))[0]
     assert (event.status, event.failure_reason, event.late_by) == (Status.FAILED, TOO_LATE, late_by)
 
 

@@ -69,6 +69,7 @@ GROUPS = (
     Entry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
     Entry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
     Entry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
+    Entry("schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "What people will be sent: list, move, cancel."),
     Entry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
     Entry(
         "outbox", "postroom.outbox.cli:outbox", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."

@@ -48,7 +48,7 @@ from postroom.outbox.webhooks import api as webhooks_api
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Refused
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
-from postroom.schedule import occasion_api
+from postroom.schedule import event_api, occasion_api
 from postroom.senders import api as senders_api
 from postroom.settings import Settings
 from postroom.stats import api as stats_api
@@ -214,6 +214,7 @@ def build_app(
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
         *occasion_api.ENDPOINTS,
+        *event_api.ENDPOINTS,
         *events_api.endpoints(EventStore(room.pool)),
         *audit_api.ENDPOINTS,
         *outbox_api.ENDPOINTS,

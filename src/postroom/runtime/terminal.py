@@ -176,7 +176,8 @@ def shown(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        # A local time of a person has no zone, and is shown as their clock does, whatever the host's zone is.
+        return (value if value.tzinfo is None else value.astimezone(UTC)).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list | tuple):
         return ", ".join(shown(item) for item in value)
     if isinstance(value, Mapping):

@@ -9,11 +9,13 @@ FILES    civil     local time ↔ instant, the only place that converts
          plan      which occurrence comes next, as a pure decision
          planner   plans for many people in one transaction
          handover  where an event goes and what it says
+         agenda    events across people: list, move, cancel
          engine    claim, delivery and what follows, in one transaction
          metrics   what is behind, for Prometheus and `postroom doctor`
 CALLED BY  app (Scheduler), http, cli
 CALLS    delivery (accept), mail's template `birthday`
-FAILURES   BadInput, UserNotFound, OccasionNotFound, VersionConflict; ClaimLost undoes a handover that came too late
+FAILURES   BadInput, UserNotFound, OccasionNotFound, ScheduledEventNotFound,
+           VersionConflict; ClaimLost undoes a handover that came too late
 
 Once per occurrence. An event's key names person, kind and occurrence (`birthday:<user>:2027`) and is unique for good,
 so no move, correction or second scheduler makes a second greeting; the delivery carries the same key. What follows an
@@ -33,6 +35,9 @@ whatever way, cancels what still waits to leave, and ends its dead letters (`can
 
 Mail of the schedule goes out in the lane `bulk`: with one-click List-Unsubscribe, and not at all to a person who has
 unsubscribed. Such an event ends FAILED with the reason of the suppression (`explain_suppression`); the chain goes on.
+
+Moved by hand. `moved_from` keeps the local time of the rule; planning then keeps the target's local time and takes zone
+and words of the person. A cancelled event ends FAILED, its key stays used, and what follows is planned with it.
 
 Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
 Planning during an outage, or correcting a name in it, makes nothing less late.

@@ -1,4 +1,4 @@
-"""People over HTTP: store, read, change, forget, and see what is planned for them."""
+"""People over HTTP: store, read, change and forget."""
 
 import re
 from datetime import date, datetime
@@ -11,7 +11,7 @@ from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
 from postroom.schedule import service
 from postroom.schedule.check import read_date
-from postroom.schedule.model import Moved, Person, ScheduledEvent, Status, User, user_fields
+from postroom.schedule.model import Moved, Person, User, user_fields
 
 READ = "users:read"
 WRITE = "users:write"
@@ -94,33 +94,6 @@ class UserPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class EventShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One firing. `target_local` is what the person's clock shows, without a zone."""
-
-    id: UUID
-    kind: str
-    status: Status
-    target_utc: datetime
-    target_local: datetime
-    timezone: str
-    executed_at: datetime | None
-    failure_reason: str | None
-    retry_count: int
-    version: int
-    idempotency_key: str
-    late: bool
-    delivery_id: int | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class EventPage(msgspec.Struct, frozen=True):
-    """A person's events, the latest target first."""
-
-    items: list[EventShape]
-    next_cursor: str | None
-
-
 async def create_user(call: Call) -> Answer:
     body: NewUser = call.body
     person = Person(
@@ -146,14 +119,6 @@ async def delete_user(call: Call) -> Answer:
 async def get_user(call: Call) -> Answer:
     user = await service.get_user(call.room.pool, call.path["user_id"])
     return Answer(_shape(user), headers=_tag(user))
-
-
-async def list_user_events(call: Call) -> Answer:
-    query: UserQuery = call.query
-    events, cursor = await service.list_events(
-        call.room.pool, call.path["user_id"], cursor=query.cursor, limit=query.limit
-    )
-    return Answer(EventPage([_event_shape(event) for event in events], cursor))
 
 
 async def list_users(call: Call) -> Answer:
@@ -201,11 +166,6 @@ def _shape(user: User) -> UserShape:
 
 def _changed(user: User, moved: Moved) -> ChangedUser:
     return ChangedUser(**user_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
-
-
-def _event_shape(event: ScheduledEvent) -> EventShape:
-    same = {name: getattr(event, name) for name in EventShape.__struct_fields__ if name != "late"}
-    return EventShape(**same, late=event.late_by is not None)
 
 
 ENDPOINTS = [
@@ -257,15 +217,5 @@ ENDPOINTS = [
         scope=WRITE,
         tag="users",
         answers={204: None},
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/users/{user_id:uuid}/events",
-        handler=list_user_events,
-        summary="What a person was and will be sent, the latest first.",
-        scope=READ,
-        tag="users",
-        query=UserQuery,
-        answers={200: EventPage},
     ),
 ]

@@ -25,6 +25,7 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.schedule.event_cli import EVENT
 from postroom.schedule.occasion_cli import occasions
 
 if TYPE_CHECKING:
@@ -51,10 +52,6 @@ _USER = (
     "version", "created_at",
 )  # fmt: skip
 _LISTED = ("id", "first_name", "last_name", "date_of_birth", "timezone", "created_at")
-_EVENT = (
-    "id", "kind", "status", "target_utc", "target_local", "timezone", "retry_count", "late_by", "delivery_id",
-    "failure_reason",
-)  # fmt: skip
 
 
 @users.command()
@@ -109,10 +106,10 @@ def delete(user_ids: Annotated[list[UUID], typer.Argument(help="Ids of people.")
 @users.command()
 def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List what a person was and will be sent, the latest first."""
-    from postroom.schedule import service
+    from postroom.schedule import agenda
 
-    found, more = in_room(lambda room: service.list_events(room.pool, user_id, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_EVENT, as_json=as_json)
+    found, more = in_room(lambda room: agenda.list_user_events(room.pool, user_id, cursor=cursor, limit=limit))
+    print_page(found, more, columns=EVENT, as_json=as_json)
 
 
 @users.command("import")

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-import structlog
-
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
@@ -16,14 +14,12 @@ from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.handover import Result, refusal, request_for, result_of
 from postroom.schedule.model import Claimed, Planned, Policy, Status
-from postroom.schedule.plan import UNPLANNABLE, Subject, following
-from postroom.schedule.planner import planned_columns
+from postroom.schedule.plan import Subject
+from postroom.schedule.planner import following_event, planned_columns
 
 LEASE = timedelta(minutes=5)
 KEY_TTL = timedelta(days=400)
 """A key outlives its year: the same occurrence can never become a second delivery while the first is kept."""
-
-_log = structlog.get_logger()
 
 
 async def hand_over_due(
@@ -88,11 +84,4 @@ def _unsendable(request: DeliveryRequest) -> str | None:
 
 
 def _following(event: Claimed, policy: Policy) -> Planned | None:
-    subject = Subject(event.user_id, event.person, event.occasion)
-    if event.kind != subject.kind_name:  # a kind of somebody else's: fired once, planned by nobody
-        return None
-    try:
-        return following(subject, policy, after=event.target_local, key=event.idempotency_key)
-    except UNPLANNABLE as error:
-        _log.warning("user_unplannable", user_id=str(event.user_id), kind=event.kind, error=type(error).__name__)
-        return None
+    return following_event(Subject(event.user_id, event.person, event.occasion), event, policy)

@@ -106,8 +106,22 @@ class ScheduledEvent:
     payload: Any
     late_by: timedelta | None
     delivery_id: int | None
+    occasion_id: UUID | None
+    moved_from: datetime | None  # the local time of its rule, if it was moved by hand
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events a listing shows; None asks for all."""
+
+    status: Status | None = None
+    kind: str | None = None
+    user_id: UUID | None = None
+    is_late: bool | None = None
+    due_from: datetime | None = None
+    due_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +139,7 @@ class KnownEvent:
     version: int
     idempotency_key: str
     payload: Any
+    moved_from: datetime | None
     is_claimed_only: bool  # claimed, not yet handed over: it may become PENDING again
 
 
@@ -158,6 +173,7 @@ class Claimed:
     claimed_at: datetime
     idempotency_key: str
     payload: Any
+    moved_from: datetime | None
 
     @property
     def lateness(self) -> timedelta:

@@ -77,6 +77,22 @@ def following(subject: Subject, policy: Policy, *, after: datetime, key: str) ->
     return None
 
 
+def moved(subject: Subject, pending: KnownEvent) -> Planned:
+    """An event that was moved by hand, for the person as they are now: the same local time, on the person's clock."""
+    kind, zone = subject.kind_name, subject.person.timezone
+    target = instant_of(pending.target_local, zone)
+    return Planned(
+        user_id=subject.user_id,
+        kind=kind,
+        occasion_id=pending.occasion_id,
+        target_utc=target,
+        target_local=local_at(target, zone),
+        timezone=zone,
+        idempotency_key=pending.idempotency_key,
+        payload=_payload(subject),
+    )
+
+
 def _is_to_come(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
     """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved.
 
@@ -100,7 +116,6 @@ def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occu
 def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
     kind, occasion, zone = subject.kind_name, subject.occasion, subject.person.timezone
     target = instant_of(occurrence.local, zone)
-    message = occasion.message if occasion and occasion.message.strip() else KINDS[kind].message(subject.person)
     return Planned(
         user_id=subject.user_id,
         kind=kind,
@@ -109,5 +124,12 @@ def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
         target_local=local_at(target, zone),
         timezone=zone,
         idempotency_key=f"{subject.prefix}{occurrence.label}",
-        payload={"message": message},
+        payload=_payload(subject),
     )
+
+
+def _payload(subject: Subject) -> dict[str, str]:
+    occasion = subject.occasion
+    if occasion is not None and occasion.message.strip():
+        return {"message": occasion.message}
+    return {"message": KINDS[subject.kind_name].message(subject.person)}

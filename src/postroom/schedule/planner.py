@@ -16,8 +16,8 @@ import structlog
 
 from postroom.db.queries import Connection
 from postroom.schedule import store
-from postroom.schedule.model import KnownEvent, Moved, Planned, Policy, Status, User
-from postroom.schedule.plan import UNPLANNABLE, Subject, upcoming
+from postroom.schedule.model import Claimed, KnownEvent, Moved, Planned, Policy, ScheduledEvent, Status, User
+from postroom.schedule.plan import UNPLANNABLE, Subject, following, moved, upcoming
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger()
@@ -83,6 +83,22 @@ def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
     }
 
 
+def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: Policy) -> Planned | None:
+    """What comes after an event that was claimed or cancelled; None if nothing does.
+
+    One that was moved by hand stands for its own occurrence and for those that it was moved past: they would fall due
+    together with it.
+    """
+    if event.kind != subject.kind_name:  # a kind of somebody else's: fired once, planned by nobody
+        return None
+    after = max(event.target_local, event.moved_from or event.target_local)
+    try:
+        return following(subject, policy, after=after, key=event.idempotency_key)
+    except UNPLANNABLE as error:
+        _log.warning("user_unplannable", user_id=str(event.user_id), kind=event.kind, error=type(error).__name__)
+        return None
+
+
 def _as_of(user: User, subject: Subject, now: datetime) -> datetime:
     """The moment to plan from: now, or since when it could have been planned."""
     if user.unplanned_since is None:
@@ -100,7 +116,10 @@ def _decide(
     pending = next((event for event in own if event.status is Status.PENDING), None)
     used = {event.idempotency_key for event in own if event.status is not Status.PENDING}
     try:
-        planned = upcoming(subject, policy, now=now, used=used, pending=pending)
+        if pending is not None and pending.moved_from is not None:
+            planned: Planned | None = moved(subject, pending)
+        else:
+            planned = upcoming(subject, policy, now=now, used=used, pending=pending)
     except UNPLANNABLE as error:
         _log.warning(
             "user_unplannable", user_id=str(subject.user_id), kind=subject.kind_name, error=type(error).__name__

@@ -2,6 +2,15 @@
 -- NULL leaves it to the database's clock. Whoever changes a person's events holds the person's row first, except the
 -- claim, which never waits: it passes over what somebody else holds and finds it again at the next look.
 
+-- name: cancel_event :maybe
+-- End a planned event by hand, if it is still this version and has not begun. Its key stays used.
+UPDATE scheduled_events
+SET status = 'FAILED', failure_reason = :failure_reason, version = version + 1
+WHERE id = :event_id AND version = :version AND status = 'PENDING'
+RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
+    moved_from, created_at, updated_at;
+
 -- name: claim_due :many
 -- Hold what is due, oldest first, a hundred at a time, with the person as they are now. The status and the limit are
 -- written out, or the planner could not see that the partial index gives the rows in order and that few are wanted.
@@ -27,13 +36,13 @@ claimed AS (
     FROM due
     WHERE e.id = due.id
     RETURNING e.id, e.user_id, e.event_type, e.occasion_id, e.target_timestamp_utc, e.target_timestamp_local,
-        e.planned_at, e.idempotency_key, e.delivery_payload,
+        e.planned_at, e.idempotency_key, e.delivery_payload, e.moved_from,
         due.first_name, due.last_name, due.date_of_birth, due.timezone, due.email, due.webhook_url,
         due.locale, due.template
 )
 SELECT claimed.id, claimed.user_id, claimed.event_type, claimed.occasion_id, target_timestamp_utc,
-    target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, first_name, last_name, date_of_birth,
-    timezone, email, webhook_url, locale, claimed.template, o.message, o.rule::text, o.template AS occasion_template,
+    target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, moved_from, first_name, last_name,
+    date_of_birth, timezone, email, webhook_url, locale, claimed.template, o.message, o.rule::text, o.template AS occasion_template,
     coalesce(:now::timestamptz, now()) AS claimed_at
 FROM claimed
 LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
@@ -58,7 +67,6 @@ WHERE id IN (
     FROM scheduled_events
     WHERE status IN ('COMPLETED', 'FAILED')
         AND target_timestamp_utc < coalesce(:now::timestamptz, now()) - :retention::interval
-    ORDER BY target_timestamp_utc
     LIMIT :batch_limit
     FOR UPDATE SKIP LOCKED
 );
@@ -79,6 +87,14 @@ WHERE id = ANY(:occasion_ids::uuid[]) AND NOT is_over;
 -- What the planned targets were computed with.
 SELECT basis
 FROM schedule_state;
+
+-- name: find_event :maybe
+-- One event.
+SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
+    moved_from, created_at, updated_at
+FROM scheduled_events
+WHERE id = :event_id;
 
 -- name: find_next_due :one
 -- When the next event falls due, if any is planned, what time it is, and whether one is due that nobody has claimed.
@@ -182,14 +198,43 @@ UPDATE users
 SET planned_version = -1
 WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE basis <> :basis);
 
--- name: list_events :many
--- The events of one person, the latest target first, below a cursor.
+-- name: list_latest_events :many
+-- Events by any of the filters, the latest target first, from a cursor on. Each status is read in the order of its index,
+-- so that a page costs the same however many events there are; what is PENDING has an index of its own.
+WITH planned AS (
+    SELECT *
+    FROM scheduled_events
+    WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+        AND (:kind::text IS NULL OR event_type = :kind)
+        AND (:user_id::uuid IS NULL OR user_id = :user_id)
+        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
+        AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
+        AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
+        AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) < (:last_at::timestamptz, :last_id))
+    ORDER BY target_timestamp_utc DESC, id DESC
+    LIMIT :page_limit
+),
+begun AS (
+    SELECT e.*
+    FROM unnest(:statuses::text[]) AS s(status)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM scheduled_events AS e
+        WHERE e.status = s.status::scheduled_event_status AND e.status <> 'PENDING'
+            AND (:kind::text IS NULL OR event_type = :kind)
+            AND (:user_id::uuid IS NULL OR user_id = :user_id)
+            AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
+            AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
+            AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
+            AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) < (:last_at::timestamptz, :last_id))
+        ORDER BY target_timestamp_utc DESC, id DESC
+        LIMIT :page_limit
+    ) AS e
+)
 SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, created_at,
-    updated_at
-FROM scheduled_events
-WHERE user_id = :user_id
-    AND (:before_id::uuid IS NULL OR (target_timestamp_utc, id) < (:before_at::timestamptz, :before_id))
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
+    moved_from, created_at, updated_at
+FROM (SELECT * FROM planned UNION ALL SELECT * FROM begun) AS e
 ORDER BY target_timestamp_utc DESC, id DESC
 LIMIT :page_limit;
 
@@ -200,10 +245,51 @@ FROM user_occasions
 WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
 
+-- name: list_soonest_events :many
+-- Events by any of the filters, the soonest target first, from a cursor on. Each status is read in the order of its index,
+-- so that a page costs the same however many events there are; what is PENDING has an index of its own.
+WITH planned AS (
+    SELECT *
+    FROM scheduled_events
+    WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+        AND (:kind::text IS NULL OR event_type = :kind)
+        AND (:user_id::uuid IS NULL OR user_id = :user_id)
+        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
+        AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
+        AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
+        AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) > (:last_at::timestamptz, :last_id))
+    ORDER BY target_timestamp_utc, id
+    LIMIT :page_limit
+),
+begun AS (
+    SELECT e.*
+    FROM unnest(:statuses::text[]) AS s(status)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM scheduled_events AS e
+        WHERE e.status = s.status::scheduled_event_status AND e.status <> 'PENDING'
+            AND (:kind::text IS NULL OR event_type = :kind)
+            AND (:user_id::uuid IS NULL OR user_id = :user_id)
+            AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
+            AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
+            AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
+            AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) > (:last_at::timestamptz, :last_id))
+        ORDER BY target_timestamp_utc, id
+        LIMIT :page_limit
+    ) AS e
+)
+SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
+    moved_from, created_at, updated_at
+FROM (SELECT * FROM planned UNION ALL SELECT * FROM begun) AS e
+ORDER BY target_timestamp_utc, id
+LIMIT :page_limit;
+
 -- name: list_user_events :many
 -- What planning has to know: what is planned for some people, and what was begun lately enough to matter.
 SELECT id, user_id, event_type, occasion_id, status::text, target_timestamp_utc, target_timestamp_local, target_timezone,
-    version, idempotency_key, delivery_payload::text, status = 'PROCESSING' AND delivery_id IS NULL AS is_claimed_only
+    version, idempotency_key, delivery_payload::text, moved_from,
+    status = 'PROCESSING' AND delivery_id IS NULL AS is_claimed_only
 FROM scheduled_events
 WHERE user_id = ANY(:user_ids::uuid[])
     AND (status = 'PENDING' OR target_timestamp_utc > coalesce(:now::timestamptz, now()) - interval '800 days');
@@ -327,6 +413,17 @@ SELECT (SELECT count(*) FROM due) AS due,
     (SELECT count(*) FROM unplanned) AS unplanned,
     coalesce((SELECT coalesce(:now::timestamptz, now()) - min(since) FROM unplanned), '0') AS unplanned_for,
     (SELECT count(*) FROM unplannable) AS unplannable;
+
+-- name: move_event :maybe
+-- Give a planned event another target by hand, if it is still this version and has not begun.
+UPDATE scheduled_events
+SET moved_from = coalesce(moved_from, target_timestamp_local), target_timestamp_utc = :target_utc,
+    target_timestamp_local = :target_local, target_timezone = :timezone,
+    planned_at = coalesce(:now::timestamptz, now()), version = version + 1
+WHERE id = :event_id AND version = :version AND status = 'PENDING'
+RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
+    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
+    moved_from, created_at, updated_at;
 
 -- name: move_events :many
 -- Give planned events a new target; one that changed since it was read, or has begun, is left alone and not returned.

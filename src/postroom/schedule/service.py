@@ -19,7 +19,7 @@ from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.kinds import check_rule, never_fires
-from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, ScheduledEvent, User, person_fields
+from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, User, person_fields
 from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
@@ -77,21 +77,6 @@ async def get_user(pool: Pool, user_id: UUID) -> User:
     if user is None:
         raise UserNotFound
     return user
-
-
-async def list_events(
-    pool: Pool, user_id: UUID, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[ScheduledEvent], str | None]:
-    """A page of a person's events, the latest target first, and the cursor of the next page."""
-    before_at, before_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
-    async with pool.acquire() as connection:
-        if await store.find_user(connection, user_id=user_id) is None:
-            raise UserNotFound
-        events = await store.list_events(
-            connection, user_id=user_id, before_at=before_at, before_id=before_id, page_limit=limit + 1
-        )
-    last = events[limit - 1] if len(events) > limit else None
-    return events[:limit], encode_cursor(last.target_utc, last.id) if last else None
 
 
 async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> tuple[list[User], str | None]:

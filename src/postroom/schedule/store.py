@@ -29,6 +29,15 @@ _decode = msgspec.json.Decoder().decode
 _decode_rule = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+async def cancel_event(
+    connection: Connection, *, event_id: UUID, version: int, failure_reason: str
+) -> ScheduledEvent | None:
+    row = await QUERIES["cancel_event"].maybe(
+        connection, event_id=event_id, version=version, failure_reason=failure_reason
+    )
+    return _event(row) if row else None
+
+
 async def claim_due(connection: Connection, *, claim_id: UUID, lease: timedelta, now: datetime | None) -> list[Claimed]:
     rows = await QUERIES["claim_due"].many(connection, claim_id=claim_id, lease=lease, now=now)
     return [_claimed(row, claim_id) for row in rows]
@@ -59,6 +68,11 @@ async def end_occasions(connection: Connection, *, occasion_ids: Sequence[UUID])
 async def find_basis(connection: Connection) -> str | None:
     row = await QUERIES["find_basis"].maybe(connection)
     return row["basis"] if row else None
+
+
+async def find_event(connection: Connection, *, event_id: UUID) -> ScheduledEvent | None:
+    row = await QUERIES["find_event"].maybe(connection, event_id=event_id)
+    return _event(row) if row else None
 
 
 async def find_next_due(connection: Connection, *, now: datetime | None) -> tuple[timedelta | None, bool]:
@@ -104,17 +118,16 @@ async def insert_users(connection: Connection, *, now: datetime | None, **column
     return [_user(row) for row in await QUERIES["insert_users"].many(connection, now=now, **columns)]
 
 
-async def list_events(
-    connection: Connection, *, user_id: UUID, before_at: datetime | None, before_id: UUID | None, page_limit: int
-) -> list[ScheduledEvent]:
-    rows = await QUERIES["list_events"].many(
-        connection, user_id=user_id, before_at=before_at, before_id=before_id, page_limit=page_limit
-    )
-    return [_event(row) for row in rows]
+async def list_latest_events(connection: Connection, **chosen: Any) -> list[ScheduledEvent]:
+    return [_event(row) for row in await QUERIES["list_latest_events"].many(connection, **chosen)]
 
 
 async def list_occasions(connection: Connection, *, user_ids: Sequence[UUID]) -> list[Occasion]:
     return [_occasion(row) for row in await QUERIES["list_occasions"].many(connection, user_ids=user_ids)]
+
+
+async def list_soonest_events(connection: Connection, **chosen: Any) -> list[ScheduledEvent]:
+    return [_event(row) for row in await QUERIES["list_soonest_events"].many(connection, **chosen)]
 
 
 async def list_user_events(
@@ -163,6 +176,11 @@ async def mark_planned(connection: Connection, *, user_ids: Sequence[UUID], unpl
 async def measure_schedule(connection: Connection, *, bound: int = COUNTED, now: datetime | None = None) -> Backlog:
     row = await QUERIES["measure_schedule"].one(connection, bound=bound, now=now)
     return Backlog(row["due"], row["due_for"], row["unplanned"], row["unplanned_for"], row["unplannable"])
+
+
+async def move_event(connection: Connection, **columns: Any) -> ScheduledEvent | None:
+    row = await QUERIES["move_event"].maybe(connection, **columns)
+    return _event(row) if row else None
 
 
 async def move_events(connection: Connection, **columns: Sequence[Any]) -> set[UUID]:
@@ -274,6 +292,7 @@ def _claimed(row: asyncpg.Record, claim_id: UUID) -> Claimed:
         claimed_at=row["claimed_at"],
         idempotency_key=row["idempotency_key"],
         payload=_payload(row),
+        moved_from=row["moved_from"],
     )
 
 
@@ -290,6 +309,7 @@ def _known(row: asyncpg.Record) -> KnownEvent:
         version=row["version"],
         idempotency_key=row["idempotency_key"],
         payload=_payload(row),
+        moved_from=row["moved_from"],
         is_claimed_only=row["is_claimed_only"],
     )
 
@@ -311,6 +331,8 @@ def _event(row: asyncpg.Record) -> ScheduledEvent:
         payload=_payload(row),
         late_by=row["late_by"],
         delivery_id=row["delivery_id"],
+        occasion_id=row["occasion_id"],
+        moved_from=row["moved_from"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
     )

@@ -67,6 +67,7 @@ CREATE TABLE scheduled_events (
     lease_expires_at       timestamptz,
     delivery_id            bigint,                          -- no foreign key: deliveries are forgotten sooner
     occasion_id            uuid                   REFERENCES user_occasions ON DELETE CASCADE,
+    moved_from             timestamp, -- the local time of its rule, if it was moved by hand; planning keeps a moved target
 
     CONSTRAINT scheduled_events_key_once UNIQUE (idempotency_key),
     CONSTRAINT scheduled_events_key_length CHECK (length(idempotency_key) BETWEEN 1 AND 255),
@@ -96,14 +97,20 @@ CREATE INDEX users_unplanned_idx ON users (id) WHERE planned_version <> version;
 -- list_occasions, and the cascade from users
 CREATE INDEX user_occasions_user_idx ON user_occasions (user_id);
 
--- claim_due, find_next_due
+-- claim_due, find_next_due; list_latest_events and list_soonest_events of what is PENDING
 CREATE INDEX scheduled_events_due_idx ON scheduled_events (target_timestamp_utc) WHERE status = 'PENDING';
 
 -- one planned event per person and occasion; lock_unscheduled_users asks it who has none
 CREATE UNIQUE INDEX scheduled_events_pending_idx ON scheduled_events (user_id, event_type, occasion_id)
     NULLS NOT DISTINCT WHERE status = 'PENDING';
 
--- list_events, list_user_events, and the cascade from users
+-- list_latest_events, list_soonest_events by kind
+CREATE INDEX scheduled_events_kind_idx ON scheduled_events (event_type, status, target_timestamp_utc, id);
+
+-- list_latest_events, list_soonest_events of what was late
+CREATE INDEX scheduled_events_late_idx ON scheduled_events (target_timestamp_utc, id) WHERE late_by IS NOT NULL;
+
+-- list_latest_events and list_soonest_events of a person, list_user_events, and the cascade from users
 CREATE INDEX scheduled_events_user_idx ON scheduled_events (user_id, target_timestamp_utc);
 
 -- the cascade from user_occasions

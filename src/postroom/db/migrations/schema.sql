@@ -5206,6 +5206,7 @@ CREATE TABLE scheduled_events (
     lease_expires_at timestamp with time zone,
     delivery_id bigint,
     occasion_id uuid,
+    moved_from timestamp without time zone,
     CONSTRAINT scheduled_events_claim_while_processing CHECK (((claim_id IS NULL) OR (status = 'PROCESSING'::scheduled_event_status))),
     CONSTRAINT scheduled_events_completed_has_time CHECK (((status <> 'COMPLETED'::scheduled_event_status) OR (executed_at IS NOT NULL))),
     CONSTRAINT scheduled_events_failed_has_reason CHECK (((status <> 'FAILED'::scheduled_event_status) OR (failure_reason IS NOT NULL))),
@@ -5880,13 +5881,17 @@ CREATE INDEX scheduled_events_delivery_idx ON scheduled_events USING btree (deli
 
 CREATE INDEX scheduled_events_due_idx ON scheduled_events USING btree (target_timestamp_utc) WHERE (status = 'PENDING'::scheduled_event_status);
 
-CREATE INDEX scheduled_events_ended_idx ON scheduled_events USING btree (target_timestamp_utc) WHERE (status = ANY (ARRAY['COMPLETED'::scheduled_event_status, 'FAILED'::scheduled_event_status]));
+CREATE INDEX scheduled_events_kind_idx ON scheduled_events USING btree (event_type, status, target_timestamp_utc, id);
+
+CREATE INDEX scheduled_events_late_idx ON scheduled_events USING btree (target_timestamp_utc, id) WHERE (late_by IS NOT NULL);
 
 CREATE INDEX scheduled_events_lease_idx ON scheduled_events USING btree (lease_expires_at) WHERE (status = 'PROCESSING'::scheduled_event_status);
 
 CREATE INDEX scheduled_events_occasion_idx ON scheduled_events USING btree (occasion_id) WHERE (occasion_id IS NOT NULL);
 
 CREATE UNIQUE INDEX scheduled_events_pending_idx ON scheduled_events USING btree (user_id, event_type, occasion_id) NULLS NOT DISTINCT WHERE (status = 'PENDING'::scheduled_event_status);
+
+CREATE INDEX scheduled_events_status_idx ON scheduled_events USING btree (status, target_timestamp_utc, id) WHERE (status <> 'PENDING'::scheduled_event_status);
 
 CREATE INDEX scheduled_events_user_idx ON scheduled_events USING btree (user_id, target_timestamp_utc);
 

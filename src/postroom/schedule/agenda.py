@@ -1,0 +1,144 @@
+"""Events across people: list, read, move and cancel. Surfaces call this and `service`, and nothing below them.
+
+A change is made only to a PENDING event of the version that the caller has seen; everything else is a
+`VersionConflict`. The person's row is held meanwhile, so that no scheduler claims or plans the event.
+"""
+
+from dataclasses import asdict
+from datetime import MAXYEAR, datetime
+from uuid import UUID
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.errors import BadInput, ScheduledEventNotFound, UserNotFound, VersionConflict
+from postroom.events.audit import record_audit
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.schedule import store
+from postroom.schedule.civil import instant_of, local_at
+from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
+from postroom.schedule.plan import Subject
+from postroom.schedule.planner import following_event, planned_columns
+
+_LAST_YEAR = MAXYEAR - 1
+
+
+async def list_events(
+    pool: Pool, chosen: EventFilter, *, is_soonest_first: bool = False, cursor: str | None = None, limit: int = 50
+) -> tuple[list[ScheduledEvent], str | None]:
+    """A page of events, the latest target first unless asked otherwise, and the cursor of the next page."""
+    last_at, last_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
+    statement = store.list_soonest_events if is_soonest_first else store.list_latest_events
+    filters = asdict(chosen)
+    status = filters.pop("status")
+    async with pool.acquire() as connection:
+        events = await statement(
+            connection,
+            statuses=[status] if status else list(Status),
+            last_at=last_at,
+            last_id=last_id,
+            page_limit=limit + 1,
+            **filters,
+        )
+    last = events[limit - 1] if len(events) > limit else None
+    return events[:limit], encode_cursor(last.target_utc, last.id) if last else None
+
+
+async def list_user_events(
+    pool: Pool, user_id: UUID, *, cursor: str | None = None, limit: int = 50
+) -> tuple[list[ScheduledEvent], str | None]:
+    """A page of a person's events, the latest target first; raises `UserNotFound`."""
+    async with pool.acquire() as connection:
+        if await store.find_user(connection, user_id=user_id) is None:
+            raise UserNotFound
+    return await list_events(pool, EventFilter(user_id=user_id), cursor=cursor, limit=limit)
+
+
+async def get_event(pool: Pool, event_id: UUID) -> ScheduledEvent:
+    async with pool.acquire() as connection:
+        event = await store.find_event(connection, event_id=event_id)
+    if event is None:
+        raise ScheduledEventNotFound
+    return event
+
+
+async def move_event(
+    pool: Pool, event_id: UUID, *, at: datetime, version: int, actor: str, now: datetime | None = None
+) -> ScheduledEvent:
+    """Give a planned event another local time on the person's clock. Planning keeps it from then on."""
+    async with pool.acquire() as connection, connection.transaction():
+        user, event = await _hold(connection, event_id, version)
+        zone = user.person.timezone
+        target = _instant(at, zone)
+        if target <= await store.read_clock(connection, now=now):
+            raise BadInput.of("at", f"must be in the future in {zone}")
+        changed = await store.move_event(
+            connection,
+            event_id=event.id,
+            version=event.version,
+            target_utc=target,
+            target_local=local_at(target, zone),
+            timezone=zone,
+            now=now,
+        )
+        if changed is None:
+            raise VersionConflict
+        await record_audit(
+            connection,
+            actor=actor,
+            action="scheduled_event.move",
+            subject=f"scheduled_event:{event_id}",
+            before={"at": event.target_local.isoformat()},
+            after={"at": changed.target_local.isoformat()},
+        )
+    return changed
+
+
+async def cancel_event(
+    pool: Pool, event_id: UUID, *, version: int | None = None, actor: str, policy: Policy, now: datetime | None = None
+) -> ScheduledEvent:
+    """End a planned event without sending it, and plan the occurrence after it in the same transaction."""
+    async with pool.acquire() as connection, connection.transaction():
+        user, event = await _hold(connection, event_id, version)
+        cancelled = await store.cancel_event(
+            connection, event_id=event.id, version=event.version, failure_reason=f"cancelled: by {actor}"
+        )
+        if cancelled is None:
+            raise VersionConflict
+        await _plan_following(connection, user, event, policy, now=now)
+        await record_audit(
+            connection, actor=actor, action="scheduled_event.cancel", subject=f"scheduled_event:{event_id}"
+        )
+    return cancelled
+
+
+async def _hold(connection: Connection, event_id: UUID, version: int | None) -> tuple[User, ScheduledEvent]:
+    """The person and their event, both as they are while the person's row is held."""
+    found = await store.find_event(connection, event_id=event_id)
+    user = await store.lock_user(connection, user_id=found.user_id) if found else None
+    event = await store.find_event(connection, event_id=event_id) if user else None
+    if user is None or event is None:
+        raise ScheduledEventNotFound
+    if event.status is not Status.PENDING:
+        raise VersionConflict(f"The event is {event.status}. Only a PENDING event can be moved or cancelled.")
+    if version is not None and event.version != version:
+        raise VersionConflict(f"The event is at version {event.version}, not {version}. Read it again.")
+    return user, event
+
+
+async def _plan_following(
+    connection: Connection, user: User, event: ScheduledEvent, policy: Policy, *, now: datetime | None
+) -> None:
+    occasions = await store.list_occasions(connection, user_ids=[user.id])
+    occasion = next((each for each in occasions if each.id == event.occasion_id), None)
+    planned = following_event(Subject(user.id, user.person, occasion), event, policy)
+    if planned is not None:
+        await store.insert_events(connection, now=now, **planned_columns([planned]))
+        await store.leave_to_scheduler(connection, user_ids=[user.id], basis=policy.basis)
+
+
+def _instant(at: datetime, zone: str) -> datetime:
+    if at.tzinfo is not None:
+        raise BadInput.of("at", "must be a local time without a zone, such as 2027-01-31T09:00")
+    if at.year > _LAST_YEAR:
+        raise BadInput.of("at", "is beyond the calendar")
+    return instant_of(at, zone)

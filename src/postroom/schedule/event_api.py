@@ -1,0 +1,182 @@
+"""Scheduled events over HTTP: list them by person or across people, read, move and cancel one."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+import msgspec
+
+from postroom.delivery.shapes import in_utc
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape
+from postroom.schedule import agenda, service
+from postroom.schedule.api import READ, WRITE, UserQuery
+from postroom.schedule.model import EventFilter, ScheduledEvent, Status
+
+_PATH = "/v1/scheduled-events"
+_VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+
+
+class EventQuery(Shape, frozen=True, kw_only=True):
+    """Which events, in which order, and which page. `due_from` and `due_before` bound the target."""
+
+    status: Status | None = None
+    kind: Annotated[str, msgspec.Meta(max_length=50, description="Such as BIRTHDAY.")] | None = None
+    user_id: UUID | None = None
+    due_from: Moment | None = None
+    due_before: Moment | None = None
+    late: Annotated[Literal["true", "false"], msgspec.Meta(description="Handed over late, or not.")] | None = None
+    order: Annotated[Literal["latest", "soonest"], msgspec.Meta(description="Which target comes first.")] = "latest"
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class EventMove(Shape, frozen=True, kw_only=True):
+    """Another time for a planned event, on the person's clock; `version` is the one that was read."""
+
+    at: Annotated[datetime, msgspec.Meta(tz=False, description="A local time without a zone: 2027-01-31T09:00:00.")]
+    version: _VERSION
+
+
+class EventCancellation(Shape, frozen=True, kw_only=True):
+    """With `version`, the event is cancelled only if it is still this one."""
+
+    version: _VERSION | None = None
+
+
+class EventShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One firing. `target_local` and `moved_from` are local times of the person, without a zone.
+
+    `moved_from` is the time of its rule, if the event was moved by hand.
+    """
+
+    id: UUID
+    user_id: UUID
+    kind: str
+    status: Status
+    target_utc: datetime
+    target_local: datetime
+    timezone: str
+    moved_from: datetime | None
+    executed_at: datetime | None
+    failure_reason: str | None
+    retry_count: int
+    version: int
+    idempotency_key: str
+    late: bool
+    delivery_id: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events in the order that was asked for."""
+
+    items: list[EventShape]
+    next_cursor: str | None
+
+
+async def cancel_event(call: Call) -> Answer:
+    event = await agenda.cancel_event(
+        call.room.pool,
+        call.path["event_id"],
+        version=call.body.version,
+        actor=call.actor,
+        policy=service.policy_of(call.room.settings),
+    )
+    return Answer(_shape(event))
+
+
+async def get_event(call: Call) -> Answer:
+    return Answer(_shape(await agenda.get_event(call.room.pool, call.path["event_id"])))
+
+
+async def list_events(call: Call) -> Answer:
+    query: EventQuery = call.query
+    chosen = EventFilter(
+        status=query.status,
+        kind=query.kind.upper() if query.kind else None,
+        user_id=query.user_id,
+        is_late=None if query.late is None else query.late == "true",
+        due_from=in_utc("due_from", query.due_from),
+        due_before=in_utc("due_before", query.due_before),
+    )
+    events, cursor = await agenda.list_events(
+        call.room.pool, chosen, is_soonest_first=query.order == "soonest", cursor=query.cursor, limit=query.limit
+    )
+    return Answer(EventPage([_shape(event) for event in events], cursor))
+
+
+async def list_user_events(call: Call) -> Answer:
+    query: UserQuery = call.query
+    events, cursor = await agenda.list_user_events(
+        call.room.pool, call.path["user_id"], cursor=query.cursor, limit=query.limit
+    )
+    return Answer(EventPage([_shape(event) for event in events], cursor))
+
+
+async def move_event(call: Call) -> Answer:
+    body: EventMove = call.body
+    event = await agenda.move_event(
+        call.room.pool, call.path["event_id"], at=body.at, version=body.version, actor=call.actor
+    )
+    return Answer(_shape(event))
+
+
+def _shape(event: ScheduledEvent) -> EventShape:
+    same = {name: getattr(event, name) for name in EventShape.__struct_fields__ if name != "late"}
+    return EventShape(**same, late=event.late_by is not None)
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path=_PATH,
+        handler=list_events,
+        summary="List what people were and will be sent, by status, kind, person, time or lateness.",
+        scope=READ,
+        tag="users",
+        query=EventQuery,
+        answers={200: EventPage},
+    ),
+    Endpoint(
+        method="GET",
+        path=_PATH + "/{event_id:uuid}",
+        handler=get_event,
+        summary="Read a scheduled event.",
+        scope=READ,
+        tag="users",
+        answers={200: EventShape},
+    ),
+    Endpoint(
+        method="POST",
+        path=_PATH + "/{event_id:uuid}/move",
+        handler=move_event,
+        summary="Move a planned event to another local time, which planning then keeps.",
+        scope=WRITE,
+        tag="users",
+        body=EventMove,
+        answers={200: EventShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path=_PATH + "/{event_id:uuid}/cancel",
+        handler=cancel_event,
+        summary="Cancel a planned event; the occurrence after it is planned at once.",
+        scope=WRITE,
+        tag="users",
+        body=EventCancellation,
+        answers={200: EventShape},
+        problems=(409,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/users/{user_id:uuid}/events",
+        handler=list_user_events,
+        summary="What a person was and will be sent, the latest first.",
+        scope=READ,
+        tag="users",
+        query=UserQuery,
+        answers={200: EventPage},
+    ),
+]

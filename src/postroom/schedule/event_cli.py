@@ -1,0 +1,121 @@
+"""Scheduled events at the command line: `postroom schedule …`."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from postroom.errors import BadInput
+from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, parse_moment, print_page, print_record, say
+
+if TYPE_CHECKING:
+    from postroom.schedule.model import Status
+
+schedule = typer.Typer(no_args_is_help=True)
+
+EVENT = (
+    "id", "kind", "status", "target_utc", "target_local", "timezone", "retry_count", "late_by", "delivery_id",
+    "failure_reason",
+)  # fmt: skip
+_LISTED = ("id", "user_id", *EVENT[1:])
+_SHOWN = (*_LISTED, "version", "moved_from", "executed_at", "idempotency_key", "created_at", "updated_at")
+
+Id = Annotated[UUID, typer.Argument(help="The id of an event.")]
+
+
+@schedule.command("list")
+def list_(  # noqa: PLR0913 - one parameter per option
+    *,
+    status: Annotated[str | None, typer.Option(help="PENDING, PROCESSING, COMPLETED or FAILED.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Such as birthday.")] = None,
+    user: Annotated[UUID | None, typer.Option(help="The id of a person.")] = None,
+    due_from: Annotated[
+        str | None, typer.Option(help="Due at or after this time, such as 2030-01-31T09:00:00Z.")
+    ] = None,
+    due_before: Annotated[str | None, typer.Option(help="Due before this time, or before +24h from now.")] = None,
+    late: Annotated[bool | None, typer.Option("--late/--not-late", help="Handed over late, or not.")] = None,
+    soonest: Annotated[bool, typer.Option("--soonest", help="The soonest first instead of the latest.")] = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what people were and will be sent, the latest first."""
+    from postroom.schedule import agenda
+    from postroom.schedule.model import EventFilter
+
+    chosen = EventFilter(
+        status=_status(status),
+        kind=kind.upper() if kind else None,
+        user_id=user,
+        is_late=late,
+        due_from=parse_moment(due_from) if due_from else None,
+        due_before=parse_moment(due_before) if due_before else None,
+    )
+    found, more = in_room(
+        lambda room: agenda.list_events(room.pool, chosen, is_soonest_first=soonest, cursor=cursor, limit=limit)
+    )
+    print_page(found, more, columns=_LISTED, as_json=as_json)
+
+
+@schedule.command()
+def show(event_id: Id, *, as_json: AsJson = False) -> None:
+    """Show a scheduled event."""
+    from postroom.runtime.terminal import print_json
+    from postroom.schedule import agenda
+
+    event = in_room(lambda room: agenda.get_event(room.pool, event_id))
+    if as_json:
+        print_json(event)
+    else:
+        print_record(event, columns=_SHOWN)
+
+
+@schedule.command()
+def move(
+    event_id: Id,
+    at: Annotated[str, typer.Argument(help="A time on the person's clock, such as 2027-01-31T09:00.")],
+    *,
+    version: Annotated[
+        int, typer.Option(help="The version that was read: the event is moved only if it is still this.")
+    ],
+) -> None:
+    """Move a planned event to another local time, which planning then keeps."""
+    from postroom.schedule import agenda
+
+    moment = _local(at)
+    event = in_room(lambda room: agenda.move_event(room.pool, event_id, at=moment, version=version, actor=actor()))
+    say(f"{event.id} is version {event.version}; due {event.target_local:%Y-%m-%d %H:%M:%S} {event.timezone}")
+
+
+@schedule.command()
+def cancel(
+    event_id: Id,
+    *,
+    version: Annotated[int | None, typer.Option(help="Only if it is still this version.")] = None,
+) -> None:
+    """Cancel a planned event; the occurrence after it is planned at once."""
+    from postroom.schedule import agenda, service
+
+    event = in_room(
+        lambda room: agenda.cancel_event(
+            room.pool, event_id, version=version, actor=actor(), policy=service.policy_of(room.settings)
+        )
+    )
+    say(f"{event.id} cancelled")
+
+
+def _status(given: str | None) -> "Status | None":
+    from postroom.schedule.model import Status
+
+    try:
+        return Status(given.upper()) if given else None
+    except ValueError:
+        raise BadInput.of("status", f"must be one of {', '.join(Status)}") from None
+
+
+def _local(given: str) -> datetime:
+    try:
+        return datetime.fromisoformat(given)
+    except ValueError:
+        raise BadInput.of("at", "must be a local time such as 2027-01-31T09:00") from None
