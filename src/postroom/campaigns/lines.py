@@ -15,6 +15,7 @@ import csv
 import io
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -185,6 +186,8 @@ class _Columns:
     """What the header says: where the known columns are, and what the others are called."""
 
     def __init__(self, header: Sequence[str], line: int) -> None:
+        if len(header) > MOST_COLUMNS:
+            raise BadInput.of(f"line {line}", f"the header has more than {MOST_COLUMNS} columns")
         names = [_field_name(cell) for cell in header]
         self._check(names, line)
         self.width = len(names)
@@ -205,12 +208,11 @@ class _Columns:
 
     @staticmethod
     def _check(names: list[str], line: int) -> None:
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, number in Counter(names).items() if number > 1)
         ours = sorted(OURS.intersection(names))
         nameless = [str(place) for place, name in enumerate(names, start=1) if not name.isidentifier()]
         wrong = (
             ("email" not in names and "the header has no column email")
-            or (len(names) > MOST_COLUMNS and f"the header has more than {MOST_COLUMNS} columns")
             or (twice and f"the header has {', '.join(twice)} twice")
             or (ours and f"{', '.join(ours)} is given by Postroom and cannot be a column")
             or (nameless and f"column {', '.join(nameless)} has a name that no merge field can have")

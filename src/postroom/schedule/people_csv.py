@@ -6,6 +6,7 @@ somebody forgot to close takes no other line with it.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ def _read_header(line: str) -> list[str]:
         raise BadInput.of("header", str(error)) from None
     missing = [name for name in REQUIRED if name not in columns]
     unknown = [name for name in columns if name not in (*REQUIRED, *OPTIONAL)]
-    twice = sorted({name for name in columns if columns.count(name) > 1})
+    twice = sorted(name for name, number in Counter(columns).items() if number > 1)
     for names, wrong in ((missing, "lacks"), (unknown, "has unknown columns:"), (twice, "has more than once:")):
         if names:
             raise BadInput.of("header", f"{wrong} {', '.join(names)}")
