@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from starlette.types import Receive, Scope, Send
 from tests.support.served import served
 from tests.support.silence import let_pass, settle, wait_out
@@ -217,3 +218,45 @@ async def test_connections_of_one_address_are_limited() -> None:
         for client in (first, second):
             await client.say(START + b"\r\n")
             assert (await client.answer())[0] == 200
+
+
+async def test_a_client_that_leaves_pipelined_requests_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The first of several requests is being answered when the client goes away; its answer is dropped."""
+    started, gone, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            started.set()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+        try:
+            await app(scope, receive, send)
+        finally:
+            done.set()
+
+    async with served(slow) as url:
+        async with connected(url) as client:
+            await client.say((START + b"\r\n") * 3)
+            await started.wait()
+        await gone.wait()
+        await done.wait()
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_broken_body_behind_a_request_leaves_that_one_its_answer() -> None:
+    """The second request cannot be read; the first one is answered, and then the connection ends."""
+    go_on = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await go_on.wait()
+        await app(scope, receive, send)
+
+    async with served(slow) as url, connected(url) as client:
+        await client.say(START + b"\r\n")
+        await client.say(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n")
+        await settle()
+        go_on.set()
+        assert await client.answer() == (200, b"0")
+        assert await client.reader.read() == b""

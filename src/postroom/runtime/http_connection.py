@@ -15,14 +15,14 @@ Answers are problem documents. The server calls `check` once a second; no connec
 import asyncio
 import json
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
 
@@ -65,6 +65,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._without_progress = 0
         self._head_size = self._header_count = 0
         self._is_body = self._is_refused = False
+        self._unanswered: deque[RequestResponseCycle] = deque()  # in order; the last one is `cycle`
         self._refusal: tuple[HTTPStatus, str] | None = None
         self._deadline = self.loop.time() + self._limits.head_s
         self._unread_since = math.inf
@@ -78,6 +79,9 @@ class LimitedConnection(HttpToolsProtocol):
         self.config.peers[self._peer] -= 1
         if not self.config.peers[self._peer]:
             del self.config.peers[self._peer]
+        for cycle in self._unanswered:  # the library tells the last one only; the others would write and raise
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -109,6 +113,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._is_body = True
         self._deadline = self.loop.time() + self._limits.body_s
         super().on_headers_complete()
+        self._unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._without_progress = 0
@@ -121,6 +126,10 @@ class LimitedConnection(HttpToolsProtocol):
         self._is_body = False
         self._deadline = math.inf
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._unanswered.popleft()
+        super().on_response_complete()
 
     def pause_writing(self) -> None:
         self._unread_since = self.loop.time()
@@ -168,13 +177,20 @@ class LimitedConnection(HttpToolsProtocol):
         if is_busy and not self._is_body:
             self.cycle.keep_alive = False  # the request before this one gets its answer first, and the last one
             return
-        is_new = not is_busy and self._without_progress == 0 and status is HTTPStatus.REQUEST_TIMEOUT
-        if is_new or self.pipeline or (is_busy and self.cycle.response_started):
-            self.transport.close()
+        if is_busy and self.pipeline and self.pipeline[0][0] is self.cycle:  # it waits; the one before is answered
+            self.pipeline.popleft()
+            self._unanswered.pop()
+            self.cycle = self._unanswered[-1]
+            self.cycle.keep_alive = False
             return
-        if is_busy:
+        is_new = not is_busy and self._without_progress == 0 and status is HTTPStatus.REQUEST_TIMEOUT
+        has_begun = is_busy and self.cycle.response_started
+        if is_busy:  # the application writes no more: the transport would raise, and the log would have a traceback
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        if is_new or has_begun:
+            self.transport.close()
+            return
         self._answer(status, detail)
 
     def _answer(self, status: HTTPStatus, detail: str) -> None:
