@@ -1,0 +1,21 @@
+"""One module per target; each has an `attack` that runs one case."""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from fuzz.arena import Arena
+from fuzz.tally import Case
+from fuzz.targets import bounces, endpoints, files, http, mime, smtp, templates, uploads
+
+Attack = Callable[[Arena, Random, Case], Awaitable[None]]
+
+TARGETS: dict[str, Attack] = {
+    "http": http.attack,
+    "endpoints": endpoints.attack,
+    "smtp": smtp.attack,
+    "bounces": bounces.attack,
+    "mime": mime.attack,
+    "templates": templates.attack,
+    "uploads": uploads.attack,
+    "files": files.attack,
+}
