@@ -273,8 +273,8 @@ class BodyGone(ConflictError):
     code = "body_gone"
 
     def __init__(self, action: str) -> None:
-        kept = "POSTROOM_PAYLOAD_RETENTION says how long it is kept"
-        super().__init__(f"The content of this delivery has been deleted, so it cannot be {action}: {kept}.")
+        kept = "Content is kept for POSTROOM_PAYLOAD_RETENTION, in the lane auth only until the delivery ends"
+        super().__init__(f"The content of this delivery has been deleted, so it cannot be {action}. {kept}.")
         self.action = action
 
 

@@ -4,20 +4,23 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 from tests.support.accounts import run_once, settle, sign_up
 from tests.support.builders import until
-from tests.support.http import Browser
+from tests.support.http import Browser, open_browser
 
 from postroom.accounts import service
+from postroom.accounts.model import Action
 from postroom.app import load_catalog, run_worker
 from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
+from postroom.errors import TokenNotFound
 from postroom.http import build_app
 from postroom.settings import Settings
 
@@ -112,3 +115,23 @@ async def test_a_worker_without_a_key_says_what_it_does_not_do(room: Room) -> No
         await asyncio.wait_for(running, 60)
     [line] = [line for line in said if line["event"] == "tokens_uncollected"]
     assert (line["log_level"], line["variable"]) == ("warning", "POSTROOM_SECRET_KEY")
+
+
+async def test_wrong_codes_are_counted_over_all_addresses(pool: Pool) -> None:
+    """Those of a day, with and without an account; yesterday's are left out."""
+    now = datetime(2026, 11, 16, 9, tzinfo=UTC)
+    for day, addresses in ((now - timedelta(days=2), 3), (now, 4)):
+        for number in range(addresses):
+            with pytest.raises(TokenNotFound):
+                await service.consume_code(
+                    pool, f"{number}@example.org", code="00000", action=Action.ACTIVATION, now=day
+                )
+    assert await service.measure_guesses(pool, now=now) == 4
+
+
+async def test_the_metric_shows_wrong_codes(room: Room) -> None:
+    """Measured when somebody asks."""
+    with pytest.raises(TokenNotFound):
+        await service.consume_code(room.pool, "ada@example.org", code="00000", action=Action.ACTIVATION)
+    browser = await open_browser(room)
+    assert "postroom_codes_wrong 1.0" in (await browser.get("/metrics")).body.decode()

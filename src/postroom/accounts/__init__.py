@@ -42,7 +42,9 @@ HOSTILE INPUTS  signed secrets (compared in constant time before the database is
          twenty-five a day, counted race-free by address, and for addresses without an account alike), addresses (never
          answered with whether they have an account; `SELECT request_token(…)` is that for applications in SQL), logins
          (one that was asked for is taken, whatever the address), links opened by machines (a page acts only on its
-         button)
+         button). A client that tries many addresses is not limited here: postroom_codes_wrong counts all wrong codes of
+         a day. `tokens.code` and `tokens.secret` are stored in clear, for collectors; the content of the mail is
+         deleted when its delivery ends, as in all mail of the lane auth (`empty_auth_payload` of delivery)
 BUGS     an UPDATE of `tokens` by hand locks the token before its account; to change or delete that account at the same
          moment may end in a deadlock, in which PostgreSQL refuses one of the two (`consume_code` and the API lock the
          account first). A mail that is being accepted at the very moment its token ends still leaves.

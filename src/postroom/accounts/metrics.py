@@ -2,6 +2,7 @@
 
 | metric                             | says                                                                            |
 |------------------------------------|---------------------------------------------------------------------------------|
+| postroom_codes_wrong               | wrong codes that were tried within a day, over all addresses                    |
 | postroom_tokens_collected_total    | tokens taken from the cursor, by what became of them: mailed, known, unmailable |
 | postroom_tokens_stalled_seconds    | how long a running transaction (`pid`) has held back committed tokens, or 0     |
 """
@@ -11,6 +12,9 @@ from prometheus_client import Counter, Gauge
 from postroom.accounts.model import Stall
 from postroom.runtime.metrics import REGISTRY
 
+WRONG_CODES = Gauge(
+    "postroom_codes_wrong", "Wrong codes that were tried within a day, over all addresses", registry=REGISTRY
+)
 COLLECTED = Counter(
     "postroom_tokens_collected", "Tokens taken from the cursor, by what became of them", ["result"], registry=REGISTRY
 )

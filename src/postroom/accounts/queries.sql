@@ -116,6 +116,13 @@ WHERE (:status::text IS NULL OR status = :status::account_status)
 ORDER BY id DESC
 LIMIT :page_limit;
 
+-- name: measure_guesses :one
+-- How many wrong codes were tried within a day, over all addresses.
+SELECT coalesce(sum(day_guesses), 0) AS guesses
+FROM address_limits
+WHERE touched_at > coalesce(:now::timestamptz, now()) - interval '1 day'
+    AND day_from > coalesce(:now::timestamptz, now()) - interval '1 day';
+
 -- name: measure_stall :one
 -- The tokens that are committed but cannot be read yet, because a transaction that began before theirs still runs; and
 -- who that is, as far as this role may see: a session, or a prepared transaction that nobody has ended.

@@ -128,6 +128,12 @@ async def list_accounts(
     return found[:limit], encode_cursor(last.id) if last else None
 
 
+async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:
+    """How many wrong codes were tried within a day, over all addresses."""
+    async with pool.acquire() as connection:
+        return await store.measure_guesses(connection, now=now)
+
+
 async def measure_stall(pool: Pool, *, now: datetime | None = None) -> Stall:
     """How long a transaction elsewhere has kept committed tokens from being mailed, and whose it is."""
     async with pool.acquire() as connection:

@@ -127,6 +127,10 @@ async def list_accounts(
     return [_account(row) for row in rows]
 
 
+async def measure_guesses(connection: Connection, *, now: datetime | None) -> int:
+    return int((await QUERIES["measure_guesses"].one(connection, now=now))["guesses"])
+
+
 async def measure_stall(connection: Connection, *, now: datetime | None) -> Stall:
     row = await QUERIES["measure_stall"].one(connection, now=now)
     return Stall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])

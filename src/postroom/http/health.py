@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from postroom.accounts import store as accounts
-from postroom.accounts.metrics import show_stall
-from postroom.accounts.service import measure_stall
+from postroom.accounts.metrics import WRONG_CODES, show_stall
+from postroom.accounts.service import measure_guesses, measure_stall
 from postroom.db.migrate import check_migrated
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
@@ -56,6 +56,7 @@ async def metrics(call: Call) -> Answer:
     try:
         await _measure_queue(call.room)
         show_stall(await measure_stall(call.room.pool))
+        WRONG_CODES.set(await measure_guesses(call.room.pool))
         MALFORMED_WAITING.set(await count_malformed_commands(call.room.pool))
         show_backlog(await measure_schedule(call.room.pool))
     except Exception as error:

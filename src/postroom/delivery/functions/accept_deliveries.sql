@@ -142,6 +142,7 @@ BEGIN
                 SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted)
+                    AND NOT (is_suppressed AND lane_name = 'auth') -- it has ended: see empty_auth_payload
             )
             SELECT prepared.ordinal, prepared.source, prepared.idempotency_key, prepared.fingerprint, prepared.lane,
                 inserted.id, inserted.state
