@@ -124,14 +124,14 @@ async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None
 
 
 async def test_a_resend_expires_with_its_original(pool: Pool) -> None:
-    """A code that is still valid is sent again with the same end; one that is not is refused."""
+    """An offer that is still open is sent again with the same end; one that is not is refused."""
     hands = Hands()
-    [code] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + timedelta(minutes=10)), now=hands())
-    await a_worker(pool, Recording(), clock=hands).run_once(Lane.AUTH)
-    clone = await service.resend(pool, code, actor=ADA, now=hands())
+    [offer] = await accepted(pool, a_mail(expires_at=NOON + timedelta(minutes=10)), now=hands())
+    await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
+    clone = await service.resend(pool, offer, actor=ADA, now=hands())
     assert (await service.get_delivery(pool, clone)).expires_at == NOON + timedelta(minutes=10)
-    with pytest.raises(DeliveryExpired, match=f"Delivery {code} cannot be resent: its expires_at has passed"):
-        await service.resend(pool, code, actor=ADA, now=hands.forward(minutes=10))
+    with pytest.raises(DeliveryExpired, match=f"Delivery {offer} cannot be resent: its expires_at has passed"):
+        await service.resend(pool, offer, actor=ADA, now=hands.forward(minutes=10))
 
 
 # ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +218,7 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
     await pool.execute("DELETE FROM delivery_payloads")
     assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True)).count == 0
     assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 0
-    with pytest.raises(BodyGone, match="cannot be retried: POSTROOM_PAYLOAD_RETENTION"):
+    with pytest.raises(BodyGone, match=r"cannot be retried\. Content is kept for POSTROOM_PAYLOAD_RETENTION"):
         await service.retry(pool, delivery, actor=ADA)
     with pytest.raises(BodyGone, match="cannot be resent: POSTROOM_PAYLOAD_RETENTION"):
         await service.resend(pool, delivery, actor=ADA)
