@@ -233,6 +233,7 @@ BEGIN
                 SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted)
+                    AND NOT (is_suppressed AND lane_name = 'auth') -- it has ended: see empty_auth_payload
             )
             SELECT prepared.ordinal, prepared.source, prepared.idempotency_key, prepared.fingerprint, prepared.lane,
                 inserted.id, inserted.state
@@ -1637,6 +1638,16 @@ BEGIN
     RETURN v_pieces;
 END
 $_$;
+
+CREATE FUNCTION empty_auth_payload() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM delivery_payloads WHERE delivery_id = NEW.id;
+    RETURN NULL;
+END
+$$;
 
 CREATE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -5989,6 +6000,8 @@ CREATE TRIGGER deliveries_insert_facts AFTER INSERT ON deliveries REFERENCING NE
 CREATE TRIGGER deliveries_update_counts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
 
 CREATE TRIGGER deliveries_update_facts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
+
+CREATE TRIGGER empty_auth_payload AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((new.lane = 'auth'::delivery_lane) AND (new.finished_at IS NOT NULL) AND (new.state <> 'dead_letter'::delivery_state) AND (old.state <> new.state))) EXECUTE FUNCTION empty_auth_payload();
 
 CREATE TRIGGER expire_moved_tokens AFTER UPDATE OF email ON accounts FOR EACH ROW WHEN ((lower((new.email)::text) <> lower((old.email)::text))) EXECUTE FUNCTION expire_moved_tokens();
 
