@@ -29,7 +29,7 @@ _NOTHING_SHARED = Catalog({})
 _UNUSED = "-"
 
 LONGEST_PART = 1_000_000
-"""Characters of one part. Mail programs cut off at a tenth of that; a longer one only costs whoever checks it."""
+"""Characters of one part. Mail programs cut off at a tenth of that; a longer part only costs CPU."""
 
 
 @dataclass(frozen=True, slots=True)

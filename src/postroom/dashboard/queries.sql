@@ -1,4 +1,4 @@
--- What the dashboard reads beyond the services of others, and the sessions that were signed out.
+-- Statements of the dashboard: reads beyond the services of others, and the sessions that were signed out.
 
 -- name: count_ended :many
 -- What ended since a moment, by hour and state. Only the newest are counted, up to a bound, so that a page stays cheap.

@@ -57,7 +57,7 @@ class Gate:
     _waiting: deque[asyncio.Future[bool]] = field(default_factory=deque)
 
     async def enter(self) -> bool:
-        """Wait for a place, first come, first served. False: the transport is stalled, and there is none."""
+        """Wait for a place, first come, first served. False: the transport is stalled, and has no place."""
         if self._taken < self.limit:
             self._taken += 1
             return True

@@ -32,7 +32,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class ReturnPaths:
-    """How marks of this room are told from inventions; without a key none is believed."""
+    """Verifies the marks of this room; without a key it accepts none."""
 
     domain: str | None = None
     keys: tuple[bytes, ...] = field(default=(), repr=False)

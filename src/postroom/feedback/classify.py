@@ -1,4 +1,4 @@
-"""What a refusal means: whose trouble it is. Pure; the whole policy is the table RULES below.
+"""The meaning of a refusal: the recipient's fault, ours, or another's. Pure; the whole policy is the table RULES below.
 
 The first rule that fits decides. The order puts every reason that is not the mailbox first: a block on us, a full
 mailbox, a temporary failure. A person is suppressed for good only on positive evidence that the mailbox does not exist

@@ -1,4 +1,4 @@
-"""What mail servers say when they refuse a mail, by what they mean. Read by `classify`; case does not matter.
+"""Words of mail servers that refuse a mail, by their meaning. Read by `classify`; case does not matter.
 
 Each line is a pattern for a way of saying it. They are written for meaning, not for one product: the same sentence
 comes from a dozen servers with small changes. They are matched against text without addresses, so a gap that excludes

@@ -122,7 +122,7 @@ def _rules_are_steady(source: str) -> bool:
 
 
 def _style_sheets(html: str) -> Iterator[str]:
-    """The text of each `<style>` element; an element that does not end is none."""
+    """The text of each `<style>` element; an element that does not end is left out."""
     at = 0
     while (opening := _STYLE.search(html, at)) is not None:
         start = html.find(">", opening.end()) + 1

@@ -67,7 +67,7 @@ async def render_waiting(
 
 
 def _render(catalog: Catalog, delivery: Unrendered) -> Rendered | RenderError:
-    """The content, or why there is none. Any error is this delivery's: the others of the batch are rendered."""
+    """The content, or a render error. Any error is this delivery's: the others of the batch are rendered."""
     if delivery.problem is not None:
         return RenderError(delivery.template_id, "variables", delivery.problem)
     try:

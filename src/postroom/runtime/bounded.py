@@ -62,7 +62,7 @@ class Children:
         return len(self._busy)
 
     async def ask(self, task: bytes) -> bytes:
-        """The answer to a task; `Exceeded` if there is none. A caller that is cancelled leaves the child its task."""
+        """The answer to a task; `Exceeded` without one. A caller that is cancelled leaves the child its task."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._processes, thread_name_prefix="bounded")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, task)

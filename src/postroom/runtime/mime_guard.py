@@ -1,4 +1,4 @@
-"""What a MIME message would cost to parse, counted before anything is parsed.
+"""The cost of parsing a MIME message, counted before anything is parsed.
 
 The standard library's parser compares every line with every open boundary: 59 nested boundaries and 1 MB of empty lines
 took it 13 s. Counting is linear and takes 20 ms for 35 MB. A boundary counts wherever the word stands, because the

@@ -89,7 +89,7 @@ def _mail(event: Claimed, email: str) -> DeliveryRequest:
 
 
 def _content(event: Claimed, message: str) -> dict[str, Any]:
-    """The template with its variables, or the message as subject and text if there is none."""
+    """The template with its variables, or the message as subject and text without one."""
     template = _template_of(event)
     if template is None:
         return {"subject": " ".join(message.split())[:_SUBJECT], "text": message}

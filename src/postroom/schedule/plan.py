@@ -23,7 +23,7 @@ _DAY = timedelta(days=1)
 _FARTHEST_MOVE = timedelta(hours=27)
 """No two places have clocks farther apart, with an hour to spare for one that changes on that day."""
 UNPLANNABLE = (Exception,)
-"""Planning computes and asks nobody, so any error is about the row, which plain SQL may have written; the others are
+"""Planning only computes, so any error is about the row, which plain SQL may have written; the others are
 planned."""
 _PATIENCE = 10_000
 """More occurrences than anybody has used: a rule that yields nothing new after these is over."""

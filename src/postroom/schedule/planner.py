@@ -84,7 +84,7 @@ def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
 
 
 def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: Policy) -> Planned | None:
-    """What comes after an event that was claimed or cancelled; None if nothing does.
+    """The event after one that was claimed or cancelled; None if nothing follows.
 
     One that was moved by hand stands for its own occurrence and for those that it was moved past: they would fall due
     together with it.

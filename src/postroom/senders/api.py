@@ -308,7 +308,7 @@ def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
         ),
         _endpoint("GET", _ONE, get_sender, "Show an account.", answers=shown),
         _endpoint(
-            "PATCH", _ONE, tooled.change_sender, "Change an account; its type is for ever.", body=SenderChange,
+            "PATCH", _ONE, tooled.change_sender, "Change an account; its type cannot be changed.", body=SenderChange,
             answers=shown, problems=(409,),
         ),
         _endpoint("DELETE", _ONE, delete_sender, "Remove an account and its secret.", answers={200: Removed}),

@@ -71,7 +71,7 @@ class WaysOut:
 
 
 def host_guard(*, allow_private: bool) -> GuardedResolver:
-    """Judges the servers of accounts: whoever may manage accounts must not reach into the private network."""
+    """Judges the servers of accounts: a key that manages accounts must not reach into the private network."""
     return GuardedResolver(allow_private=allow_private, setting="POSTROOM_SENDERS_ALLOW_PRIVATE")
 
 

@@ -85,7 +85,7 @@ def show(  # noqa: PLR0913 - every filter is an option
 
 
 def _rows(lines: list[Line], keys: list[str]) -> Iterator[list[object]]:
-    """The cells of a table. Acceptance is counted without domain and sender, and so is not told apart by them."""
+    """The cells of a table. Acceptance is counted without domain and sender, and so has no figure in such a table."""
     is_hidden = bool({"domain", "sender_account_id"} & set(keys))
     for line in lines:
         figures = replace(line.figures, accepted=0) if is_hidden else line.figures

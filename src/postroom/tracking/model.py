@@ -66,7 +66,7 @@ class Origin(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why somebody unsubscribed, in the answers the page offers."""
+    """The reasons for unsubscribing that the page offers."""
 
     TOO_OFTEN = "too_often"
     NOT_RELEVANT = "not_relevant"

@@ -90,7 +90,7 @@ async def restore_backup(
 
 
 async def read_manifest(source: Path) -> BackupManifest:
-    """The manifest beside a backup; raises `BackupFailed` if there is none."""
+    """The manifest beside a backup; raises `BackupFailed` if it is missing."""
     manifest = manifest_path(source)
     if not await asyncio.to_thread(source.exists):
         raise BackupFailed(f"{source} does not exist.")

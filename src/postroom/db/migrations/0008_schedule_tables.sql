@@ -44,7 +44,7 @@ CREATE TABLE user_occasions (
     CONSTRAINT user_occasions_template_form CHECK (template ~ '^[a-z0-9][a-z0-9._-]{0,99}$')
 );
 
--- What people are sent at a time of their own clock: planned, due and past.
+-- Messages to people at a time of their own clock: planned, due and past.
 CREATE TABLE scheduled_events (
     id                     uuid                   PRIMARY KEY DEFAULT gen_random_uuid(),
     user_id                uuid                   NOT NULL REFERENCES users ON DELETE CASCADE,

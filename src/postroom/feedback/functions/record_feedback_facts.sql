@@ -1,6 +1,6 @@
 -- What new reports mean for statistics and for whoever follows events: counted and told in the transaction that keeps them.
 -- `bounced` counts every bounce: what came back later, which also counts as `returned`, and what was refused in the session
--- because of the recipient, which the attempt also counts as refused. A report without proof is neither counted nor told.
+-- because of the recipient, which the attempt also counts as refused. A report without proof is neither counted nor recorded.
 -- Facts name no person.
 CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql

@@ -73,7 +73,7 @@ class SubmissionSession(SMTP):
             self._stranger = self.loop.call_later(STRANGER_TIMEOUT_S, self._leave_stranger)
             self.peer = _address_of(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
-        # On loopback nobody can listen in.
+        # Nothing on loopback can be overheard.
         self._auth_require_tls = tls is None and not is_within(self.peer, LOOPBACK)
         if tls is not None and self.session is not None and self.session.ssl is None:
             self.session.ssl = {"ssl_object": tls}  # the library knows only of TLS that began with STARTTLS
