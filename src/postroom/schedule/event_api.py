@@ -75,7 +75,7 @@ class EventPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-async def cancel_event(call: Call) -> Answer:
+async def cancel_scheduled_event(call: Call) -> Answer:
     event = await agenda.cancel_event(
         call.room.pool,
         call.path["event_id"],
@@ -86,11 +86,11 @@ async def cancel_event(call: Call) -> Answer:
     return Answer(_shape(event))
 
 
-async def get_event(call: Call) -> Answer:
+async def get_scheduled_event(call: Call) -> Answer:
     return Answer(_shape(await agenda.get_event(call.room.pool, call.path["event_id"])))
 
 
-async def list_events(call: Call) -> Answer:
+async def list_scheduled_events(call: Call) -> Answer:
     query: EventQuery = call.query
     chosen = EventFilter(
         status=query.status,
@@ -114,7 +114,7 @@ async def list_user_events(call: Call) -> Answer:
     return Answer(EventPage([_shape(event) for event in events], cursor))
 
 
-async def move_event(call: Call) -> Answer:
+async def move_scheduled_event(call: Call) -> Answer:
     body: EventMove = call.body
     event = await agenda.move_event(
         call.room.pool, call.path["event_id"], at=body.at, version=body.version, actor=call.actor
@@ -131,7 +131,7 @@ ENDPOINTS = [
     Endpoint(
         method="GET",
         path=_PATH,
-        handler=list_events,
+        handler=list_scheduled_events,
         summary="List what people were and will be sent, by status, kind, person, time or lateness.",
         scope=READ,
         tag="users",
@@ -141,7 +141,7 @@ ENDPOINTS = [
     Endpoint(
         method="GET",
         path=_PATH + "/{event_id:uuid}",
-        handler=get_event,
+        handler=get_scheduled_event,
         summary="Read a scheduled event.",
         scope=READ,
         tag="users",
@@ -150,7 +150,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=_PATH + "/{event_id:uuid}/move",
-        handler=move_event,
+        handler=move_scheduled_event,
         summary="Move a planned event to another local time, which planning then keeps.",
         scope=WRITE,
         tag="users",
@@ -161,7 +161,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=_PATH + "/{event_id:uuid}/cancel",
-        handler=cancel_event,
+        handler=cancel_scheduled_event,
         summary="Cancel a planned event; the occurrence after it is planned at once.",
         scope=WRITE,
         tag="users",
