@@ -34,7 +34,7 @@ from postroom.settings import Settings
 
 LATER = NOW + timedelta(days=366)  # January's time in the archive is over, June's is not
 COUNT = "SELECT count(*) FROM attempts"
-UPGRADE = Path(__file__).parents[2] / "src/postroom/db/migrations/0030_archive_room.sql"
+UPGRADE = Path(__file__).parents[2] / "src/postroom/db/migrations/0028_archive_room.sql"
 
 
 @asynccontextmanager
