@@ -139,7 +139,7 @@ def _nested(depth: int) -> Any:
     return value
 
 
-def mutate_value(random: Random, value: Any) -> Any:
+def mutate_value(random: Random, value: Any, depth: int = 0) -> Any:
     """The value with one node replaced, removed or added."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         name = random.choice(sorted(value))
@@ -147,11 +147,13 @@ def mutate_value(random: Random, value: Any) -> Any:
         if random.random() < 0.1:
             del changed[name]
         else:
-            changed[name] = mutate_value(random, value[name])
+            changed[name] = mutate_value(random, value[name], depth + 1)
         return changed
     if isinstance(value, list) and value and random.random() < 0.7:
         at = random.randrange(len(value))
-        return [*value[:at], mutate_value(random, value[at]), *value[at + 1 :]] * random.choice((1, 1, 1, 20))
+        changed_item = mutate_value(random, value[at], depth + 1)
+        times = random.choice((1, 1, 1, 20)) if depth < 2 else 1  # at every level of a deep list it would be gigabytes
+        return [*value[:at], changed_item, *value[at + 1 :]] * times
     if isinstance(value, str) and random.random() < 0.4:
         return mutate(random, value.encode(errors="replace"), 2).decode(errors="replace")
     return hostile_value(random)
