@@ -213,13 +213,13 @@ async def test_a_copy_does_not_own_the_files_of_the_archive(room: Room, tmp_path
     assert len(rows) == 2
 
 
-async def test_a_missing_backup_is_told_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_error_names_the_missing_backup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is a file that is not there, and no database that went away."""
     missing = tmp_path / "b3.backup"
     with pytest.raises(FileNotFoundError) as caught:
         missing.read_bytes()
-    assert report(caught.value) == 1
-    assert capsys.readouterr().err == f"postroom: {missing}: No such file or directory\n"
+    assert report(caught.value) == 2
+    assert capsys.readouterr().err == f"postroom: {missing} does not exist.\n"
     made = BackupManifest(room="x", made_at=NOW, server="17", migration="0001", bytes=1, sha256="", tables=())
     manifest_path(missing).write_bytes(msgspec.json.encode(made))
     with pytest.raises(BackupFailed, match=r"b3\.backup does not exist"):

@@ -28,7 +28,6 @@ from postroom.delivery.complete import Result, complete_columns
 from postroom.delivery.completer import Completer
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientOutcome, State
 from postroom.runtime.clock import database_time
-from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal, unheard
 
 
@@ -187,16 +186,13 @@ async def test_a_known_result_survives_every_error_that_is_not_about_it(pool: Po
 
 
 async def test_a_result_with_text_that_cannot_be_written_is_written_without_it(pool: Pool) -> None:
-    """The driver cannot encode a transport's name: outcome and code are kept, and the worker goes on."""
+    """The database cannot store a transport's name: outcome and code are kept, and the worker goes on."""
 
     class Wrong(Recording):
-        name = "half a \ud800 name"
+        name = "half a \0 name"
 
     [delivery] = await accepted(pool)
-    try:
-        await asyncio.wait_for(a_worker(pool, Wrong(BUSY)).run_once(Lane.TRANSACTIONAL), 60)
-    finally:  # the name cannot be shown either, and the registry is shared with every other test
-        ATTEMPT_SECONDS.remove(Wrong.name)
+    await asyncio.wait_for(a_worker(pool, Wrong(BUSY)).run_once(Lane.TRANSACTIONAL), 60)
     [attempt] = await attempts_of(pool, delivery)
     assert (attempt.outcome, attempt.code, attempt.transport) == ("deferred", 451, "unknown")
 

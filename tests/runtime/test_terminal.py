@@ -97,6 +97,6 @@ def test_the_room_joins_what_the_url_says_already() -> None:
 
 def test_psql_gets_the_password_by_its_environment() -> None:
     """Everybody on the machine can read a command line."""
-    command, environment = psql_command(Path("psql"), "postgresql://u:p%40ss@h/d", ["-c", "SELECT 1"])
-    assert command == ["psql", "-d", "postgresql://u@h/d", "-c", "SELECT 1"]
+    command, environment = psql_command(Path("psql"), "postgresql://u:p%40ss@127.0.0.1/d", ["-c", "SELECT 1"])
+    assert command == ["psql", "-d", "postgresql://u@127.0.0.1/d", "-c", "SELECT 1"]
     assert environment["PGPASSWORD"] == "p@ss"
