@@ -220,6 +220,14 @@ async def test_connections_of_one_address_are_limited() -> None:
             assert (await client.answer())[0] == 200
 
 
+async def test_bytes_that_are_not_http_leave_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A stranger cannot fill the disk; the refusal is counted and answered."""
+    async with served(app) as url, connected(url) as client:
+        await client.say(b"\x16\x03\x01 no request\r\n\r\n")
+        assert (await client.problem())["status"] == 400
+    assert caplog.records == []
+
+
 async def test_a_client_that_leaves_pipelined_requests_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """The first of several requests is being answered when the client goes away; its answer is dropped."""
     started, gone, done = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -2,8 +2,8 @@
 
 A letter is a program: `{% set b = a ~ a ~ a ~ a %}` a few times over asks for gigabytes, which the engine does not
 bound. Checking, linting, previewing, test mails and the trial before a start happen in a child process. A letter that
-needs more than 512 MB or 2 s of CPU is refused as `BadInput`, which names the part. Two children per process are kept
-warm; a normal letter costs about a millisecond more than in this process.
+needs more than 512 MB or 2 s of CPU is refused as `BadInput`, which names the part. Two children per process stay
+warm, so that a normal letter does not wait for one to start.
 
 The trial does not protect workers completely: see `postroom.mail.render`.
 """

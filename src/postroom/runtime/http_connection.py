@@ -48,7 +48,8 @@ class LimitedConfig(uvicorn.Config):
     """uvicorn's configuration with our limits and the connections of each address."""
 
     def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
-        super().__init__(app, http=LimitedConnection, ws="none", **options)
+        # "error": uvicorn warns about each request that is not HTTP, and strangers could fill the log with that.
+        super().__init__(app, http=LimitedConnection, ws="none", log_level="error", **options)
         self.limits = limits
         self.peers: Counter[str] = Counter()
 
