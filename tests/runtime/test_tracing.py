@@ -1,12 +1,14 @@
 """Traces: nothing while off, a child of the stored parent while on."""
 
 from collections.abc import Iterator
+from urllib.request import urlopen
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.command_line import running
 
 from postroom.runtime import tracing
 
@@ -42,3 +44,21 @@ def test_an_attempt_hangs_from_the_request_that_caused_it(exporter: InMemorySpan
     assert f"{span.parent.trace_id:032x}" == PARENT.split("-")[1]
     assert span.attributes is not None
     assert span.attributes["postroom.delivery_id"] == 42
+
+
+def test_a_server_exports_the_spans_of_its_requests(database_url: str) -> None:
+    """By the exporter that the standard variable names, without a program around the server."""
+    settings = {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_TRACING": "1",
+        "OTEL_TRACES_EXPORTER": "console",
+    }
+    with running("serve", settings=settings) as server:
+        url = server.line(lambda line: "Postroom answers at" in line).rpartition(" ")[2]
+        with urlopen(f"{url}/healthz") as answer:
+            assert answer.status == 200
+        assert server.stop() == 0
+        spans = server.rest()
+    assert '"name": "GET /healthz"' in spans
+    assert '"service.name": "postroom"' in spans

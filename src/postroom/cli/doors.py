@@ -27,6 +27,7 @@ from postroom.mail.template_check import TemplateCheck
 from postroom.runtime import uvicorn_server
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK
+from postroom.runtime.tracing import enable_tracing
 from postroom.settings import Settings
 from postroom.tracking.asgi import PREFIXES, TrackingApp, TrackingOptions
 from postroom.tracking.buffer import HitBuffer
@@ -74,6 +75,8 @@ async def keep_doors(
 ) -> None:
     """Answer until `stop` is set; then take nothing new and finish what has begun."""
     settings = room.settings
+    if settings.tracing:
+        enable_tracing()
     # All of the settings before any door is opened: a process that cannot start must not have answered anybody.
     submissions = [
         (doors.smtp, SubmissionOptions.of(settings)),

@@ -4,17 +4,39 @@ A request's `traceparent` is stored with its delivery, so that the span of an at
 of the request that caused it.
 """
 
+import os
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import entry_points
 from typing import Any
 
+import structlog
+
+_log = structlog.get_logger()
 _tracer: Any = None
 
 
 def enable_tracing() -> None:
-    """Use the globally configured tracer provider. Needs the extra `tracing`."""
+    """Make spans from now on. Needs the extra `tracing`.
+
+    A tracer provider that the process has already (from `opentelemetry-instrument`, for example) is used. Otherwise
+    the SDK's provider is set up, with the exporter that OTEL_TRACES_EXPORTER names (`otlp` if it is not set); resource,
+    sampling and addresses come from the standard OTEL_* variables.
+    """
     global _tracer  # noqa: PLW0603 - one switch per process, thrown once at start
     from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        os.environ.setdefault("OTEL_SERVICE_NAME", "postroom")
+        provider = TracerProvider()
+        name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp")
+        found = entry_points(group="opentelemetry_traces_exporter", name=name)
+        for exporter in found:
+            provider.add_span_processor(BatchSpanProcessor(exporter.load()()))
+        if not found:
+            _log.warning("spans_not_exported", exporter=name, reason="no installed package has this exporter")
+        trace.set_tracer_provider(provider)
     _tracer = trace.get_tracer("postroom")
 
 
