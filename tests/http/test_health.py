@@ -36,6 +36,13 @@ async def test_a_room_that_lacks_a_migration_is_not_ready(browser: Browser, room
     assert response.json["code"] == "migration_pending"
 
 
+async def test_a_process_stays_ready_when_a_newer_version_migrates_its_room(browser: Browser, room: Room) -> None:
+    """Old processes answer until they are replaced: an upgrade needs no pause of the API."""
+    await room.pool.execute("INSERT INTO migrations (name, checksum) VALUES ('9999_future_thing.sql', 'x')")
+    await room.pool.execute("UPDATE migrations SET checksum = 'newer' WHERE name = 'delivery/send.sql'")
+    assert (await browser.get("/readyz")).status == 200
+
+
 async def test_metrics_count_requests_by_route(browser: Browser) -> None:
     """A request is counted under its route's pattern, never under the path that was asked for."""
     series = 'postroom_http_requests_total{method="GET",route="/v1/deliveries/{delivery_id:int}",status="404"}'

@@ -119,12 +119,29 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
 
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
     """Raise `MigrationPending` unless the room is exactly what this version needs, and whole."""
-    if await _QUERIES["find_restore"].maybe(connection, room=room) is not None:
-        raise MigrationPending(f"The room {room!r} is half restored; run `postroom restore` again, with the same file.")
+    await _check_whole(connection, room)
     plan = await _plan(connection, room)
     if not plan.is_empty:
         waiting = ", ".join(file.name for file in (*plan.migrations, *plan.functions)[:3])
         raise MigrationPending(f"The room {room!r} lacks {waiting}; run `postroom migrate`.")
+
+
+async def check_served(connection: asyncpg.Connection, room: str) -> None:
+    """Raise `MigrationPending` if the room lacks a migration of this version, or is half restored.
+
+    A process that was right when it started goes on when a newer version migrates the room: migrations only add, and
+    functions keep their parameters. Without this, an upgrade took every old process from its load balancer at once.
+    """
+    await _check_whole(connection, room)
+    applied = {row["name"] for row in await _QUERIES["list_applied_files"].many(connection)}
+    missing = [file.name for file in migration_files() if file.name not in applied]
+    if missing:
+        raise MigrationPending(f"The room {room!r} lacks {missing[0]}; run `postroom migrate`.")
+
+
+async def _check_whole(connection: asyncpg.Connection, room: str) -> None:
+    if await _QUERIES["find_restore"].maybe(connection, room=room) is not None:
+        raise MigrationPending(f"The room {room!r} is half restored; run `postroom restore` again, with the same file.")
 
 
 async def _ensure_schema(connection: asyncpg.Connection, room: str, *, dry_run: bool) -> None:

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from postroom.accounts import store as accounts
 from postroom.accounts.metrics import WRONG_CODES, show_stall
 from postroom.accounts.service import measure_guesses, measure_stall
-from postroom.db.migrate import check_migrated
+from postroom.db.migrate import check_served
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
 from postroom.errors import DatabaseError
@@ -83,7 +83,7 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
     async def readyz(call: Call) -> Answer:
         try:
             async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
-                await check_migrated(connection, call.room.name)
+                await check_served(connection, call.room.name)
                 stall = await accounts.measure_stall(connection, now=None)
         except DatabaseError as error:
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
@@ -100,7 +100,7 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
         watched(
             path="/readyz",
             handler=readyz,
-            summary="The database answers, its migrations are right, and the templates are parsed.",
+            summary="The database answers, it has the migrations of this version, and the templates are parsed.",
             answers={200: Ready},
         ),
         watched(
