@@ -123,7 +123,7 @@ async def test_what_can_be_mailed_is_kept(pool: Pool, email: str) -> None:
 
 async def test_an_address_from_before_the_rule_does_not_stop_an_upgrade(pool: Pool) -> None:
     """The migration asks new rows only."""
-    [file] = [file for file in migration_files() if file.version == 29]
+    [file] = [file for file in migration_files() if file.name.endswith("_accounts_addresses.sql")]
     await pool.execute("ALTER TABLE accounts DROP CONSTRAINT accounts_email_form")
     await sign_up(pool, email="a@x..org")
     await pool.execute("ALTER TABLE accounts ADD CONSTRAINT accounts_email_form CHECK (email ~ '@')")
