@@ -25,6 +25,7 @@ import msgspec
 from postroom.campaigns.model import LineFormat, Refused
 from postroom.campaigns.zones import OWN_ZONE, zone_named
 from postroom.delivery.address import parse_address
+from postroom.delivery.check import MAX_DEPTH, has_unstorable
 from postroom.errors import BadInput
 
 Person = tuple[str, str | None, str, str]
@@ -275,6 +276,9 @@ class JsonLines(Lines):
             self._refuse(self.line, "line", "contains a NUL")
         elif not OURS.isdisjoint(found):
             self._refuse(self.line, "line", "brings a field that is given by Postroom")
+        elif any(isinstance(value, dict | list) for value in found.values()) and has_unstorable(found):
+            # Not left to RecursionError: Python 3.13 decodes 5,000 levels, and templates see 32.
+            self._refuse(self.line, "line", f"is nested more than {MAX_DEPTH} deep, or holds a number beyond 64 bits")
         else:
             self._add(self.line, email.strip(), name, zone, _encode(found))
 

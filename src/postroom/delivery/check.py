@@ -242,7 +242,7 @@ def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
-        if _has_unstorable(getattr(request, field)):
+        if has_unstorable(getattr(request, field)):
             yield field, _NOT_DATA
 
 
@@ -256,7 +256,7 @@ def _is_address(address: Address) -> bool:
     return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and _CONTROL.search(written) is None
 
 
-def _has_unstorable(value: Any, depth: int = 0) -> bool:
+def has_unstorable(value: Any, depth: int = 0) -> bool:
     """True if it holds, anywhere, something that jsonb could not give back as it was, or nests too deeply."""
     match value:
         case None | bool():
@@ -268,8 +268,8 @@ def _has_unstorable(value: Any, depth: int = 0) -> bool:
         case dict() | Mapping() | list() | tuple() if depth < MAX_DEPTH:
             parts = value.values() if isinstance(value, Mapping) else value
             is_keyed = not isinstance(value, Mapping) or all(
-                isinstance(k, str) and not _has_unstorable(k) for k in value
+                isinstance(k, str) and not has_unstorable(k) for k in value
             )
-            return not is_keyed or any(_has_unstorable(part, depth + 1) for part in parts)
+            return not is_keyed or any(has_unstorable(part, depth + 1) for part in parts)
         case _:
             return True
