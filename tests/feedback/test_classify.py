@@ -156,6 +156,7 @@ BLOCKS_ON_US = [
 NOT_FOR_GOOD = [
     (550, None, "Bad SPF records for [example.org:192.0.2.1], see http://openspf.example", POLICY),
     (550, None, "Rejected", UNKNOWN),
+    (550, "5.1.1", "RCPT TO:<ann@example.org> max message size exceeded", MESSAGE),
     (554, None, "Transaction failed", UNKNOWN),
     (550, None, "Requested action not taken: mailbox unavailable", UNKNOWN),
     (550, "5.1.0", "Address rejected ann@example.org", UNKNOWN),

@@ -58,6 +58,7 @@ RULES = (
     Rule("pace", BounceClass.RECIPIENT_SOFT, phrases.PACE),
     Rule("block", BounceClass.POLICY, phrases.BLOCKED, _codes((7, _ANY), (1, 7), (1, 8))),
     Rule("full", BounceClass.RECIPIENT_SOFT, phrases.FULL, _codes((2, 2))),
+    Rule("size", BounceClass.MESSAGE, phrases.SIZE),
     Rule("no mailbox", BounceClass.RECIPIENT_HARD, phrases.NOBODY, _EVIDENCE, BounceClass.RECIPIENT_SOFT),
     Rule("no domain", BounceClass.RECIPIENT_HARD, phrases.NO_DOMAIN, later=BounceClass.INFRASTRUCTURE),
     Rule("suspended", BounceClass.RECIPIENT_SOFT, phrases.SUSPENDED),

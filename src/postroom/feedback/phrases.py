@@ -158,12 +158,16 @@ AWAY = _any(
 )
 """Their servers cannot be reached, or do not work."""
 
+SIZE = _any(
+    r"\bmessage\b.{0,40}\b(?:too (?:large|big)|exceeds|size exceed)|\bsize limit|\bmax(?:imum)? (?:message )?size",
+)
+"""This mail is too large; some servers say so under 5.1.1."""
+
 MESSAGE = _any(
-    r"\bmessage\b.{0,40}\b(?:too (?:large|big)|exceeds|size)|\bsize limit|\bmaximum (?:message )?size",
     r"\bline (?:is )?too long|\bheaders?\b.{0,30}\b(?:missing|malformed|invalid|duplicate)|\bsmtputf8\b",
     r"\bmime\b.{0,30}\b(?:error|invalid)|\battachment\b.{0,60}\b(?:not allowed|blocked|type)|\bbare (?:lf|cr)\b",
 )
-"""This mail is too large, or not understood."""
+"""This mail is not understood."""
 
 _GUESS = re.compile(
     r"[^.;!?]{0,200}\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are)|"
