@@ -50,6 +50,9 @@ async def fuzz(arena: Arena, folder: Path, targets: list[str], seed: int, second
         print_outcome(outcome, file)
     tracebacks, is_alive = arena.tracebacks(), arena.is_alive()
     print(f"\nserver alive: {is_alive}; tracebacks in its log: {tracebacks}")
+    for line in arena.log.read_text(errors="replace").splitlines():
+        if "request_failed" in line:
+            print(line)
     if tracebacks:
         print(arena.log.read_text(errors="replace")[-6000:])
     return int(not is_alive or tracebacks > 0 or any(outcome.tally.failures for outcome in outcomes))

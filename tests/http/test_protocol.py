@@ -4,12 +4,14 @@ import base64
 import json
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.support.http import Browser, Response, call, open_browser
 
 from postroom.db.room import Room
 from postroom.http import HttpApplication, build_app
 from postroom.http.auth import Authenticator
+from postroom.http.problems import answer_to
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.settings import Settings
 
@@ -339,3 +341,11 @@ async def test_behind_https_answers_say_so(room: Room, browser: Browser) -> None
     answer = await Browser(build_app(public)).get("/healthz")
     assert answer.headers["strict-transport-security"] == "max-age=31536000"
     assert "strict-transport-security" not in (await browser.get("/healthz")).headers
+
+
+@pytest.mark.parametrize("error", [asyncpg.DeadlockDetectedError("x"), asyncpg.DiskFullError("x")])
+def test_an_error_of_the_database_that_passes_asks_to_try_again(error: asyncpg.PostgresError) -> None:
+    """The transaction was rolled back: 503 with Retry-After, and not a bug of ours."""
+    answer = answer_to(error)
+    assert answer is not None
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")

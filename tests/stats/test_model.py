@@ -103,3 +103,9 @@ def test_a_bar_is_as_long_as_its_share(amount: int, drawn: str) -> None:
 def test_a_bar_of_something_is_never_nothing() -> None:
     """One among a million can still be seen."""
     assert bar(1, 1_000_000, width=4) == "▏"
+
+
+def test_figures_can_be_asked_for_up_to_the_end_of_the_calendar() -> None:
+    """There is no hour after the last one of the year 9999; the selection ends with it."""
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert Selection(end=end).end_hour == end.replace(minute=0, second=0)

@@ -11,6 +11,7 @@ from http import HTTPStatus
 import asyncpg
 import msgspec
 
+from postroom.db.faults import FLICKER
 from postroom.errors import (
     AccessError,
     BadInput,
@@ -78,8 +79,16 @@ def answer_to(error: BaseException) -> Answer | None:
         return _known(BadInput.of("body", "is nested too deeply"))
     if isinstance(error, asyncpg.DataError) and not is_connection_lost(error):
         return _known(BadInput.of("request", "holds a value that cannot be stored"))
+    return _of_database(error)
+
+
+def _of_database(error: BaseException) -> Answer | None:
+    """503 while the database cannot finish requests; None for an error that will not pass."""
     if is_connection_lost(error):
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", code="database_unreachable")
+    if isinstance(error, FLICKER):  # a deadlock with another request, a full disk, a server that became read-only
+        detail = "The database could not finish this request. It was rolled back; try again."
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"retry-after": "1"})
     return None
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 HOUR = timedelta(hours=1)
+_LAST_HOUR = datetime.max.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
 
 
 class Grouping(StrEnum):
@@ -100,7 +101,8 @@ class Selection:
         if self.end is None:
             return None
         hour = _hour_of(self.end)
-        return hour if hour == self.end else hour + HOUR
+        # The last hour of the year 9999 has none after it that Python knows.
+        return hour if hour in (self.end, _LAST_HOUR) else hour + HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
