@@ -30,8 +30,8 @@ from bench.sink import start_sink
 from bench.workers import python_command, run_workers
 from postroom.app import load_catalog, run_worker
 from postroom.campaigns import service
-from postroom.campaigns.letters import CampaignLetters, LettersOptions
 from postroom.campaigns.model import Letter, LineFormat, Plan, Status
+from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.migrate import migrate
@@ -221,9 +221,9 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
         await working
 
 
-def make_letters(pool: Pool) -> CampaignLetters:
+def make_letters(pool: Pool) -> CampaignRendering:
     signer = TokenSigner(bytes(32), "https://mail.example.org", room="postroom")
-    return CampaignLetters(pool, signer, LettersOptions(default_domain="example.org"))
+    return CampaignRendering(pool, signer, RenderingOptions(default_domain="example.org"))
 
 
 async def run(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 
 
 @dataclass(frozen=True)

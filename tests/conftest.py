@@ -19,11 +19,12 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from postroom.db import binaries, embedded
-from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room, open_room
+from postroom.embedded import binaries
+from postroom.embedded import server as embedded
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.settings import Settings
 
 SCHEMA = "postroom"

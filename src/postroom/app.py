@@ -18,7 +18,7 @@ from postroom.accounts.service import renumber_restored_tokens
 from postroom.accounts.worker import make_mailing_collector
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveKeeper
-from postroom.campaigns.letters import CampaignLetters, LettersOptions
+from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.connection import Url
 from postroom.db.failures import record_loop_failure
@@ -38,6 +38,7 @@ from postroom.feedback import verp
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
+from postroom.inbox import CaptureTransport
 from postroom.intake.notice import MalformedNotice
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
@@ -53,16 +54,15 @@ from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
 from postroom.schedule.worker import Scheduler, SchedulerOptions
-from postroom.senders.desk import SenderDesk
+from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import UnusableTransport
 from postroom.senders.tools import tools_of
 from postroom.settings import Settings
-from postroom.stats.worker import Folder, FolderOptions
+from postroom.stats.worker import Rollup, RollupOptions
 from postroom.tracking.maintenance import TrackingMaintenance
 from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports import Content, Envelope, Transport
-from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 from postroom.transports.stub import StubTransport
@@ -87,15 +87,15 @@ def link_signer(settings: Settings) -> TokenSigner | None:
     return TokenSigner(settings.secret_key, settings.base_url, room=settings.schema, old_keys=settings.old_secret_keys)
 
 
-def make_letters(room: Room) -> CampaignLetters:
+def make_letters(room: Room) -> CampaignRendering:
     """What campaigns say, with links of this installation."""
     settings = room.settings
     domain = domain_of(_address("POSTROOM_FROM", settings.default_from).email)
-    return CampaignLetters(room.pool, link_signer(settings), LettersOptions(default_domain=domain))
+    return CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
 
 
 def make_compose(
-    settings: Settings, *, letters: CampaignLetters | None = None, desk: SenderDesk | None = None
+    settings: Settings, *, letters: CampaignRendering | None = None, desk: AccountsInUse | None = None
 ) -> Compose:
     """From a claimed delivery to envelope and content, with this installation's sender, names and keys."""
     mail = Composer(
@@ -118,7 +118,7 @@ def make_compose(
     return compose
 
 
-def _carried(outgoing: Outgoing, desk: SenderDesk | None) -> Outgoing:
+def _carried(outgoing: Outgoing, desk: AccountsInUse | None) -> Outgoing:
     """The same mail in the name of the account that carries it, if one does."""
     account = None if desk is None or outgoing.sender_account_id is None else desk.account(outgoing.sender_account_id)
     return outgoing if account is None else written_by(outgoing, account)
@@ -179,13 +179,13 @@ def make_transport(room: Room, connections: int) -> Transport:
 
 
 @asynccontextmanager
-async def open_desk(room: Room) -> AsyncIterator[SenderDesk | None]:
+async def open_desk(room: Room) -> AsyncIterator[AccountsInUse | None]:
     """The sender accounts of this process; none unless the operator has chosen a transport by which mail leaves."""
     if not room.settings.uses_senders:
         yield None
         return
     tools = tools_of(room)
-    desk = SenderDesk(room.pool, tools.sealer, tools.factory)
+    desk = AccountsInUse(room.pool, tools.sealer, tools.factory)
     try:
         yield desk
     finally:
@@ -284,7 +284,7 @@ async def _other_loops(room: Room, catalog: Catalog, stack: AsyncExitStack) -> l
         OutboxLoop(room),
         Scheduler(room.pool, _scheduler_options(settings)),
         TrackingMaintenance(room.pool),
-        Folder(room.pool, FolderOptions(interval=settings.stats_interval)),
+        Rollup(room.pool, RollupOptions(interval=settings.stats_interval)),
         FeedbackKeeper(room.pool, _keeper_options(settings)),
         ArchiveKeeper(room, ArchiveOptions.in_background(settings)),
         *open_consumers(

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import TestServer
 from tests.support.accounts import account, sign_up, token, wrong
 
-from postroom.db.data_directory import Home
 from postroom.db.pool import Pool, Session
+from postroom.embedded.data_directory import Home
 
 PERSON = "(first_name, last_name, date_of_birth, timezone) VALUES ('Ada', 'Lovelace', '1990-05-17', 'Europe/London')"
 OCCASION = "(user_id, event_type, message, rule) SELECT id, 'REMINDER', 'Hello', '{}' FROM postroom.users"

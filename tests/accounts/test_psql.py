@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import SCHEMA, postgres_major
 
 from postroom.cli.database import psql_command, room_url
-from postroom.db.binaries import find_binaries
+from postroom.embedded.binaries import find_binaries
 
 CREATE = """INSERT INTO accounts (email, login)
 	VALUES ('user@example.com', 'user123');

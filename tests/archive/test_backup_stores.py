@@ -10,9 +10,12 @@ import pytest
 from tests.support.archive import ACTOR, NOW, at_now, options_for
 from tests.support.builders import a_mail, accepted
 
-from postroom.archive.backup import store
-from postroom.archive.backup.service import restore_backup, verify_backup
-from postroom.archive.backup.stores import (
+from postroom.archive.model import ArchiveOptions
+from postroom.archive.objects import Objects, open_objects
+from postroom.archive.worker import ArchiveKeeper
+from postroom.backup import store
+from postroom.backup.service import restore_backup, verify_backup
+from postroom.backup.stores import (
     WRITTEN_BY_MIGRATIONS,
     BackupOptions,
     back_up_before_migrating,
@@ -20,9 +23,6 @@ from postroom.archive.backup.stores import (
     fetched_backup,
     make_backup_at,
 )
-from postroom.archive.model import ArchiveOptions
-from postroom.archive.objects import Objects, open_objects
-from postroom.archive.worker import ArchiveKeeper
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool
 from postroom.db.room import Room

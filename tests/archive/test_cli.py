@@ -15,19 +15,19 @@ from tests.support import command_line
 from tests.support.archive import add_attempts
 from typer.testing import CliRunner
 
-from postroom.archive.erasure.cli import erase
 from postroom.db.room import Room
+from postroom.erasure.cli import erase
 
 ROOT = Path(__file__).parents[2]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 RECENTLY = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 PROGRAM = """
 import sys, typer
-from postroom.archive.backup.cli import backup, restore
+from postroom.backup.cli import backup, restore
 from postroom.archive.cli import archive
-from postroom.archive.erasure.cli import erase
+from postroom.erasure.cli import erase
 from postroom.cli.output import report
-from postroom.db import binaries
+from postroom.embedded import binaries
 binaries.VERSION_TIMEOUT_S = 60
 app = typer.Typer(pretty_exceptions_enable=False)
 app.add_typer(archive, name="archive")
@@ -155,7 +155,7 @@ def test_an_erasure_asks_on_a_terminal(
     asyncio.run(_execute(database_url, "INSERT INTO accounts (email, login) VALUES ('ann@example.org', 'ann')"))
     app = typer.Typer()
     app.command()(erase)
-    monkeypatch.setattr("postroom.archive.erasure.cli.is_terminal", lambda: True)
+    monkeypatch.setattr("postroom.erasure.cli.is_terminal", lambda: True)
     result = CliRunner().invoke(app, ["ann@example.org"], input=f"{answer}\n")
     structlog.reset_defaults()
     assert "accounts: 1\nErase ann@example.org? This cannot be undone. [y/N]" in result.output

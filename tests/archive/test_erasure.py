@@ -21,15 +21,15 @@ from tests.support.builders import (
 )
 from tests.support.campaigns import a_running_campaign
 
-from postroom.archive.erasure.files import address_pattern
-from postroom.archive.erasure.places import EXEMPT, tables_erased
-from postroom.archive.erasure.service import erase, list_erasures, resume_erasures
 from postroom.archive.parquet import read_tables
 from postroom.archive.service import archive_session, verify_archive
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.model import Lane, State
+from postroom.erasure.files import address_pattern
+from postroom.erasure.places import EXEMPT, tables_erased
+from postroom.erasure.service import erase, list_erasures, resume_erasures
 from postroom.errors import BadInput
 from postroom.events import Event, EventStore
 
@@ -355,7 +355,7 @@ async def test_no_table_that_looks_personal_was_forgotten(pool: Pool) -> None:
 
 async def test_every_place_names_columns_that_are_there(pool: Pool) -> None:
     """A column that was renamed would otherwise be passed over in silence."""
-    from postroom.archive.erasure.places import PLACES
+    from postroom.erasure.places import PLACES
 
     for place in PLACES:
         for column in place.columns:

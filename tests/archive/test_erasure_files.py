@@ -23,12 +23,12 @@ from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.http import open_browser
 
 from postroom.archive import api
-from postroom.archive.erasure.service import erase, list_erasures, resume_erasures
 from postroom.archive.model import State
 from postroom.archive.parquet import read_tables
 from postroom.archive.service import list_segments, verify_archive
 from postroom.archive.worker import ArchiveKeeper
 from postroom.db.room import Room
+from postroom.erasure.service import erase, list_erasures, resume_erasures
 from postroom.http import HttpApplication
 from postroom.http.auth import Authenticator
 

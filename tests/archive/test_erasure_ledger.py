@@ -5,10 +5,10 @@ from pathlib import Path
 from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, make_months, options_for, run
 from tests.support.builders import Recording, a_mail, a_worker, accepted
 
-from postroom.archive.erasure.service import erase
 from postroom.archive.parquet import read_tables
 from postroom.db.room import Room
 from postroom.delivery.model import Lane
+from postroom.erasure.service import erase
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 

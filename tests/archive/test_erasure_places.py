@@ -11,12 +11,12 @@ from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, state_of, suppress
 from tests.support.feedback import PATHS, report, sent
 
-from postroom.archive.erasure.model import spellings
-from postroom.archive.erasure.service import erase, resume_erasures
 from postroom.archive.service import archive_session
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.model import Address, State
+from postroom.erasure.model import spellings
+from postroom.erasure.service import erase, resume_erasures
 from postroom.events import Event, EventStore
 from postroom.events.audit import record_audit
 from postroom.feedback import service as feedback

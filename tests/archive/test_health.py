@@ -8,10 +8,10 @@ import pytest
 from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, options_for, run
 
 from postroom.archive import health
-from postroom.archive.erasure.service import erase
 from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.room import Room
+from postroom.erasure.service import erase
 from postroom.settings import Settings
 
 

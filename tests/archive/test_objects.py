@@ -10,13 +10,13 @@ import pytest
 from tests.support.archive import JANUARY, NOW, add_attempts, delivery_ids, options_for, run
 from tests.support.archive_process import Orders, run_to_its_end
 
-from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions, Month, State
 from postroom.archive.objects import Objects, ReadOnly, objects_of, open_objects
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
 from postroom.archive.service import list_segments, verify_archive
 from postroom.db.room import Room
+from postroom.erasure.service import erase
 from postroom.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, SettingInvalid
 from postroom.settings import parse_archive_url, read_settings
 

@@ -22,14 +22,14 @@ from tests.support.archive import (
     run,
 )
 
-from postroom.archive.backup.service import make_backup, restore_backup
-from postroom.archive.erasure.service import erase
 from postroom.archive.model import Month
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
 from postroom.archive.service import adopt_archive, list_segments, run_archive, verify_archive
+from postroom.backup.service import make_backup, restore_backup
 from postroom.db.migrate import migrate
 from postroom.db.room import Room, open_room
+from postroom.erasure.service import erase
 from postroom.settings import Settings
 
 LATER = NOW + timedelta(days=366)  # January's time in the archive is over, June's is not

@@ -7,9 +7,9 @@ from msgspec.structs import fields, replace
 from tests.support.builders import NOON
 from tests.support.campaigns import HTML, SIGNER, a_letter, letters_of
 
-from postroom.campaigns.letter import ready, text_template
-from postroom.campaigns.letters import CampaignLetters, LettersOptions
 from postroom.campaigns.model import Letter
+from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
+from postroom.campaigns.template import ready, text_template
 from postroom.delivery.model import (
     Address,
     Channel,
@@ -41,8 +41,8 @@ def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **
     return Outgoing(**given)
 
 
-def letters_with(letter: Letter) -> CampaignLetters:
-    letters = CampaignLetters(None, SIGNER, LettersOptions(default_domain="example.org"))
+def letters_with(letter: Letter) -> CampaignRendering:
+    letters = CampaignRendering(None, SIGNER, RenderingOptions(default_domain="example.org"))
     letters._letters[7] = letters._ready(7, letter)
     return letters
 
@@ -147,7 +147,7 @@ def test_a_letter_that_was_not_read_is_not_a_reason_to_give_up() -> None:
 
 def test_without_a_key_nothing_leaves() -> None:
     """A mail that cannot be unsubscribed from is not sent."""
-    letters = CampaignLetters(None, None, LettersOptions(default_domain="example.org"))
+    letters = CampaignRendering(None, None, RenderingOptions(default_domain="example.org"))
     letters._letters[7] = letters._ready(7, a_letter())
     with pytest.raises(ValueError, match="POSTROOM_SECRET_KEY"):
         letters.write(claimed_mail(first_name="Ann"))

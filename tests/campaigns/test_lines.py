@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.campaigns.lines import LONGEST_LINE, CsvLines, JsonLines, Lines
+from postroom.campaigns.recipients_file import LONGEST_LINE, CsvLines, JsonLines, Lines
 from postroom.errors import BadInput
 
 
@@ -224,7 +224,7 @@ def test_a_header_of_many_columns_costs_little() -> None:
     """Looking for names that are there twice took 0.8 s for 5,000 columns, and minutes for 60,000."""
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (8, 8))\n"
-        "from postroom.campaigns.lines import CsvLines\n"
+        "from postroom.campaigns.recipients_file import CsvLines\n"
         "from postroom.errors import BadInput\n"
         "try: CsvLines().feed(('email,' + ','.join(f'c{n}' for n in range(60_000)) + '\\n').encode())\n"
         "except BadInput as refused: assert 'columns' in str(refused)\n"

@@ -10,7 +10,8 @@ from tests.support.builders import NOON
 from tests.support.campaigns import a_campaign, a_plan, a_running_campaign, csv_of, upload
 from tests.support.senders import an_account
 
-from postroom.campaigns import rehearsal, service
+from postroom.campaigns import preview as rehearsal
+from postroom.campaigns import service
 from postroom.campaigns.model import Status
 from postroom.db.pool import Pool
 from postroom.delivery.model import Address, Lane

@@ -13,9 +13,10 @@ from tests.support.campaigns import HTML, a_campaign, a_letter
 from tests.support.command_line import running
 from tests.support.patience import PATIENCE_S
 
-from postroom.campaigns import rehearsal, service, trial
+from postroom.campaigns import preview as rehearsal
+from postroom.campaigns import service, trial
 from postroom.campaigns.check import check_plan
-from postroom.campaigns.letter import LONGEST_PART, ready
+from postroom.campaigns.template import LONGEST_PART, ready
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 

@@ -14,8 +14,8 @@ from tests.support.embedded import postmaster
 from tests.support.freezing_proxy import FreezingProxy
 from tests.support.patience import PATIENCE_S
 
-from postroom.db.data_directory import Home
 from postroom.db.pool import Pool, open_pool
+from postroom.embedded.data_directory import Home
 
 HANGING = """
 import asyncio, sys

@@ -27,8 +27,8 @@ from tests.support.smtp_server import (
 from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.db.pool import Pool
+from postroom.inbox import CaptureTransport
 from postroom.transports import Content, Envelope, Reply, Stage, Transport
-from postroom.transports.capture import CaptureTransport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.stub import StubTransport
 

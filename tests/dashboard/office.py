@@ -21,9 +21,9 @@ from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.http import build_app
 from postroom.http.service import create_key
+from postroom.inbox.model import Captured
+from postroom.inbox.store import columns_of, insert_inbox_messages
 from postroom.transports.base import Reply
-from postroom.transports.capture.model import Captured
-from postroom.transports.capture.store import columns_of, insert_inbox_messages
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000

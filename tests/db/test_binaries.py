@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.support.embedded import FAST, ROOT_ONLY, USER, ask, owner_of_process, owners, postmaster
 
-from postroom.db import binaries
-from postroom.db.binaries import Account, Binaries, find_binaries, programs_for, readable_copy
-from postroom.db.embedded import EmbeddedServer
+from postroom.embedded import binaries
+from postroom.embedded.binaries import Account, Binaries, find_binaries, programs_for, readable_copy
+from postroom.embedded.server import EmbeddedServer
 from postroom.errors import EmbeddedServerError
 
 NOBODY = 65534

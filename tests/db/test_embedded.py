@@ -13,10 +13,11 @@ import asyncpg
 import pytest
 from tests.support.embedded import FAST, USER, ask, command_line, mode, postmaster
 
-from postroom.db import data_directory, embedded
-from postroom.db.binaries import find_binaries
-from postroom.db.data_directory import Home
-from postroom.db.embedded import EmbeddedServer, ServerOptions, running_url
+from postroom.embedded import data_directory
+from postroom.embedded import server as embedded
+from postroom.embedded.binaries import find_binaries
+from postroom.embedded.data_directory import Home
+from postroom.embedded.server import EmbeddedServer, ServerOptions, running_url
 from postroom.errors import EmbeddedServerError
 
 StartUser = Callable[..., Awaitable[Process]]

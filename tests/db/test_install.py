@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 from tests.conftest import TestServer, postgres_major
 
-from postroom.db.binaries import find_binaries
 from postroom.db.install import EVENT_STORE, room_script
 from postroom.db.migrate import check_migrated, migrate
 from postroom.db.pool import Pool, connect, open_pool
+from postroom.embedded.binaries import find_binaries
 from postroom.events import Event, EventStore
 from postroom.events.service import index_event_tags
 

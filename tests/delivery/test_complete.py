@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, NOON, REFUSED
 
-from postroom.delivery.complete import (
+from postroom.delivery.decision import (
     Policy,
     Result,
     complete_columns,

@@ -24,16 +24,16 @@ from tests.support.builders import (
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
-from postroom.delivery.complete import Result, complete_columns
-from postroom.delivery.completer import Completer
+from postroom.delivery.decision import Result, complete_columns
+from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientOutcome, State
 from postroom.runtime.clock import database_time
 from postroom.runtime.signals import Signal, unheard
 
 
 @asynccontextmanager
-async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Completer]:
-    completer = Completer(pool, clock=database_time, signal=signal)
+async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Ledger]:
+    completer = Ledger(pool, clock=database_time, signal=signal)
     running = asyncio.create_task(completer.run())
     try:
         yield completer

@@ -25,7 +25,7 @@ from tests.support.silence import let_pass
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
-from postroom.delivery.complete import complete_columns
+from postroom.delivery.decision import complete_columns
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, Outgoing, State
 from postroom.errors import DeliveryNotFound

@@ -26,7 +26,7 @@ from postroom.db.pool import Pool
 from postroom.delivery.model import Lane, State
 from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, Gate
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.senders.desk import SenderDesk
+from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import HealthPolicy, Status
 from postroom.transports.noop import NoopTransport
@@ -45,7 +45,7 @@ async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
     async with smtp_server(Script(says={".": [*holds]})) as silent, smtp_server() as good:
         for name, server in (("silent", silent), ("good", good)):
             await an_account(pool, f"{name}@example.org", smtp_port=server.port)
-        desk = SenderDesk(
+        desk = AccountsInUse(
             pool, SEALER, WaysOut(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2)
         )
         worker = Worker(pool, compose=a_compose(), route=lambda _c, _l: NoopTransport(), senders=desk, options=OPTIONS)

@@ -9,7 +9,8 @@ from tests.support.builders import Recording, a_mail, a_worker, accepted, state_
 from tests.support.campaigns import a_campaign_worker, a_running_campaign, states_of
 from tests.support.schedule import many_due, scheduler
 
-from postroom.campaigns import letter, letters
+from postroom.campaigns import rendering as letters
+from postroom.campaigns import template as letter
 from postroom.campaigns.model import Letter
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
@@ -89,7 +90,7 @@ async def test_letter_that_raises_fails_only_its_own_campaign(pool: Pool, monkey
     """An error while one campaign's letter is parsed ends that campaign's mail; the other campaign's mail is sent."""
     parse = letter.ready
 
-    def ready(given: Letter, *, tracked: bool = False) -> letter.ReadyLetter:
+    def ready(given: Letter, *, tracked: bool = False) -> letter.PreparedTemplate:
         if given.subject == "broken":
             raise RecursionError  # no letter is known that does this today; a parser of tomorrow may
         return parse(given, tracked=tracked)

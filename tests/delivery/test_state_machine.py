@@ -14,7 +14,7 @@ from tests.support.builders import LEASE, NOON, Hands, a_mail, accepted, attempt
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.complete import Result, complete_columns
+from postroom.delivery.decision import Result, complete_columns
 from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeadLetterFilter, Lane, Outgoing, State
 
 DRAWING = Path(__file__).parents[2] / "docs" / "architecture.md"

@@ -14,9 +14,9 @@ import pytest
 from tests.support.http import served
 
 from postroom.cli.database import psql_command, room_url
-from postroom.db.binaries import find_binaries
-from postroom.db.data_directory import Home
 from postroom.db.room import Room
+from postroom.embedded.binaries import find_binaries
+from postroom.embedded.data_directory import Home
 from postroom.http import build_app, service
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 

@@ -15,10 +15,10 @@ from tests.conftest import postgres_major
 from tests.events.conftest import Opener
 from tests.support.events import REFUSED, WALLET, WON, append_if, outcome, seen_up_to, until_waiting
 
-from postroom.db.binaries import find_binaries
-from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.embedded.binaries import find_binaries
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
 from postroom.events import store as statements
 from postroom.events.service import adopt_restored_events

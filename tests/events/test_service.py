@@ -24,7 +24,7 @@ from postroom.events import (
     event,
     period_tag,
 )
-from postroom.events.turns import Turns
+from postroom.events.serialize import Serializer
 
 
 @event("Deposited", tags={"wallet": "wallet"})
@@ -343,7 +343,7 @@ async def test_an_append_that_must_wait_does_not_hold_up_others(store: EventStor
 
 async def test_turns_are_taken_per_query_and_forgotten() -> None:
     """By one query one at a time, by different queries side by side; nothing is left over."""
-    turns = Turns()
+    turns = Serializer()
     inside: list[str] = []
 
     async def stand(key: str, both: asyncio.Event, left: asyncio.Event) -> None:

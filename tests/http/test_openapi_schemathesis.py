@@ -14,9 +14,9 @@ from tests.support.http import Browser, Letter, open_browser, served
 
 from postroom.db.room import Room
 from postroom.http import build_app
+from postroom.inbox import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.transports import Envelope
-from postroom.transports.capture import CaptureTransport
 
 CHECKS = [
     checks.not_a_server_error,

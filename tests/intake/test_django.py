@@ -31,7 +31,7 @@ from django.conf import settings
 
 configuration = json.load(sys.stdin)
 settings.configure(
-    EMAIL_BACKEND="postroom.intake.django.EmailBackend",
+    EMAIL_BACKEND="postroom.dropins.django.EmailBackend",
     DEFAULT_FROM_EMAIL="Site <site@example.org>",
     DATABASES=configuration["databases"],
     POSTROOM=configuration["postroom"],

@@ -31,14 +31,14 @@ from postroom.delivery.model import (
     RecipientOutcome,
     State,
 )
+from postroom.dropins.resend import api as drop_in
+from postroom.dropins.resend.answers import email_of, last_event, refusal
+from postroom.dropins.resend.shapes import parse_schedule
 from postroom.errors import BadInput
 from postroom.http import build_app
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
-from postroom.intake.resend import api as drop_in
-from postroom.intake.resend.answers import email_of, last_event, refusal
-from postroom.intake.resend.shapes import parse_schedule
 from postroom.mail.compose import Composer
 from postroom.settings import Settings
 

@@ -24,16 +24,16 @@ from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Address, Delivery, RecipientKind, State
+from postroom.dropins.ses import api as ses_api
+from postroom.dropins.ses.answers import refusal
+from postroom.dropins.ses.cli import ses_credentials
+from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
+from postroom.dropins.ses.service import show_credentials
 from postroom.errors import KeyNotFound, SecretKeyMissing
 from postroom.http import build_app
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.model import ApiKey
-from postroom.intake.ses import api as ses_api
-from postroom.intake.ses.answers import refusal
-from postroom.intake.ses.cli import ses_credentials
-from postroom.intake.ses.credentials import SesKey, derive_credentials, parse_access_key
-from postroom.intake.ses.service import show_credentials
 from postroom.runtime.aws import AwsCredentials, sign
 
 SECRET_KEY = b"installation-key-for-tests-only!"

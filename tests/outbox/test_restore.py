@@ -14,10 +14,10 @@ from tests.outbox.conftest import MakeRelay
 from tests.support.embedded import FAST
 from tests.support.outbox import HURRY, Recorder, append, until
 
-from postroom.archive.backup import programs
-from postroom.archive.backup.service import make_backup, restore_backup
-from postroom.db.embedded import EmbeddedServer
+from postroom.backup import programs
+from postroom.backup.service import make_backup, restore_backup
 from postroom.db.room import Room, open_room
+from postroom.embedded.server import EmbeddedServer
 from postroom.events import EventStore
 from postroom.outbox import Outbox, OutboxOptions, Pair, Publishers, Topic
 from postroom.outbox.topics import save_topic

@@ -11,9 +11,9 @@ from tests.outbox.conftest import MakeRelay, MakeTopic
 from tests.support.embedded import FAST
 from tests.support.outbox import HURRY, Recorder, append, lead
 
-from postroom.db.embedded import EmbeddedServer
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.embedded.server import EmbeddedServer
 from postroom.events import Event, EventSession, EventStore
 from postroom.outbox import Batch, Relay, Topic, service
 from postroom.outbox import store as outbox_store

@@ -20,7 +20,7 @@ from postroom.db.pool import Pool, connect, open_pool
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
 from postroom.outbox import Batch, Pair, ProgressLine, service
-from postroom.outbox.seat import Seat
+from postroom.outbox.leadership import Leadership
 
 REPOSITORY = Path(__file__).parents[2]
 SOAK_S, KILL_EVERY_S = (60, 3) if TIMES > 1 else (0, 0)
@@ -150,7 +150,7 @@ async def test_a_silent_holder_of_the_lock_is_ended(
     """Its connection stands but nobody is behind it: the heartbeat is old, so the others end its session."""
     pair = await make_topic()
     recorder = Recorder()
-    async with Seat(room.url, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
+    async with Leadership(room.url, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
         assert (await dead.take(pair))[0]
         positions = await append(store, 1)
         async with run_outbox(recorder, silence=timedelta(seconds=1)) as one:

@@ -65,7 +65,7 @@ def test_a_hostile_letter_costs_little_cpu(source: str) -> None:
     """Checking 200 kB takes well under a second of CPU; quadratic readers took from 20 s to minutes."""
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (8, 8))\n"
-        "from postroom.campaigns.letter import text_template\n"
+        "from postroom.campaigns.template import text_template\n"
         "from postroom.mail.markup import StylesInvalid, draws_on_others, inline_at_load\n"
         "from postroom.tracking.links import plan\n"
         f"source = {source}\n"

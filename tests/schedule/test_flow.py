@@ -11,11 +11,11 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.inbox import CaptureTransport
 from postroom.schedule import agenda, service
 from postroom.schedule.model import Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports import Content, Envelope, Transport
-from postroom.transports.capture import CaptureTransport
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 

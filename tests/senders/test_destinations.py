@@ -12,7 +12,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, DomainNotFound
-from postroom.senders import desk as desk_module
+from postroom.senders import accounts_in_use as desk_module
 from postroom.senders import service, store
 from postroom.senders.check import check_domain
 from postroom.senders.model import DomainShape

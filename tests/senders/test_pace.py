@@ -1,4 +1,4 @@
-"""Turns: start to start by the monotonic clock, holds given back after the last, leases respected."""
+"""PacedStarts: start to start by the monotonic clock, holds given back after the last, leases respected."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.senders import store
 from postroom.senders.model import Slot
-from postroom.senders.pace import Release, Turns
+from postroom.senders.pace import PacedStarts, Release
 
 
 def slots(count: int, *, delay_s: float = 0.02, start_in_s: float = 0.0, account_id: int = 7) -> list[Slot]:
@@ -23,7 +23,7 @@ def slots(count: int, *, delay_s: float = 0.02, start_in_s: float = 0.0, account
 async def test_starts_are_a_delay_apart() -> None:
     """Five mails that ask at once start one delay after the other, and never earlier."""
     stamps, starts = Stamps(), []
-    turns = Turns(lambda _release: None, now=stamps)
+    turns = PacedStarts(lambda _release: None, now=stamps)
 
     async def start(slot: Slot) -> None:
         assert await turns.wait(slot)
@@ -37,7 +37,7 @@ async def test_starts_are_a_delay_apart() -> None:
 
 async def test_the_first_waits_for_what_the_last_holder_left() -> None:
     """A claim that comes too early waits out the rest of the delay."""
-    turns = Turns(lambda _release: None)
+    turns = PacedStarts(lambda _release: None)
     began = time.monotonic()
     turns.open(one := slots(1, start_in_s=0.03))
     assert await turns.wait(one[0])
@@ -45,9 +45,9 @@ async def test_the_first_waits_for_what_the_last_holder_left() -> None:
 
 
 async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
-    """Turns that are taken and turns that are skipped count alike; the release tells the last start."""
+    """PacedStarts that are taken and turns that are skipped count alike; the release tells the last start."""
     heard: list[Release] = []
-    turns = Turns(heard.append)
+    turns = PacedStarts(heard.append)
     turns.open(three := slots(3))
     await turns.wait(three[0])
     turns.skip(three[1])
@@ -62,7 +62,7 @@ async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
 async def test_an_account_without_a_pace_is_not_held() -> None:
     """Nobody waits, and there is nothing to give back."""
     heard: list[Release] = []
-    turns = Turns(heard.append)
+    turns = PacedStarts(heard.append)
     turns.open(many := slots(100, delay_s=0))
     assert all(await asyncio.gather(*(turns.wait(slot) for slot in many)))
     assert heard == []
@@ -70,7 +70,7 @@ async def test_an_account_without_a_pace_is_not_held() -> None:
 
 async def test_after_closing_nothing_starts() -> None:
     """The account turned out unusable: who waits for a turn is told no."""
-    turns = Turns(lambda _release: None)
+    turns = PacedStarts(lambda _release: None)
     turns.open(three := slots(3))
     assert await turns.wait(three[0])
     turns.close(three[0])
@@ -79,7 +79,7 @@ async def test_after_closing_nothing_starts() -> None:
 
 async def test_a_claim_whose_lease_ran_out_starts_nothing() -> None:
     """A process that was stopped and goes on must not send through an account somebody else may hold by now."""
-    turns = Turns(lambda _release: None)
+    turns = PacedStarts(lambda _release: None)
     turns.open(two := slots(2))
     turns.renew([1], time.monotonic() + 3600)
     assert await turns.wait(two[0])
@@ -90,7 +90,7 @@ async def test_a_claim_whose_lease_ran_out_starts_nothing() -> None:
 async def test_a_cancelled_wait_counts_as_settled() -> None:
     """Whoever gives up waiting does not keep the account from others."""
     heard: list[Release] = []
-    turns = Turns(heard.append)
+    turns = PacedStarts(heard.append)
     turns.open(two := slots(2, delay_s=3600))
     assert await turns.wait(two[0])
     waiting = asyncio.create_task(turns.wait(two[1]))

@@ -19,7 +19,7 @@ from tests.support.builders import (
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery import store
-from postroom.delivery.complete import complete_columns
+from postroom.delivery.decision import complete_columns
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import DeadLetterFilter, Lane
 from postroom.stats import service

@@ -21,20 +21,20 @@ from tests.support.builders import Recording, a_mail, a_worker, accepted, state_
 from tests.support.http import open_browser
 
 import postroom
-from postroom.archive.erasure.service import erase
 from postroom.archive.model import Month
 from postroom.archive.restore import release_month, restore_month
 from postroom.archive.service import run_archive
-from postroom.db.data_directory import Home
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room, open_room
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Lane, State
+from postroom.embedded.data_directory import Home
+from postroom.erasure.service import erase
 from postroom.settings import Settings
 from postroom.stats import service
 from postroom.stats.model import Figures, Selection
-from postroom.stats.worker import Folder
+from postroom.stats.worker import Rollup
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ROLES = ("postroom_owner", "postroom_worker", "postroom_api", "postroom_reader", "postroom_sender")
@@ -121,7 +121,7 @@ async def _keep_house(pool: Pool) -> None:
     await keeping.recover()
     await keeping.expire()
     await keeping.clean_up()
-    assert await Folder(pool).run_once() == 2
+    assert await Rollup(pool).run_once() == 2
 
 
 async def test_the_worker_cannot_do_more(house: House) -> None:

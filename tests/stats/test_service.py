@@ -9,7 +9,7 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.stats import service
 from postroom.stats.model import Figures, Grouping, Selection
-from postroom.stats.worker import Folder
+from postroom.stats.worker import Rollup
 
 WRITE = """
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(params=["folded", "fresh", "both"])
 async def counted(pool: Pool, request: pytest.FixtureRequest) -> Pool:
-    """Two campaigns on three days; the figures are the same however far the folder is."""
+    """Two campaigns on three days; the figures are the same however far the rollup is."""
     for place, (days, campaign, sender, domain, metric, amount) in enumerate(
         [
             (0, 7, 1, "a.example", "sent", 10),
@@ -32,9 +32,9 @@ async def counted(pool: Pool, request: pytest.FixtureRequest) -> Pool:
     ):
         await pool.execute(WRITE, NOON + days * DAY, campaign, sender, domain, metric, amount)
         if request.param == "both" and place == 2:
-            await Folder(pool).run_once()
+            await Rollup(pool).run_once()
     if request.param == "folded":
-        await Folder(pool).run_once()
+        await Rollup(pool).run_once()
     return pool
 
 

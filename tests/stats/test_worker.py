@@ -1,4 +1,4 @@
-"""The folder: figures are the same before, during and after a fold, with any number of folders."""
+"""The rollup: figures are the same before, during and after a fold, with any number of folders."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,7 @@ from tests.support.builders import NOON, Steps
 from postroom.db.pool import Pool
 from postroom.stats import service
 from postroom.stats.model import Figures, Selection
-from postroom.stats.worker import Folder, FolderOptions
+from postroom.stats.worker import Rollup, RollupOptions
 
 WRITE = """
     INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
@@ -26,27 +26,27 @@ async def test_a_fold_empties_the_deltas_into_their_hours(pool: Pool) -> None:
         """,
         NOON,
     )
-    assert await Folder(pool).run_once() == 3
+    assert await Rollup(pool).run_once() == 3
     rows = await pool.fetch("SELECT * FROM stats_hourly ORDER BY campaign_id")
     assert [tuple(row.values()) for row in rows] == [
         (NOON, 0, 0, 1, "", "accepted"),
         (NOON, 7, 0, 5, "a.example", "sent"),
     ]
-    assert await Folder(pool).run_once() == 0
+    assert await Rollup(pool).run_once() == 0
 
 
 async def test_a_fold_is_bounded(pool: Pool) -> None:
     """No transaction takes more than its batch."""
     await pool.execute(WRITE, NOON, 5)
-    folder = Folder(pool, FolderOptions(batch=4))
-    assert [await folder.run_once() for _ in range(4)] == [4, 4, 2, 0]
+    rollup = Rollup(pool, RollupOptions(batch=4))
+    assert [await rollup.run_once() for _ in range(4)] == [4, 4, 2, 0]
 
 
 async def test_a_second_fold_adds_to_what_is_there(pool: Pool) -> None:
     """An hour that goes on is one row that grows."""
     for _ in range(3):
         await pool.execute(WRITE, NOON, 1)
-        await Folder(pool).run_once()
+        await Rollup(pool).run_once()
     assert await pool.fetchval("SELECT array_agg(amount) FROM stats_hourly") == [3, 3]
 
 
@@ -55,12 +55,12 @@ async def test_while_one_folds_another_has_nothing_to_do(pool: Pool) -> None:
     await pool.execute(WRITE, NOON, 5)
     async with pool.acquire() as connection, connection.transaction():
         assert await connection.fetchval("SELECT fold_stats(5)") == 5
-        assert await Folder(pool).run_once() == 0
-    assert await Folder(pool).run_once() == 5
+        assert await Rollup(pool).run_once() == 0
+    assert await Rollup(pool).run_once() == 5
 
 
 async def test_a_fold_that_is_rolled_back_changes_nothing(pool: Pool) -> None:
-    """A folder that dies leaves every delta where it was."""
+    """A rollup that dies leaves every delta where it was."""
     await pool.execute(WRITE, NOON, 5)
     async with pool.acquire() as connection:
         transaction = connection.transaction()
@@ -84,9 +84,9 @@ class Rush:
         self._writing -= 1
 
     async def fold(self) -> None:
-        folder = Folder(self._pool, FolderOptions(batch=37))
+        rollup = Rollup(self._pool, RollupOptions(batch=37))
         while (
-            await folder.run_once() or self._writing or await self._pool.fetchval("SELECT 1 FROM stat_deltas LIMIT 1")
+            await rollup.run_once() or self._writing or await self._pool.fetchval("SELECT 1 FROM stat_deltas LIMIT 1")
         ):
             pass
         self._folding -= 1
@@ -130,10 +130,10 @@ async def test_the_loop_folds_at_once_and_stops_when_told(pool: Pool) -> None:
     """Batches that are full are followed by the next one; a stop ends the rest between two looks."""
     await pool.execute(WRITE, NOON, 10)
     steps = Steps()
-    folder = Folder(pool, FolderOptions(batch=8, interval=timedelta(hours=1)), signal=steps)
-    running = asyncio.create_task(folder.run())
+    rollup = Rollup(pool, RollupOptions(batch=8, interval=timedelta(hours=1)), signal=steps)
+    running = asyncio.create_task(rollup.run())
     await steps.reached("folded", times=3)
-    folder.stop()
+    rollup.stop()
     async with asyncio.timeout(60):
         await running
     assert steps.heard == ["folded"] * 3
@@ -145,12 +145,12 @@ async def test_a_loop_survives_a_database_that_refuses(pool: Pool) -> None:
     await pool.execute(WRITE, NOON, 1)
     await pool.execute("ALTER TABLE stats_hourly RENAME TO elsewhere")
     steps = Steps()
-    folder = Folder(pool, FolderOptions(interval=timedelta(milliseconds=1)), signal=steps)
-    running = asyncio.create_task(folder.run())
+    rollup = Rollup(pool, RollupOptions(interval=timedelta(milliseconds=1)), signal=steps)
+    running = asyncio.create_task(rollup.run())
     await steps.reached("folded", times=2)
     await pool.execute("ALTER TABLE elsewhere RENAME TO stats_hourly")
     await steps.reached("folded", times=len(steps.heard) + 2)
-    folder.stop()
+    rollup.stop()
     await running
     assert await service.total(pool, Selection()) == Figures(accepted=1, sent=1)
     assert await pool.fetchval("SELECT count(*) FROM stats_hourly") == 2

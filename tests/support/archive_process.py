@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 from tests.support.sessions import sessions_end
 
-from postroom.archive.backup.service import restore_backup
-from postroom.archive.erasure.service import erase
 from postroom.archive.model import ArchiveOptions, Month
 from postroom.archive.restore import restore_month
 from postroom.archive.service import run_archive
-from postroom.db import binaries
+from postroom.backup.service import restore_backup
 from postroom.db.room import Room, open_room
+from postroom.embedded import binaries
+from postroom.erasure.service import erase
 from postroom.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
-from postroom.delivery.complete import Result
+from postroom.delivery.decision import Result
 from postroom.delivery.model import Address, Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Compose, Worker, WorkerOptions

@@ -7,8 +7,8 @@ from typing import Any
 from tests.support.builders import NOON, a_worker
 
 from postroom.campaigns import service
-from postroom.campaigns.letters import CampaignLetters, LettersOptions
 from postroom.campaigns.model import Campaign, Letter, LineFormat, Plan, Refused, Uploaded
+from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
 from postroom.delivery.model import Address, Outgoing
@@ -76,8 +76,8 @@ async def upload(
     return await Upload(pool, campaign_id, on_refused=on_refused, now=now).run(pieces(), line_format, actor="tests")
 
 
-def letters_of(pool: Pool, *, signer: TokenSigner | None = SIGNER) -> CampaignLetters:
-    return CampaignLetters(pool, signer, LettersOptions(default_domain="example.org"))
+def letters_of(pool: Pool, *, signer: TokenSigner | None = SIGNER) -> CampaignRendering:
+    return CampaignRendering(pool, signer, RenderingOptions(default_domain="example.org"))
 
 
 def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:

@@ -18,7 +18,8 @@ PATIENT = (
     "-c",
     """
 from postroom.cli import doctor, host_checks, main
-from postroom.db import binaries, embedded
+from postroom.embedded import binaries
+from postroom.embedded import server as embedded
 doctor._PATIENCE_S = host_checks.CONNECT_TIMEOUT_S = binaries.VERSION_TIMEOUT_S = 60
 embedded.CONNECT_TIMEOUT_S = embedded.RETRY_S = embedded.STOP_TIMEOUT_S = 60
 main()

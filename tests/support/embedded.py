@@ -8,8 +8,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from postroom.db.data_directory import Home
-from postroom.db.embedded import ServerOptions
+from postroom.embedded.data_directory import Home
+from postroom.embedded.server import ServerOptions
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; plain tests cover this")
 FAST = ServerOptions(fsync=False)
@@ -19,8 +19,9 @@ FAST = ServerOptions(fsync=False)
 USER = """
 import asyncio, concurrent.futures.thread, os, signal, sys
 from pathlib import Path
-from postroom.db import binaries, embedded
-from postroom.db.embedded import EmbeddedServer, ServerOptions
+from postroom.embedded import binaries
+from postroom.embedded import server as embedded
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 
 binaries.VERSION_TIMEOUT_S = embedded.CONNECT_TIMEOUT_S = embedded.RETRY_S = embedded.STOP_TIMEOUT_S = 60
 

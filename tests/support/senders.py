@@ -13,8 +13,8 @@ from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
+from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
-from postroom.senders.desk import SenderDesk
 from postroom.senders.model import AuthType, SenderAccount, SenderId, Status
 from postroom.senders.seal import LocalSealer
 from postroom.transports import Reply, Transport
@@ -125,11 +125,11 @@ class Ways:
         return len(self.by_email[email].envelopes) if email in self.by_email else 0
 
 
-def a_desk(pool: Pool, ways: Any, *, clock: Clock = database_time) -> SenderDesk:
-    return SenderDesk(pool, SEALER, ways, clock=clock)
+def a_desk(pool: Pool, ways: Any, *, clock: Clock = database_time) -> AccountsInUse:
+    return AccountsInUse(pool, SEALER, ways, clock=clock)
 
 
-def a_sending_worker(pool: Pool, desk: SenderDesk, *, relay: Recording | None = None, **seams: Any) -> Worker:
+def a_sending_worker(pool: Pool, desk: AccountsInUse, *, relay: Recording | None = None, **seams: Any) -> Worker:
     """A worker with accounts; what does not leave through one goes to `relay`."""
     way = relay or Recording()
     seams.setdefault("compose", a_compose())

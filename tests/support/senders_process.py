@@ -21,11 +21,11 @@ from postroom.delivery.model import Address, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.runtime.clock import utc_now
+from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
-from postroom.senders.desk import SenderDesk
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import SenderAccount
-from postroom.senders.pace import Turns
+from postroom.senders.pace import PacedStarts
 from postroom.senders.seal import LocalSealer
 from postroom.transports import Content, Envelope, Reply, Transport
 from postroom.transports.noop import NoopTransport
@@ -66,7 +66,7 @@ class Telling:
         await self._inner.close()
 
 
-def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, SenderDesk]:
+def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, AccountsInUse]:
     """A worker and its desk, whose starts are those that the desk itself has stamped."""
     composer, stamps = Composer(default_sender=Address("post@example.org"), message_domain="example.org"), Stamps()
 
@@ -77,8 +77,8 @@ def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, SenderDesk]
         stamps.last = 0.0  # whatever is stamped before a mail is written is not its start
         return composer.compose(outgoing, now=utc_now())
 
-    desk = SenderDesk(pool, LocalSealer.from_keys(None), factory)
-    desk.turns = Turns(desk._released, now=stamps)
+    desk = AccountsInUse(pool, LocalSealer.from_keys(None), factory)
+    desk.turns = PacedStarts(desk._released, now=stamps)
     options = WorkerOptions(lanes=(Lane.BULK,), lease=LEASE, poll_interval=timedelta(milliseconds=20), until_empty=True)
     return (
         Worker(pool, compose=compose, route=lambda _channel, _lane: NoopTransport(), senders=desk, options=options),

@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.tracking import ADA, AN_HOUR_S, FAST, Desk, Steps, open_desk
 
-from postroom.db.embedded import EmbeddedServer, ServerOptions
 from postroom.db.pool import Pool
 from postroom.db.room import open_room
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.settings import Settings
 from postroom.tracking.buffer import HitBuffer
 from postroom.tracking.metrics import HITS_DROPPED

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.transports.capture.reader import decode_words, first_values, read_message, subject_of
+from postroom.inbox.reader import decode_words, first_values, read_message, subject_of
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Annotated
 import msgspec
 
 from postroom.archive import service
-from postroom.archive.erasure import service as erasing
-from postroom.archive.erasure.model import Erasure
 from postroom.archive.model import ArchiveOptions, Segment
+from postroom.erasure import service as erasing
+from postroom.erasure.model import Erasure
 from postroom.runtime.cursor import decode_cursor, encode_cursor
 from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
 

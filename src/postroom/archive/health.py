@@ -7,10 +7,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 from postroom.archive import store
-from postroom.archive.erasure.store import list_running
 from postroom.archive.model import HAS_FILE, ArchiveOptions
 from postroom.archive.objects import objects_of
 from postroom.db.pool import Session
+from postroom.erasure.store import list_running
 from postroom.errors import PostroomError
 
 PATIENCE_S = 10.0

@@ -15,12 +15,12 @@ import msgspec
 import structlog
 
 from postroom.archive import store
-from postroom.archive.erasure.store import list_spares
 from postroom.archive.export import check_file, content_in_table, working_directory, write_file
 from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
+from postroom.erasure.store import list_spares
 from postroom.errors import (
     ArchiveBusy,
     ArchiveDamaged,

@@ -6,13 +6,13 @@ from collections.abc import Awaitable
 import asyncpg
 import structlog
 
-from postroom.archive.backup.stores import BackupOptions, back_up_if_due
-from postroom.archive.erasure.service import resume_erasures
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.retention import forget_old
 from postroom.archive.service import run_archive
+from postroom.backup.stores import BackupOptions, back_up_if_due
 from postroom.db.faults import FLICKER
 from postroom.db.room import Room
+from postroom.erasure.service import resume_erasures
 from postroom.errors import ArchiveBusy, PostroomError
 from postroom.runtime.clock import Clock, database_time
 

@@ -16,7 +16,7 @@ FILES    lines    CSV and JSON lines → people, and for every line that is none
          mailbag  what lies in the queue, made to agree with the status: held, let go, cancelled
          zones    local time → instant
          worker   the Feeder
-CALLED BY  app (Feeder, CampaignLetters), http, cli
+CALLED BY  app (Feeder, CampaignRendering), http, cli
 CALLS    delivery (deliveries are inserted by `feed_campaign`, which wakes workers), mail (render, plaintext),
          tracking (links), suppressions (read), stats (read)
 FAILURES   BadInput, CampaignNotFound, CampaignFrozen, CampaignWrongStatus, SecretKeyMissing

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from postroom.campaigns import rehearsal, service
+from postroom.campaigns import preview as rehearsal
+from postroom.campaigns import service
 from postroom.campaigns.model import Campaign, LineFormat, Refused
 from postroom.campaigns.shapes import (
     CampaignBody,

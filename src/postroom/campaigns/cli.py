@@ -145,7 +145,7 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show the letter as one recipient will get it."""
-    from postroom.campaigns import rehearsal
+    from postroom.campaigns import preview as rehearsal
 
     variables = parse_variables(var or [], None)
     rendered = in_room(lambda room: rehearsal.preview(room.pool, campaign_id, email=email, variables=variables))
@@ -160,7 +160,7 @@ def preview(
 @campaigns.command()
 def lint(campaign_id: Id, *, as_json: AsJson = False) -> None:
     """Say what is worth a second look before the start."""
-    from postroom.campaigns import rehearsal
+    from postroom.campaigns import preview as rehearsal
 
     found = in_room(lambda room: rehearsal.lint_campaign(room.pool, campaign_id))
     if as_json:
@@ -180,7 +180,7 @@ def send_test(
     var: Variables = None,
 ) -> None:
     """Send the letter to yourself, marked as a test and counted nowhere; print the deliveries' ids."""
-    from postroom.campaigns import rehearsal
+    from postroom.campaigns import preview as rehearsal
 
     variables = parse_variables(var or [], None)
     ids = in_room(

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from minijinja import Environment, TemplateError
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.campaigns.letter import ReadyLetter, ready, text_template
-from postroom.campaigns.lines import OURS
 from postroom.campaigns.model import Letter
+from postroom.campaigns.recipients_file import OURS
+from postroom.campaigns.template import PreparedTemplate, ready, text_template
 from postroom.errors import BadInput
 from postroom.mail.render import RenderError
 from postroom.runtime.template_tags import find_tags, replace_tags
@@ -146,7 +146,7 @@ def merge_fields(letter: Letter) -> set[str]:
     return found - _OWN
 
 
-def _needs(parsed: ReadyLetter, name: str, named: list[str]) -> bool:
+def _needs(parsed: PreparedTemplate, name: str, named: list[str]) -> bool:
     """True if the letter cannot be rendered without this field though it can be with it."""
     everything = dict.fromkeys([*named, *_OWN], "x")
     without = {key: value for key, value in everything.items() if key != name}

@@ -9,7 +9,6 @@ import msgspec
 
 from postroom.campaigns import store
 from postroom.campaigns.check import check_plan
-from postroom.campaigns.mailbag import settle_mail, settle_step
 from postroom.campaigns.model import (
     Campaign,
     Estimate,
@@ -22,7 +21,8 @@ from postroom.campaigns.model import (
     Status,
     figures_of,
 )
-from postroom.campaigns.rehearsal import try_out
+from postroom.campaigns.preview import try_out
+from postroom.campaigns.queue_sync import settle_mail, settle_step
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection

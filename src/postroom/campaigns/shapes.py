@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.campaigns.letter import LONGEST_PART
 from postroom.campaigns.model import (
     Campaign,
     Engagement,
@@ -19,6 +18,7 @@ from postroom.campaigns.model import (
     Status,
     Uploaded,
 )
+from postroom.campaigns.template import LONGEST_PART
 from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address
 from postroom.errors import BadInput

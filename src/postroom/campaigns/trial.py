@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from postroom.campaigns.letter import ready
 from postroom.campaigns.lint import Warning_, lint
 from postroom.campaigns.model import Letter
+from postroom.campaigns.template import ready
 from postroom.errors import BadInput, FieldError
 from postroom.mail.render import Rendered, RenderError
 from postroom.runtime.bounded import Children, Exceeded, Limits, Note, serve

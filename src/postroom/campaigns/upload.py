@@ -8,8 +8,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 from postroom.campaigns import store
-from postroom.campaigns.lines import Lines, Person, open_lines
 from postroom.campaigns.model import ENDED, Campaign, LineFormat, Refused, Status, Uploaded
+from postroom.campaigns.recipients_file import Lines, Person, open_lines
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection

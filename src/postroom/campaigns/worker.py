@@ -14,8 +14,8 @@ import asyncpg
 import structlog
 
 from postroom.campaigns import store
-from postroom.campaigns.mailbag import settle_mail
 from postroom.campaigns.model import Fed, Status, Turn
+from postroom.campaigns.queue_sync import settle_mail
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.runtime.clock import Clock, database_time

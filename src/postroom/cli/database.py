@@ -28,7 +28,7 @@ def db_url(
     *, room: Annotated[bool, typer.Option("--room", help="With the room's schema as its search path.")] = False
 ) -> None:
     """Print the URL of the database for other programs. It holds the password."""
-    from postroom.db.embedded import running_url
+    from postroom.embedded.server import running_url
 
     settings = read_settings()
     url = settings.database_direct_url or settings.database_url
@@ -41,7 +41,7 @@ def db_url(
 
 def psql(context: typer.Context) -> None:
     """Open psql in the room; everything after `psql` is passed on to it."""
-    from postroom.db.binaries import find_client
+    from postroom.embedded.binaries import find_client
 
     settings = read_settings()
     url = settings.database_direct_url or settings.database_url
@@ -54,8 +54,8 @@ def psql(context: typer.Context) -> None:
 
 async def _with_embedded(settings: Settings, arguments: Sequence[str]) -> int:
     """Keep the embedded server running while psql does."""
-    from postroom.db.binaries import find_binaries
     from postroom.db.room import open_database
+    from postroom.embedded.binaries import find_binaries
 
     program = find_binaries().tool("psql")
     async with open_database(settings) as (url, _):

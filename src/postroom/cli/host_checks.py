@@ -9,7 +9,7 @@ from postroom.app import load_catalog, load_signers
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import open_objects
 from postroom.cli.finding import Finding, fail, ok, warn
-from postroom.db.embedded import running_url
+from postroom.embedded.server import running_url
 from postroom.errors import PostroomError
 from postroom.runtime import uvicorn_server
 from postroom.settings import Settings

@@ -42,7 +42,7 @@ def migrate(
 async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[Plan, str | None]":
     """The files that were applied, or would be, and where the room was backed up before."""
     from postroom.app import settle_room
-    from postroom.archive.backup.stores import back_up_before_migrating
+    from postroom.backup.stores import back_up_before_migrating
     from postroom.db.migrate import migrate as apply
     from postroom.db.room import open_database
 

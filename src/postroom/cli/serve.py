@@ -28,7 +28,7 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 
 async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> None:
     from postroom.app import load_catalog
-    from postroom.cli.doors import keep_doors, take_doors
+    from postroom.cli.listeners import keep_doors, take_doors
     from postroom.db.room import open_room
     from postroom.http.service import list_keys
     from postroom.runtime.secret_key import with_secret_key

@@ -19,8 +19,8 @@ from postroom.runtime.terminal import actor, load_settings, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
-    from postroom.cli.doors import Doors
     from postroom.cli.lifetime import Life
+    from postroom.cli.listeners import Doors
     from postroom.db.room import Room
     from postroom.mail.catalog import Catalog
 
@@ -45,8 +45,8 @@ def up(
 
 async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
     from postroom.app import settle_room
-    from postroom.cli.doors import take_doors
     from postroom.cli.first_run import API_KEY_FILE, admin_key
+    from postroom.cli.listeners import take_doors
     from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
     from postroom.runtime.secret_key import with_secret_key
@@ -94,7 +94,7 @@ async def _run(
     ready: Callable[[], None],
 ) -> None:
     """The doors and the workers side by side; if one fails, the other is not left alone."""
-    from postroom.cli.doors import keep_doors
+    from postroom.cli.listeners import keep_doors
 
     async with asyncio.TaskGroup() as together:
         together.create_task(keep_doors(room, catalog, doors, stop=life.stop, on_ready=ready), name="doors")

@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from postroom.dashboard.preview import picture, preview
 from postroom.dashboard.visit import INBOX, Visit
+from postroom.inbox import service
+from postroom.inbox.reader import ReadMessage, read_message
 from postroom.runtime.endpoint import Refused
-from postroom.transports.capture import service
-from postroom.transports.capture.reader import ReadMessage, read_message
 
 
 async def list_page(visit: Visit) -> Response:

@@ -2,9 +2,7 @@
 
 NAME     db, the ground floor: it knows PostgreSQL and no capability
 OWNS     the tables `migrations` and `loop_failures`
-         binaries   where PostgreSQL's programs are
          connection one connection: hosts in turn, verified TLS, time limits
-         embedded   a server of our own under a data directory
          failures   side loops that raised an error, for `postroom doctor`
          pool       connections whose search path is the room
          queries    named statements out of `queries.sql` files
@@ -14,6 +12,5 @@ OWNS     the tables `migrations` and `loop_failures`
          url        hosts, TLS mode, and the address for other programs with the password apart
 CALLED BY  every capability's store, and app
 FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is
-           dropped; `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`,
-           `EmbeddedServerError`
+           dropped; `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`
 """

@@ -28,7 +28,7 @@ CAPABILITIES = (
     "stats",
     "tracking",
     "feedback",
-    "transports",
+    "inbox",
     "senders",
     "delivery",
     "mail",
@@ -38,6 +38,7 @@ CAPABILITIES = (
     "campaigns",
     "outbox",
     "archive",
+    "erasure",
     "http",
 )
 """The packages that own stored functions, lowest layer first."""

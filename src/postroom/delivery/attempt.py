@@ -16,7 +16,7 @@ from time import perf_counter
 import structlog
 from msgspec.structs import replace
 
-from postroom.delivery.complete import (
+from postroom.delivery.decision import (
     NO_TIME,
     Policy,
     Result,
@@ -33,7 +33,7 @@ from postroom.delivery.places import Places
 from postroom.delivery.settle import NOWHERE
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
-from postroom.senders.desk import SenderDesk
+from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
 from postroom.transports import Content, Envelope, Passage, Reply, Stage, Transport
 
@@ -54,7 +54,7 @@ class Attempter:
         compose: Compose,
         route: Route,
         *,
-        senders: SenderDesk | None,
+        senders: AccountsInUse | None,
         places: Places,
         now: Callable[[], datetime],
         signal: Signal,

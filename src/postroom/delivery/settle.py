@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from postroom.db.pool import Session
 from postroom.delivery import store
-from postroom.delivery.complete import Result, complete_columns
+from postroom.delivery.decision import Result, complete_columns
 from postroom.delivery.model import Channel, DeliveryId, Recipient, RecipientOutcome
 from postroom.feedback import record as feedback
 from postroom.feedback.model import Refusal

@@ -23,10 +23,10 @@ from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Compose, Route
-from postroom.delivery.complete import NO_TIME
-from postroom.delivery.completer import Completer
+from postroom.delivery.decision import NO_TIME
 from postroom.delivery.lane import LaneLoad, chunks
 from postroom.delivery.lease import Leases
+from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import ClaimId, Lane, Outgoing
 from postroom.delivery.places import Places
 from postroom.delivery.rows import read_content
@@ -35,7 +35,7 @@ from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, HeardClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
-from postroom.senders.desk import SenderDesk
+from postroom.senders.accounts_in_use import AccountsInUse
 
 _log = structlog.get_logger()
 
@@ -72,7 +72,7 @@ class Worker:
         compose: Compose,
         route: Route,
         prepare: Prepare | None = None,
-        senders: SenderDesk | None = None,
+        senders: AccountsInUse | None = None,
         options: WorkerOptions | None = None,
         waker: Waker | None = None,
         clock: Clock = database_time,
@@ -83,7 +83,7 @@ class Worker:
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
         self._now = HeardClock(clock)
-        self._completer = Completer(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
+        self._completer = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
         self._completer.on_written = self._written
         if senders is not None:
             self._completer.on_closed = senders.turns.forget

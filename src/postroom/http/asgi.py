@@ -24,6 +24,8 @@ from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.dropins.resend import api as resend_api
+from postroom.dropins.ses import api as ses_api
 from postroom.errors import BadInput
 from postroom.events import EventStore, audit_api
 from postroom.events import api as events_api
@@ -37,9 +39,8 @@ from postroom.http.decode import check_idempotency_key, decode_body, decode_quer
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
 from postroom.http.routing import UNMATCHED, Route, Routes
+from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
-from postroom.intake.resend import api as resend_api
-from postroom.intake.ses import api as ses_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
 from postroom.mail.template_check import TemplateCheck
@@ -54,7 +55,6 @@ from postroom.settings import Settings
 from postroom.stats import api as stats_api
 from postroom.tracking import api as tracking_api
 from postroom.tracking.origins import Origins
-from postroom.transports.capture import api as inbox_api
 
 FOREIGN = ("resend", "ses")
 """Tags of endpoints that speak somebody else's protocol, described by its owner and not by us."""

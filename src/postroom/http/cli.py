@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroom.dropins.ses.cli import ses_credentials
 from postroom.http.model import ALL, SCOPES
-from postroom.intake.ses.cli import ses_credentials
 from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from postroom.delivery.address import domain_of, parse_address
-from postroom.delivery.complete import is_open
+from postroom.delivery.decision import is_open
 from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind
 from postroom.feedback import verp
 from postroom.mail import dkim

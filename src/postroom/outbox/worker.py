@@ -18,10 +18,10 @@ from postroom.db.faults import FLICKER
 from postroom.db.room import Room
 from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service
+from postroom.outbox.leadership import Leadership
 from postroom.outbox.model import Pair
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.relay import Relay, RelayOptions
-from postroom.outbox.seat import Seat
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
@@ -80,7 +80,7 @@ class Outbox:
 
     async def _sit(self, stop: asyncio.Event) -> None:
         room, names = self._room, self._publishers.names
-        async with Seat(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
+        async with Leadership(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
             await adopt_restored_events(room.pool)  # in a room that came with a dump nothing would ever settle
             try:
                 while not stop.is_set() and not seat.lost.is_set():
@@ -94,7 +94,7 @@ class Outbox:
             finally:
                 await self._drop()
 
-    async def _tick(self, seat: Seat) -> None:
+    async def _tick(self, seat: Leadership) -> None:
         led = await seat.beat(self._options.silence)
         duties = await seat.duties(self._options.silence)
         for pair, lead in list(self._leads.items()):
@@ -124,7 +124,7 @@ class Outbox:
         _log.info("outbox_lead_taken", pair=str(pair), instance=instance)
         self._signal("lead_taken")
 
-    async def _finish(self, seat: Seat, pair: Pair, lead: _Lead) -> None:
+    async def _finish(self, seat: Leadership, pair: Pair, lead: _Lead) -> None:
         del self._leads[pair]
         error = asyncio.CancelledError() if lead.task.cancelled() else lead.task.exception()
         if error is not None:
@@ -146,7 +146,7 @@ class Outbox:
     def _is_rested(self, pair: Pair) -> bool:
         return self._resting.get(pair, 0.0) <= monotonic()
 
-    async def _leave(self, seat: Seat) -> None:
+    async def _leave(self, seat: Leadership) -> None:
         """Finish what is in hand, and give everything back."""
         for lead in self._leads.values():
             lead.relay.stop()

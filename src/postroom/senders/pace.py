@@ -1,4 +1,4 @@
-"""Turns: when each mail of a claim may start.
+"""PacedStarts: when each mail of a claim may start.
 
 An account with a pace is held by one claim at a time, anywhere; that claim's process starts its mails one delay apart
 by the monotonic clock. Whoever has a mail takes a turn exactly once and begins it when the mail starts (`take`,
@@ -48,7 +48,7 @@ class Turn:
             on_begin()
 
 
-class Turns:
+class PacedStarts:
     """The turns of one process. `on_release` hears of every hold that is over."""
 
     def __init__(self, on_release: Callable[[Release], None], *, now: Callable[[], float] = time.monotonic) -> None:

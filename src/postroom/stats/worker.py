@@ -1,4 +1,4 @@
-"""The folder: deltas become hours.
+"""The rollup: deltas become hours.
 
 Any number of processes may run one; at most one of them folds at a time, and the others find nothing to do. A fold is
 one transaction. If it fails, nothing has happened, and the next turn does it.
@@ -21,18 +21,18 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderOptions:
-    """How often the folder looks, and how much it folds at once."""
+class RollupOptions:
+    """How often the rollup looks, and how much it folds at once."""
 
     interval: timedelta = timedelta(seconds=2)
     batch: int = 5000
 
 
-class Folder:
+class Rollup:
     """`run` until `stop`; `run_once` for one batch."""
 
-    def __init__(self, pool: Pool, options: FolderOptions | None = None, *, signal: Signal = unheard) -> None:
-        self._pool, self._options, self._signal = pool, options or FolderOptions(), signal
+    def __init__(self, pool: Pool, options: RollupOptions | None = None, *, signal: Signal = unheard) -> None:
+        self._pool, self._options, self._signal = pool, options or RollupOptions(), signal
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:

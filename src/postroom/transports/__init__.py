@@ -2,8 +2,7 @@
 
 NAME     transports, one protocol (`Transport`) and its implementations
 GUARD    `guard` judges the addresses of webhooks and of sender accounts: nothing leads into the private network
-OWNS     nothing in the database but the capture inbox (`inbox_messages`)
-         capture  an inbox in the database instead of the internet
+OWNS     nothing in the database; the capture transport is in postroom.inbox
          smtp     one relay, pooled connections, pipelined
          gmail    a mailbox of Google's, over its API
          ses      Amazon SES, over its API

@@ -22,8 +22,8 @@ import msgspec
 
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput
+from postroom.inbox.reader import decode_words
 from postroom.intake.smtp.message import Headers
-from postroom.transports.capture.reader import decode_words
 
 IDEMPOTENCY_KEY = "idempotency-key"
 PREFIX = "x-postroom-"

@@ -21,9 +21,9 @@ from postroom.delivery.check import problems
 from postroom.delivery.header import check_header, is_structured
 from postroom.delivery.model import Address, DeliveryRequest
 from postroom.errors import BadInput, FieldError
+from postroom.inbox.reader import decode_words
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
-from postroom.transports.capture.reader import decode_words
 
 NO_SUBJECT = "(no subject)"
 _TRACE = frozenset({"x-originating-ip", "x-received"})

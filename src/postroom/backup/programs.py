@@ -1,0 +1,48 @@
+"""pg_dump and pg_restore, as programs: what they are told, and that no password is among it."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from postroom.db.connection import Url, current
+from postroom.db.url import for_programs
+from postroom.embedded.binaries import PASSED_ON, find_client
+from postroom.errors import BackupFailed
+
+
+async def dump(url: Url, room: str, target: Path, *, snapshot: str | None = None) -> None:
+    """Write one room into a file, as of a snapshot."""
+    arguments = ["--format=custom", "--no-owner", "--no-privileges", f"--schema={room}", f"--file={target}"]
+    if snapshot is not None:
+        arguments.append(f"--snapshot={snapshot}")
+    await _run("pg_dump", url, arguments)
+
+
+async def restore(url: Url, room: str, source: Path) -> None:
+    """Fill an empty schema from a file: all of it, or nothing."""
+    arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", f"--schema={room}"]
+    await _run("pg_restore", url, [*arguments, str(source)])
+
+
+async def _run(name: str, url: Url, arguments: list[str]) -> None:
+    program = await asyncio.to_thread(find_client, name, current(url))
+    address, password = for_programs(current(url))
+    environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
+    environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
+    process = await asyncio.create_subprocess_exec(
+        str(program),
+        f"--dbname={address}",
+        *arguments,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    except BaseException:  # a worker that stops does not wait for a dump
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode != 0:
+        raise BackupFailed(f"{name}: {errors.decode(errors='replace').strip() or 'failed without a message'}")

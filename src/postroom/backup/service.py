@@ -1,0 +1,275 @@
+"""Making, proving and restoring backups.
+
+A restore under another name, and every proof, happens in a server of its own in a temporary directory: it needs no
+privilege on the real one and puts no load on it, and it is another cluster, as after a disaster.
+
+A restore is finished when its cursors are set right. Until then a table called `restoring` stands in the room: nobody
+else opens the room while it does, and the same restore, asked for again, goes on where a killed one ended.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from postroom.archive.parquet import file_sha256
+from postroom.archive.store import settle
+from postroom.backup import programs, store
+from postroom.backup.model import BackupManifest, TableCount, differences
+from postroom.db.connection import Url
+from postroom.db.migrate import migrate
+from postroom.db.pool import Session, connect, quote_identifier
+from postroom.db.room import Room
+from postroom.embedded.server import EmbeddedServer, ServerOptions
+from postroom.errors import BackupFailed, BadInput, RoomNotEmpty
+from postroom.events.audit import record_audit
+from postroom.events.store import adopt_restored_events
+from postroom.runtime.signals import Signal, unheard
+from postroom.settings import parse_schema
+
+
+async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
+    """Write the room into a file with its manifest beside it, and prove that it comes back."""
+    manifest = await write_backup(room.direct_url, room.name, target, verify=verify)
+    async with room.pool.acquire() as connection:
+        after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
+        await record_audit(connection, actor=actor, action="backup.make", subject=f"room:{room.name}", after=after)
+    return manifest
+
+
+async def write_backup(url: Url, name: str, target: Path, *, verify: bool = True) -> BackupManifest:
+    """The same without a trace in the room, which may be of an older version."""
+    if await asyncio.to_thread(target.exists):
+        raise BackupFailed(f"{target} is there already.")
+    fresh = target.with_name(f".{target.name}.unfinished")
+    try:
+        await asyncio.to_thread(_write_private, fresh, b"")  # pg_dump fills the file that it finds
+        manifest = await _dump(url, name, fresh)
+        if verify:
+            await _prove(fresh, manifest)
+        await asyncio.to_thread(_publish, fresh, target, manifest)
+    finally:
+        await asyncio.to_thread(fresh.unlink, missing_ok=True)
+    return manifest
+
+
+async def verify_backup(source: Path) -> BackupManifest:
+    """Restore a backup into a scratch server and compare it with its manifest; raises `BackupFailed`."""
+    manifest = await read_manifest(source)
+    await _prove(source, manifest)
+    return manifest
+
+
+async def restore_backup(
+    url: Url, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
+) -> BackupManifest:
+    """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
+    manifest = await read_manifest(source)
+    name = manifest.room if room is None else _checked_name(room)
+    await check_file(source, manifest)
+    is_made, is_empty = await _begin_restore(url, name, manifest.sha256)
+    if is_empty:
+        signal("begun")
+        try:
+            if name == manifest.room:
+                await programs.restore(url, name, source)
+            else:
+                await _restore_renamed(url, name, source, manifest)
+        except Exception:
+            await _abandon(url, name, drop=is_made)
+            raise
+    signal("restored")
+    await _renew_functions(url, name)  # a dump has no privileges: those that functions take away come with their files
+    signal("migrated")
+    await _go_on(url, name, actor=actor, source=source)
+    return manifest
+
+
+async def read_manifest(source: Path) -> BackupManifest:
+    """The manifest beside a backup; raises `BackupFailed` if it is missing."""
+    manifest = manifest_path(source)
+    if not await asyncio.to_thread(source.exists):
+        raise BackupFailed(f"{source} does not exist.")
+    try:
+        return msgspec.json.decode(await asyncio.to_thread(manifest.read_bytes), type=BackupManifest)
+    except FileNotFoundError as error:
+        raise BackupFailed(
+            f"{source} is not a backup of Postroom, or its manifest {manifest.name} was not copied with it."
+        ) from error
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BackupFailed(f"{manifest} is not the manifest of a backup: {error}") from error
+
+
+def manifest_path(source: Path) -> Path:
+    return source.with_name(source.name + ".manifest.json")
+
+
+async def _dump(url: Url, name: str, target: Path) -> BackupManifest:
+    """The dump and its counts are of one snapshot, however busy the room is."""
+    session = await connect(url, name)
+    try:
+        async with session.transaction(isolation="repeatable_read", readonly=True):
+            snapshot = await store.export_snapshot(session)
+            await programs.dump(url, name, target, snapshot=snapshot)
+            facts = await store.describe_room(session)
+            tables = await store.list_table_counts(session)
+    finally:
+        await session.close()
+    size, checksum = await asyncio.to_thread(lambda: (target.stat().st_size, file_sha256(target)))
+    return BackupManifest(room=name, bytes=size, sha256=checksum, tables=tables, **facts)
+
+
+async def _prove(source: Path, manifest: BackupManifest) -> None:
+    await check_file(source, manifest)
+    async with _scratch_server() as url:
+        await _make_room(url, manifest.room)
+        await programs.restore(url, manifest.room, source)
+        _compare(manifest, await _counts(url, manifest.room))
+
+
+async def _restore_renamed(url: Url, name: str, source: Path, manifest: BackupManifest) -> None:
+    """A dump knows only the name it was made under, so the room changes its name on the way."""
+    async with _scratch_server() as scratch:
+        await _make_room(scratch, manifest.room)
+        await programs.restore(scratch, manifest.room, source)
+        _compare(manifest, await _counts(scratch, manifest.room))
+        session = await connect(scratch, manifest.room)
+        try:
+            await session.execute(f"ALTER SCHEMA {quote_identifier(manifest.room)} RENAME TO {quote_identifier(name)}")
+        finally:
+            await session.close()
+        await _renew_functions(scratch, name)
+        with TemporaryDirectory(prefix="postroom-restore-") as directory:
+            renamed = Path(directory) / "renamed.backup"
+            await programs.dump(scratch, name, renamed)
+            await programs.restore(url, name, renamed)
+
+
+async def _renew_functions(url: Url, name: str) -> None:
+    session = await connect(url, name)
+    try:
+        await store.forget_functions(session)
+    finally:
+        await session.close()
+    await migrate(url, name)
+
+
+async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
+    """Cursors that count transactions of another cluster, or another past, are set right before anybody uses them."""
+    session = await connect(url, name)
+    try:
+        async with session.transaction():
+            await store.end_restore(session)
+            await settle(session)  # files of the archive are this room's only if it is the one that wrote them
+            await adopt_restored_events(session, force=True)
+            waiting = await store.adopt_restored_tokens(session)
+            after = {"file": source.name, "tokens_waiting": waiting}
+            await record_audit(session, actor=actor, action="backup.restore", subject=f"room:{name}", after=after)
+    finally:
+        await session.close()
+
+
+async def _make_room(url: Url, name: str) -> bool:
+    """An empty schema, as a dump needs it; one that is there and empty will do. Answers whether it was made."""
+    session: Session = await connect(url, name)
+    try:
+        objects = await store.count_objects(session, name=name)
+        if objects:
+            raise RoomNotEmpty(f"The room {name!r} exists; restore into another database, or under another name.")
+        if objects is None:
+            await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
+        return objects is None
+    finally:
+        await session.close()
+
+
+async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
+    """Mark the room as one that comes back. Answers whether its schema was made, and whether it is still empty.
+
+    It is not empty if its rows are there already, left by a restore that was killed.
+    """
+    is_made = False
+    session: Session = await connect(url, name)
+    try:
+        marked = await store.find_restore(session, name=name)
+        if marked is None:
+            is_made = await _make_room(url, name)
+            await session.execute(f"CREATE TABLE restoring (); COMMENT ON TABLE restoring IS '{sha256}'")
+        elif marked != sha256:
+            raise RoomNotEmpty(f"The room {name!r} is being restored from another file; finish that, or drop it.")
+        return is_made, await store.count_objects(session, name=name) == 1
+    finally:
+        await session.close()
+
+
+async def _abandon(url: Url, name: str, *, drop: bool) -> None:
+    """A restore that failed leaves nothing behind; a dump comes back whole or not at all, so there is only the mark."""
+    session = await connect(url, name)
+    try:
+        if await store.count_objects(session, name=name) == 1:
+            await store.end_restore(session)
+            if drop:
+                await session.execute(f"DROP SCHEMA {quote_identifier(name)}")
+    finally:
+        await session.close()
+
+
+def _checked_name(room: str) -> str:
+    if room == "public":
+        raise BadInput.of("as", "must not be public, which every database has")
+    try:
+        return parse_schema(room)
+    except ValueError as error:
+        raise BadInput.of("as", str(error)) from error
+
+
+async def _counts(url: Url, name: str) -> tuple[TableCount, ...]:
+    session = await connect(url, name)
+    try:
+        return await store.list_table_counts(session)
+    finally:
+        await session.close()
+
+
+async def check_file(source: Path, manifest: BackupManifest) -> None:
+    """Raises `BackupFailed` unless the file has the checksum of its manifest."""
+    try:
+        found = await asyncio.to_thread(file_sha256, source)
+    except OSError as error:
+        raise BackupFailed(f"{source} cannot be read: {error.strerror}") from error
+    if found != manifest.sha256:
+        raise BackupFailed(f"{source.name} is not the file that was written: its checksum is another.")
+
+
+def _compare(manifest: BackupManifest, found: tuple[TableCount, ...]) -> None:
+    if told := differences(manifest.tables, found):
+        raise BackupFailed(f"The backup does not come back as it was: {'; '.join(told[:5])}.")
+
+
+def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:
+    """The manifest first: a backup under its final name always has one."""
+    beside = manifest_path(target)
+    _write_private(beside, msgspec.json.format(msgspec.json.encode(manifest)))
+    for path in (beside, fresh):
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    fresh.replace(target)
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """A new file that only we can read, from its first byte; one that a killed backup left makes way."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+@asynccontextmanager
+async def _scratch_server() -> AsyncIterator[str]:
+    with TemporaryDirectory(prefix="postroom-scratch-") as directory:
+        async with EmbeddedServer(Path(directory) / "data", ServerOptions(fsync=False)) as server:
+            yield server.url

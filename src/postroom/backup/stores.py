@@ -1,0 +1,178 @@
+"""Backups in a folder or a bucket: made on a schedule or before a migration, deleted when enough newer ones exist.
+
+A backup is made and proven on this machine, then stored; a copy in a bucket is fetched back and compared with its
+checksum. The manifest is stored last: a backup without one was not finished, and counts for nothing.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+import structlog
+
+from postroom.archive.objects import Objects, open_objects
+from postroom.backup import store
+from postroom.backup.model import BackupManifest
+from postroom.backup.service import check_file, make_backup, manifest_path, write_backup
+from postroom.db.connection import Url
+from postroom.db.pool import connect
+from postroom.db.room import Room
+from postroom.runtime.clock import Clock, database_time
+from postroom.settings import Settings
+
+_log = structlog.get_logger()
+
+BEFORE_MIGRATE = "before-migrate"
+MANIFEST = ".manifest.json"
+WRITTEN_BY_MIGRATIONS = (
+    "migrations",
+    "archive_room",
+    "busy_jobs",
+    "complaint_notices",
+    "event_clock",
+    "jobs",
+    "recorded_facts",
+)
+"""Tables that have rows in a new room; a test compares them with one."""
+
+_BUCKET = "s3://"
+_MOMENT = "%Y%m%dT%H%M%SZ"
+_STAMP = re.compile(r"-(\d{8}T\d{6}Z)\.backup$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions:
+    """Where scheduled backups go, how often one is made, and how many are kept."""
+
+    url: str | None = None  # None: none are made on a schedule
+    endpoint: str | None = None
+    interval: timedelta = timedelta(days=7)
+    keep: int = 4
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        return cls(
+            url=settings.backup_url,
+            endpoint=settings.archive_endpoint,
+            interval=settings.backup_interval,
+            keep=settings.backup_keep,
+        )
+
+
+def is_bucket(place: str) -> bool:
+    return place.startswith(_BUCKET)
+
+
+async def make_backup_at(
+    room: Room, target: str, *, actor: str, verify: bool = True, endpoint: str | None = None
+) -> BackupManifest:
+    """Make a backup under a local path or at `s3://bucket/prefix/name`, where no file may be yet."""
+    if not is_bucket(target):
+        return await make_backup(room, Path(target), actor=actor, verify=verify)
+    base, _, name = target.rpartition("/")
+    objects = open_objects(base, endpoint=endpoint)
+    return await _store(objects, name, lambda local: make_backup(room, local, actor=actor, verify=verify))
+
+
+@asynccontextmanager
+async def fetched_backup(source: str, *, endpoint: str | None = None) -> AsyncIterator[Path]:
+    """A backup as a local file with its manifest beside it; one in a bucket is fetched for the length of the block."""
+    if not is_bucket(source):
+        yield Path(source)
+        return
+    base, _, name = source.rpartition("/")
+    objects = open_objects(base, endpoint=endpoint)
+    with TemporaryDirectory(prefix="postroom-backup-") as directory:
+        local = Path(directory) / name
+        await objects.fetch(name, local)
+        await objects.fetch(name + MANIFEST, manifest_path(local))
+        yield local
+
+
+async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, clock: Clock = database_time) -> str | None:
+    """Make the scheduled backup if the newest one is older than the interval; returns its path.
+
+    Any number of processes may ask; the one that holds the lock works.
+    """
+    if options.url is None:
+        return None
+    session = await connect(room.direct_url, room.name)
+    try:
+        if not await store.try_backup_lock(session):
+            return None
+        folder = await store.find_folder(session)
+        objects, now = open_objects(options.url, endpoint=options.endpoint), clock() or datetime.now(UTC)
+        finished = _finished(await objects.paths_in(folder))
+        if finished and _made_at(finished[-1]) + options.interval > now:
+            return None
+        path = f"{folder}/{_name(room.name, now)}"
+        made = await _store(objects, path, lambda local: make_backup(room, local, actor=actor))
+        _log.info("backup_made", path=path, rows=made.rows, bytes=made.bytes)
+        await _delete_old(objects, folder, keep=options.keep)
+        return path
+    finally:
+        await session.close()
+
+
+async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
+    """Back up a room that has data, without the proof, before its schema changes; returns where the backup is."""
+    session = await connect(url, settings.schema)
+    try:
+        if not await store.holds_data(session, name=settings.schema, written_by_migrations=WRITTEN_BY_MIGRATIONS):
+            return None
+    finally:
+        await session.close()
+    place = settings.backup_url or str(settings.data_dir.absolute() / "backups")
+    path = f"{BEFORE_MIGRATE}/{_name(settings.schema, datetime.now(UTC))}"
+    objects = open_objects(place, endpoint=settings.archive_endpoint)
+    await _store(objects, path, lambda local: write_backup(url, settings.schema, local, verify=False))
+    return f"{place.rstrip('/')}/{path}"
+
+
+async def _store(objects: Objects, path: str, make: Callable[[Path], Awaitable[BackupManifest]]) -> BackupManifest:
+    """Claim the path, make the backup here, store it, and compare the stored file with its checksum."""
+    await objects.claim(path)
+    with TemporaryDirectory(prefix="postroom-backup-") as directory:
+        local, again = Path(directory) / path.rpartition("/")[2], Path(directory) / "again"
+        try:
+            manifest = await make(local)
+            await objects.put(path, local)
+            await objects.fetch(path, again)
+            await check_file(again, manifest)
+            await objects.put(path + MANIFEST, manifest_path(local))
+        except BaseException:
+            await asyncio.shield(objects.delete(path))
+            raise
+    return manifest
+
+
+async def _delete_old(objects: Objects, folder: str, *, keep: int) -> None:
+    """All but the newest backups, and what an interrupted one left. The manifest goes first: half a backup has none."""
+    paths = await objects.paths_in(folder)
+    finished = _finished(paths)
+    kept = set(finished[-keep:])
+    for path in (each for each in paths if _STAMP.search(each) and each not in kept and each < finished[-1]):
+        await objects.delete(path + MANIFEST)
+        await objects.delete(path)
+
+
+def _finished(paths: list[str]) -> list[str]:
+    """Backups that have their manifest, oldest first."""
+    there = set(paths)
+    return sorted(path for path in paths if _STAMP.search(path) and path + MANIFEST in there)
+
+
+def _name(room: str, moment: datetime) -> str:
+    return f"{room}-{moment.astimezone(UTC).strftime(_MOMENT)}.backup"
+
+
+def _made_at(path: str) -> datetime:
+    found = _STAMP.search(path)
+    assert found is not None
+    return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC)

@@ -1,0 +1,134 @@
+"""A letter before it goes out: shown for one person, checked, and sent to oneself."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from postroom.campaigns import store
+from postroom.campaigns.lint import Warning_
+from postroom.campaigns.model import Campaign, Letter
+from postroom.campaigns.rendering import person_variables
+from postroom.campaigns.trial import lint_letter, render_letter, try_letter
+from postroom.db.pool import Pool
+from postroom.delivery import service as delivery_service
+from postroom.delivery.address import parse_address
+from postroom.delivery.model import Address, DeliveryId, DeliveryRequest, Lane
+from postroom.errors import BadInput, CampaignNotFound, CampaignRecipientNotFound, FieldError
+from postroom.events.audit import record_audit
+from postroom.mail.render import Rendered
+
+MOST_TESTS = 20
+TEST_PREFIX = "[Test] "
+EXAMPLE = "https://unsubscribe.invalid/example"
+"""Stands for every link of a person's own in previews and tests: who tries a test out does not unsubscribe himself."""
+
+TRIED_RECIPIENTS = 5
+_OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
+
+
+async def preview(
+    pool: Pool, campaign_id: int, *, email: str | None = None, variables: Mapping[str, Any] | None = None
+) -> Rendered:
+    """The letter as one recipient will get it, or as these variables make it. `BadInput` says what cannot be rendered.
+
+    Without an address it is the first recipient's; variables given come on top of the recipient's own.
+    """
+    async with pool.acquire() as connection:
+        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
+        if campaign is None:
+            raise CampaignNotFound
+        person = await store.find_recipient(connection, campaign_id=campaign_id, email=email)
+    if person is None and email is not None:
+        raise CampaignRecipientNotFound
+    known = {} if person is None else person_variables(person.email, person.name, person.custom_data)
+    return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **_OWN})
+
+
+async def try_out(pool: Pool, campaign_id: int) -> Letter:
+    """Render the letter for the first recipients within the limits of a trial; returns the letter that passed.
+
+    `BadInput` names the part that exceeds the limits. A recipient without a needed field is no error here.
+    """
+    async with pool.acquire() as connection:
+        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
+        if campaign is None:
+            raise CampaignNotFound
+        first = await store.list_recipients(
+            connection,
+            campaign_id=campaign_id,
+            state=None,
+            custom_data=None,
+            after_zone=None,
+            after_id=None,
+            page_limit=TRIED_RECIPIENTS,
+        )
+    people = [{**person_variables(each.email, each.name, each.custom_data), **_OWN} for each in first]
+    await try_letter(campaign.plan.letter, people)
+    return campaign.plan.letter
+
+
+async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
+    pool: Pool,
+    campaign_id: int,
+    addresses: Sequence[str],
+    *,
+    actor: str,
+    email: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> list[DeliveryId]:
+    """Send the letter to these addresses as ordinary mail, marked as a test and counted nowhere."""
+    to = _parse(addresses)
+    rendered = await preview(pool, campaign_id, email=email, variables=variables)
+    async with pool.acquire() as connection, connection.transaction():
+        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
+        if campaign is None:
+            raise CampaignNotFound
+        requests = [_request(campaign, rendered, address) for address in to]
+        accepted = await delivery_service.accept_batch(connection, requests, now=now)
+        await record_audit(
+            connection,
+            actor=actor,
+            action="campaign.test",
+            subject=f"campaign:{campaign_id}",
+            after={"deliveries": [answer.id for answer in accepted]},
+        )
+    return [answer.id for answer in accepted]
+
+
+async def lint_campaign(pool: Pool, campaign_id: int) -> list[Warning_]:
+    """What a careful sender would want to know, with the fields that the recipients really bring."""
+    async with pool.acquire() as connection:
+        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
+        if campaign is None:
+            raise CampaignNotFound
+        fields = await store.list_fields(connection, campaign_id=campaign_id)
+    return await lint_letter(campaign.plan.letter, fields=fields if campaign.total else None, people=campaign.total)
+
+
+def _request(campaign: Campaign, rendered: Rendered, address: Address) -> DeliveryRequest:
+    letter = campaign.plan.letter
+    return DeliveryRequest(
+        to=(address,),
+        reply_to=(letter.reply_to,) if letter.reply_to else (),
+        sender=letter.sender,
+        subject=f"{TEST_PREFIX}{rendered.subject}"[:998],
+        text=rendered.text,
+        html=rendered.html,
+        lane=Lane.TRANSACTIONAL,
+        source=f"campaign-test:{campaign.id}",
+    )
+
+
+def _parse(addresses: Sequence[str]) -> list[Address]:
+    if not 1 <= len(addresses) <= MOST_TESTS:
+        raise BadInput.of("to", f"must be 1 to {MOST_TESTS} addresses")
+    parsed, errors = [], []
+    for index, written in enumerate(addresses):
+        try:
+            parsed.append(parse_address(written))
+        except ValueError as error:
+            errors.append(FieldError(f"to[{index}]", str(error)))
+    if errors:
+        raise BadInput(errors)
+    return parsed

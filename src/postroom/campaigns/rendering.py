@@ -1,0 +1,145 @@
+"""Writes campaign mail for workers.
+
+Once per claim the letters that are not known yet are read; then each mail is a pure function of its letter, its
+recipient's fields and the signer of links.
+
+Every mail can be unsubscribed from: `List-Unsubscribe` with `List-Unsubscribe-Post` for one click (RFC 8058), and
+`{{ unsubscribe_url }}` in the letter itself. Opens and clicks are tracked if the campaign says so. Nothing that a merge
+field holds can become a header or, in HTML, markup.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from postroom.campaigns import store
+from postroom.campaigns.model import Letter
+from postroom.campaigns.template import PreparedTemplate, ready
+from postroom.db.pool import Pool
+from postroom.delivery.address import domain_of
+from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.errors import BadInput
+from postroom.mail.render import RenderError
+from postroom.tracking.links import weave
+from postroom.tracking.model import Mark
+from postroom.tracking.tokens import TokenSigner
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderingOptions:
+    """What a letter cannot know of the house it leaves from."""
+
+    default_domain: str  # of the installation's sender, for letters without one of their own
+    feedback_sender: str = "postroom"  # the last part of Feedback-ID, by which a mailbox provider groups our mail
+    cached: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A letter with everything about its mail that is the same for everybody."""
+
+    letter: PreparedTemplate
+    headers: Mapping[str, str]
+    reply_to: tuple[Recipient, ...]
+    has_preferences: bool
+
+
+class CampaignRendering:
+    """The letters of campaigns, read when first needed. A started campaign never changes, so none grows old."""
+
+    def __init__(self, pool: Pool, signer: TokenSigner | None, options: RenderingOptions) -> None:
+        self._pool, self._signer, self._options = pool, signer, options
+        self._letters: OrderedDict[int, _Ready | str] = OrderedDict()
+
+    async def prepare(self, outgoing: Sequence[Outgoing]) -> None:
+        """Read the letters that these deliveries need and that are not here yet."""
+        wanted = {each.campaign_id for each in outgoing if each.campaign_id is not None}
+        missing = [campaign_id for campaign_id in wanted if campaign_id not in self._letters]
+        for campaign_id in wanted.intersection(self._letters):
+            self._letters.move_to_end(campaign_id)
+        if not missing:
+            return
+        async with self._pool.acquire() as connection:
+            found = await store.list_letters(connection, campaign_ids=missing)
+        for campaign_id in missing:
+            self._letters[campaign_id] = self._ready(campaign_id, found.get(campaign_id))
+        while len(self._letters) > max(self._options.cached, len(wanted)):
+            self._letters.popitem(last=False)
+
+    def write(self, outgoing: Outgoing) -> Outgoing:
+        """The same delivery with what it says; without a campaign, as it is. ValueError: it can never be written."""
+        if outgoing.campaign_id is None:
+            return outgoing
+        known = self._letters.get(outgoing.campaign_id)
+        if known is None:  # not a ValueError: reading it may have failed, and the next attempt may find it
+            raise LookupError(f"the letter of campaign {outgoing.campaign_id} was not read")
+        if isinstance(known, str):
+            raise ValueError(known)  # noqa: TRY004 - the worker's word for "never"
+        if self._signer is None:
+            raise ValueError("POSTROOM_SECRET_KEY is not set: no unsubscribe link can be signed")
+        return _write(outgoing, known, self._signer)
+
+    def _ready(self, campaign_id: int, letter: Letter | None) -> _Ready | str:
+        if letter is None:
+            return "its campaign is gone"
+        try:
+            parsed = ready(letter, tracked=letter.is_tracked)
+        except BadInput as error:  # stored by plain SQL, or parsed by an older version
+            return f"its campaign's letter cannot be used: {error.message}"
+        except Exception as error:  # noqa: BLE001 - one campaign must not stop the mail of the others in this claim
+            _log.exception("letter_unreadable", campaign_id=campaign_id)
+            return f"its campaign's letter cannot be used: parsing it raised {type(error).__name__}"
+        domain = domain_of(letter.sender.email) if letter.sender else self._options.default_domain
+        headers = {
+            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+            "List-Id": f"<campaigns.{domain}>",
+            "Feedback-ID": f"{campaign_id}:{domain}:campaign:{self._options.feedback_sender}",
+            "Precedence": "bulk",
+        }
+        has_preferences = any("preferences_url" in (body or "") for body in (letter.subject, letter.html, letter.text))
+        return _Ready(parsed, headers, _reply_to(letter), has_preferences)
+
+
+def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
+    to = next(each for each in outgoing.recipients if each.kind is RecipientKind.TO)
+    mark = Mark(outgoing.campaign_id, outgoing.id, to.address)
+    unsubscribe = signer.unsubscribe_url(mark)
+    variables = person_variables(to.address, to.name, outgoing.variables)
+    variables["unsubscribe_url"] = unsubscribe
+    if known.has_preferences:
+        variables["preferences_url"] = signer.preferences_url(mark)
+    rendered = known.letter.render(variables)
+    if isinstance(rendered, RenderError):
+        raise ValueError(f"{rendered.part}: {rendered.message}")  # noqa: TRY004 - the worker's word for "never"
+    letter, html = known.letter.letter, rendered.html
+    if html is not None and letter.is_tracked:
+        html = weave(html, click=partial(signer.click_url, mark), pixel=signer.open_url(mark))
+    return replace(
+        outgoing,
+        sender=letter.sender,
+        recipients=(*outgoing.recipients, *known.reply_to),
+        subject=rendered.subject,
+        text=rendered.text,
+        html=html,
+        headers={**outgoing.headers, "List-Unsubscribe": f"<{unsubscribe}>", **known.headers},
+    )
+
+
+def person_variables(email: str, name: str | None, custom_data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a letter can say about a person: their fields, `email`, and `name` if there is one."""
+    named = {} if name is None else {"name": name}
+    return {**custom_data, **named, "email": email}
+
+
+def _reply_to(letter: Letter) -> tuple[Recipient, ...]:
+    if letter.reply_to is None:
+        return ()
+    address = letter.reply_to
+    return (Recipient(RecipientKind.REPLY_TO, 0, address.email, address.name, RecipientOutcome.PENDING),)

@@ -1,0 +1,94 @@
+"""A campaign's letter, parsed once and rendered for each person. Pure.
+
+The engine and its rules are mail's: strict about unknown variables, HTML escapes every field, subject and text escape
+nothing, and nobody writes a header through a subject. A letter stands alone: it cannot include files of the catalog,
+because those may change while a campaign runs, and everybody is to get the same.
+
+A text part that is missing is derived from the HTML once, with its template tags in place. Where that cannot be done
+rightly (statements in attributes, or between the rows of a table) it is derived from each rendered mail instead, which
+costs more and says the same.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from postroom.campaigns.model import Letter
+from postroom.errors import BadInput
+from postroom.mail.catalog import Catalog, Draft
+from postroom.mail.plaintext import plain_text
+from postroom.mail.render import Rendered, RenderError
+from postroom.runtime.template_tags import replace_tags
+from postroom.tracking.links import SENTINEL, plan
+
+_MARK = re.compile(r"prt(\d+)x")
+_TAG_OPENINGS = ("{{", "{%", "{#")
+_GAP = re.compile(r"\n{3,}")
+_NOTHING_SHARED = Catalog({})
+_UNUSED = "-"
+
+LONGEST_PART = 1_000_000
+"""Characters of one part. Mail programs cut off at a tenth of that; a longer part only costs CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTemplate:
+    """A letter that was parsed: `render` is all that is left to do."""
+
+    letter: Letter
+    draft: Draft
+    derives_text: bool
+    """True if the text part has to be derived from each rendered mail."""
+
+    def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
+        """The rendered letter; `on_part` as in `Renderer.render`."""
+        rendered = self.draft.render(variables, **watch)
+        if isinstance(rendered, RenderError) or rendered.html is None or self.letter.text is not None:
+            return rendered
+        derived = plain_text(rendered.html.replace(SENTINEL, "")) if self.derives_text else _closed(rendered.text or "")
+        return Rendered(rendered.subject, derived, rendered.html)
+
+
+def _closed(text: str) -> str:
+    """Without the gaps that statements on lines of their own leave."""
+    return _GAP.sub("\n\n", text).strip() if "\n\n\n" in text else text
+
+
+def ready(letter: Letter, *, tracked: bool = False) -> PreparedTemplate:
+    """Parse a letter; with `tracked`, its links are marked for weaving. `BadInput` says what is wrong, and where."""
+    for part, body in (("html", letter.html), ("text", letter.text)):
+        if body is not None and len(body) > LONGEST_PART:
+            raise BadInput.of(part, f"is longer than {LONGEST_PART:,} characters; shorten it")
+    derived = text_template(letter.html) if letter.text is None and letter.html is not None else None
+    derives_text = letter.text is None and derived is None
+    text = letter.text if letter.text is not None else derived
+    html = plan(letter.html) if tracked and letter.html is not None else letter.html
+    draft = _NOTHING_SHARED.draft(subject=letter.subject, text=_UNUSED if derives_text else text, html=html)
+    if isinstance(draft, RenderError):
+        part = draft.message.partition(",")[0]
+        is_given = part == "subject" or (part == "text" and letter.text is not None)
+        raise BadInput.of(part if is_given else "html", draft.message)
+    return PreparedTemplate(letter, draft, derives_text)
+
+
+def text_template(html: str) -> str | None:
+    """The text part of an HTML template, itself a template; None if the tags would not stay where they belong."""
+    tags: list[str] = []
+
+    def mark(tag: str) -> str:
+        if tag.startswith("{#"):
+            return ""
+        tags.append(tag)
+        return f"prt{len(tags) - 1}x"
+
+    if _MARK.search(html):
+        return None
+    text = plain_text(replace_tags(html, mark))
+    if any(opening in text for opening in _TAG_OPENINGS):  # written as entities, and meant as text
+        return None
+    kept = [int(number) for number in _MARK.findall(text)]
+    statements = [number for number, tag in enumerate(tags) if tag.startswith("{%")]
+    if statements and (kept != sorted(kept) or not set(statements) <= set(kept)):
+        return None
+    return _MARK.sub(lambda found: tags[int(found[1])], text)

@@ -1,0 +1,68 @@
+"""Acceptance over HTTP, for sites whose database is not Postroom's. Django waits, so this waits too.
+
+An answer that never came may have been a yes. So every mail travels with a key: its own, or one made of its content and
+of the attempt it belongs to, which lasts until the mail is taken. Whoever sends the same message again after an error
+is given the first delivery; whoever sends it again after a success gets a second one.
+"""
+
+import hashlib
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.error import HTTPError
+
+import msgspec
+from django.core.exceptions import ImproperlyConfigured
+
+from postroom.dropins.django.message import Keyed
+from postroom.errors import BadInput, FieldError, IdempotencyConflict, PostroomError, Unauthenticated
+
+_UNAUTHORIZED, _CONFLICT = 401, 409
+
+
+@dataclass(frozen=True, slots=True)
+class WebDoor:
+    """The way into a room by its API. The key is in no representation."""
+
+    url: str
+    key: str = field(repr=False)
+    timeout_s: float
+
+    def accept(self, deliveries: Sequence[Keyed], *, attempt: str) -> None:
+        """Accept each of them; committed on return. Raises `BadInput` and others, and OSError for the network."""
+        if not self.url.startswith(("http://", "https://")):
+            raise ImproperlyConfigured("POSTROOM['URL'] is not an http or https address.")
+        for body, key in deliveries:
+            content = msgspec.json.encode(body)
+            self._post(content, key or f"django:{hashlib.sha256(attempt.encode() + content).hexdigest()}")
+
+    def _post(self, content: bytes, key: str) -> None:
+        headers = {
+            "Authorization": f"Bearer {self.key}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": key,
+        }
+        url = f"{self.url.rstrip('/')}/v1/deliveries"
+        request = urllib.request.Request(url, content, headers)  # noqa: S310 - checked above
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s):  # noqa: S310 - checked above
+                return
+        except HTTPError as answer:
+            with answer:
+                raise _refusal(answer.code, answer.read()) from None
+
+
+def _refusal(status: int, content: bytes) -> PostroomError:
+    """The error a problem document stands for."""
+    try:
+        problem = msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        problem = {}
+    fields = [FieldError(error["field"], error["message"]) for error in problem.get("errors") or ()]
+    if fields:
+        return BadInput(fields)
+    if status == _UNAUTHORIZED:
+        return Unauthenticated()
+    detail = problem.get("detail") or f"Postroom answered {status}."
+    return IdempotencyConflict(detail) if status == _CONFLICT else PostroomError(detail)

@@ -1,0 +1,25 @@
+"""What Resend's clients need beyond deliveries: mails in pages, and the time that a repeated mail was first given."""
+
+from dataclasses import replace
+
+from postroom.db.pool import Pool
+from postroom.delivery.model import DeliveryRequest
+from postroom.dropins.resend import store
+from postroom.dropins.resend.model import ListedEmail
+
+
+async def list_emails(
+    pool: Pool, *, limit: int, after: int | None = None, before: int | None = None
+) -> tuple[list[ListedEmail], bool]:
+    """Newest first: what follows `after` in the list, or stands just before `before`; and whether there is more."""
+    async with pool.acquire() as connection:
+        found = await store.list_emails(connection, older_than=after, newer_than=before, page_limit=limit + 1)
+    has_more = len(found) > limit
+    return (found[-limit:] if before is not None else found[:limit]), has_more
+
+
+async def at_first_time(pool: Pool, request: DeliveryRequest) -> DeliveryRequest:
+    """The request with the time that the first request with its idempotency key was given."""
+    async with pool.acquire() as connection:
+        first = await store.find_send_time(connection, source=request.source, idempotency_key=request.idempotency_key)
+    return replace(request, send_at=first)

@@ -1,0 +1,116 @@
+"""The endpoint of SES's API."""
+
+import re
+
+import msgspec
+
+from postroom.delivery.api import traceparent_of
+from postroom.delivery.combiner import AcceptCombiner
+from postroom.dropins.endpoint import read_body
+from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
+from postroom.dropins.ses.shapes import requests_of
+from postroom.dropins.ses.sign_in import Signer, find_signer
+from postroom.errors import BadInput
+from postroom.intake.aside import parse_aside
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+
+_KEY = re.compile(r"[!-~]{1,240}")
+
+
+class AnyQuery(msgspec.Struct, frozen=True):
+    """Whatever another call asks: it is not read."""
+
+
+def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
+    """The endpoint, and those that refuse its siblings and its elder; acceptance goes through the combiner."""
+
+    async def send_ses_email(call: Call) -> Answer:
+        try:
+            return await _send(accepting, call)
+        except Exception as error:
+            answer = refusal(error)
+            if answer is None:
+                raise
+            return answer
+
+    return [
+        Endpoint(
+            method="POST",
+            path="/v2/email/outbound-emails",
+            handler=send_ses_email,
+            summary="Accept a mail, as clients of Amazon SES do.",
+            scope=None,
+            tag="ses",
+            answers={200: Taken},
+            problems=(403, 409),
+            refuse=refusal,
+            stream=True,
+        ),
+        Endpoint(
+            method="POST",
+            path="/",
+            handler=refuse_version_1,
+            summary="Tell clients of version 1 of Amazon SES, whose every call is a form posted here, which to use.",
+            scope=None,
+            tag="ses",
+            media_type=XML,
+            refuse=lambda _error: version_1_refused(),
+            stream=True,
+        ),
+        *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
+    ]
+
+
+def _refusing(method: str) -> Endpoint:
+    return Endpoint(
+        method=method,
+        path="/v2/email/{call:path}",
+        handler=refuse_other_call,
+        summary="Tell clients of Amazon SES that this call is not spoken.",
+        scope=None,
+        tag="ses",
+        query=AnyQuery,
+        refuse=lambda _error: other_call_refused(),
+        stream=True,
+    )
+
+
+async def refuse_other_call(_call: Call) -> Answer:
+    return other_call_refused()
+
+
+async def refuse_version_1(_call: Call) -> Answer:
+    return version_1_refused()
+
+
+async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
+    signer = await find_signer(call)
+    raw = await read_body(call)
+    signer.verify(call, raw)
+    requests = await parse_aside(
+        len(raw),
+        requests_of,
+        raw,
+        source=signer.key.name,
+        idempotency_key=_idempotency_key(call, signer),
+        traceparent=traceparent_of(call),
+    )
+    if len(requests) == 1:
+        return Answer(Taken(str((await accepting.accept(requests[0])).id)))
+    accepted = await accepting.accept_together(requests, share_key=True)
+    return Answer(Taken(str(accepted[0].id)))
+
+
+def _idempotency_key(call: Call, signer: Signer) -> str:
+    """The caller's own if it is signed, the one under which AWS's libraries repeat a call, or the signature itself.
+
+    The libraries do not sign their `amz-sdk-invocation-id`, and sign two equal calls of one second alike: with the
+    signature as the key, a repetition after a lost answer would be a second mail, and the second of two calls none.
+    """
+    given = signer.signed(call, "idempotency-key")
+    if given is None:
+        invocation = call.headers.get("amz-sdk-invocation-id", "")
+        return f"aws:{invocation if _KEY.fullmatch(invocation) else signer.claim.signature}"
+    if not _KEY.fullmatch(given):
+        raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
+    return given

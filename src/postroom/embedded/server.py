@@ -1,0 +1,394 @@
+"""A real PostgreSQL server of our own, under one directory, shared by every process that asks for it.
+
+The first to ask starts it, the others use it, the last to leave stops it; `data_directory` says how they
+agree. The server outlives a user that is killed, and the next start adopts it, ready or halfway started. It
+has a session of its own: Ctrl-C in a terminal does not reach it. After a crash, `start` starts it again, on its
+old port if that is free; `keep_running` does so by itself.
+
+Superuser over the private socket, role `postroom` over loopback TCP with SCRAM. The server and its log never
+see the password, only a verifier of it. Durable unless the options say otherwise.
+
+Fails with `EmbeddedServerError`, which carries the last lines of the log. Needs `flock`: Linux, macOS, BSD.
+"""
+
+import asyncio
+import base64
+import fcntl
+import hashlib
+import hmac
+import os
+import random
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+import structlog
+
+from postroom.db import queries
+from postroom.embedded.binaries import Programs, find_binaries, programs_for
+from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, Home, ServerState, lock, locked, try_lock
+from postroom.errors import EmbeddedServerError
+
+CONNECT_TIMEOUT_S = 5.0
+START_TIMEOUT_S = 60.0  # replaying the log after a crash may take a while
+STOP_TIMEOUT_S = 30.0
+RETRY_S = 5.0
+WATCH_S = 1.0
+SCRAM_ITERATIONS = 4096  # PostgreSQL's own default; the password is random, so more would buy nothing
+# Outside the ephemeral range (32768–60999 on Linux): no outgoing connection of another program takes the port while the
+# server is down.
+PORTS = range(20_000, 32_000)
+QUERIES = queries.load("postroom.embedded", "server.sql")
+# Reasons that pass by themselves: the last processes of a killed server, or a port somebody took meanwhile.
+PASSING = re.compile("is still in use|lock file .* already exists|Address already in use|could not bind")
+
+SETTINGS = {
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    # Backups are made by pg_dump. Crash safety does not need what replication needs.
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "log_line_prefix": "%m [%p] ",
+    # The row that was refused, and the statement that named its values, are for whoever sent them and for no file.
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
+    "lc_messages": "C",  # PASSING and people asking for help rely on it
+}
+VOLATILE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+ACCESS_RULES = """\
+# Written by Postroom. The socket directory is private; over TCP only loopback, never the superuser.
+local all all trust
+host all postgres 127.0.0.1/32 reject
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+log = structlog.get_logger(__name__)
+_children: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How to start a server. An adopted server keeps the options it was started with."""
+
+    fsync: bool = True
+    major: int | None = None
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+class EmbeddedServer:
+    """One PostgreSQL server under one data directory, shared by every process that asks for it."""
+
+    def __init__(self, data_dir: Path, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008 frozen
+        self._home = Home(data_dir)
+        self._options = options
+        self._state: ServerState | None = None
+        self._users: int | None = None
+        self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedServer({str(self._home.data_dir)!r}, started={self._state is not None})"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def admin_url(self) -> str:
+        """The superuser, over the private socket. It may change when the server is started again."""
+        return self._started().admin_url
+
+    @property
+    def url(self) -> str:
+        """The application's role, over loopback TCP. It may change when the server is started again."""
+        return self._started().url
+
+    def find_url(self) -> str:
+        """The same as of now, also when another process has started the server again, on another port."""
+        return (self._home.read_state() or self._started()).url
+
+    async def start(self) -> str:
+        """Use the server that runs here, or start one, also after a crash of the server; returns its URL."""
+        async with self._turn:
+            try:
+                await self._ensure_running()
+            except OSError as problem:
+                raise EmbeddedServerError(f"{self._home.data_dir} cannot be used: {problem}") from problem
+        return self.url
+
+    async def keep_running(self) -> None:
+        """Start the server again whenever it has crashed, until this is cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._home.is_alive() or self._home.major() is None:  # a deleted data directory is not made anew
+                continue
+            log.error("embedded_server_crashed", data_dir=str(self._home.data_dir), log=str(self._home.log))
+            try:
+                await self.start()
+            except EmbeddedServerError as problem:
+                log.error("embedded_server_did_not_start", error=str(problem))  # noqa: TRY400 - it says all there is
+            else:
+                log.warning("embedded_server_runs_again")
+
+    async def stop(self) -> None:
+        """Leave the server; the last user to leave stops it."""
+        async with self._turn:
+            if self._users is None:
+                return
+            os.close(self._users)
+            self._users = self._state = None
+            # Where somebody deleted the data directory, the server notices within a minute and ends.
+            with suppress(FileNotFoundError):
+                await self._stop_if_last()
+
+    async def _stop_if_last(self) -> None:
+        async with locked(self._home.lock):
+            last = try_lock(self._home.users, fcntl.LOCK_EX)
+            if last is not None:
+                try:
+                    await _shut_down(self._home)
+                finally:
+                    os.close(last)
+
+    async def _ensure_running(self) -> None:
+        if self._state is not None and await self._still_serves(self._state):
+            return
+        self._home.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        async with locked(self._home.lock):
+            users = self._users if self._users is not None else await lock(self._home.users, fcntl.LOCK_SH)
+            try:
+                _check_major(self._home, self._options)
+                self._state = await _adopt(self._home) or await _launch(self._home, self._options)
+                self._users = users
+            except BaseException:
+                os.close(users)
+                self._users = self._state = None
+                raise
+
+    async def _still_serves(self, state: ServerState) -> bool:
+        """False after a crash, also when somebody else started the server again, on another port."""
+        return self._home.read_state() == state and await _answers(state.admin_url)
+
+    def _started(self) -> ServerState:
+        if self._state is None:
+            raise EmbeddedServerError("The embedded server has not been started.")
+        return self._state
+
+
+def has_cluster(data_dir: Path) -> bool:
+    """True if a server was ever started under this directory."""
+    return data_dir.is_dir() and Home(data_dir).major() is not None
+
+
+async def running_url(data_dir: Path) -> str | None:
+    """The URL of the server that is live under this directory, without starting one or counting as a user."""
+    home = Home(data_dir)
+    state = home.read_state()
+    if state is None or not home.is_alive():
+        return None
+    return state.url if await _answers(state.url) else None
+
+
+async def _adopt(home: Home) -> ServerState | None:
+    """The server that runs here already, also when whoever started it was killed halfway through."""
+    if not home.is_alive():
+        return None
+    state = home.read_state() or home.recover_state()
+    if state is None or not await _answers_while(state, home, home.is_alive):
+        return None
+    if not await _answers(state.url):
+        await _provide(state)
+    return state
+
+
+async def _launch(home: Home, options: ServerOptions) -> ServerState:
+    binaries = await asyncio.to_thread(find_binaries, options.major or home.major())
+    programs = await asyncio.to_thread(programs_for, home.data_dir, binaries)
+    # Waits for what is left of a killed server, or of a killed start, to end.
+    held = await lock(home.alive, fcntl.LOCK_EX)
+    try:
+        if home.major() is None:
+            await _initialise(home, programs, sync=options.fsync, held=held)
+        programs.account.give_tree(home.cluster)
+        return await _start_until_ready(home, programs, options=options, held=held)
+    finally:
+        os.close(held)
+
+
+def _check_major(home: Home, options: ServerOptions) -> None:
+    made_by = home.major()
+    if made_by and options.major and made_by != options.major:
+        raise EmbeddedServerError(
+            f"{home.data_dir} was made by PostgreSQL {made_by} and cannot be opened by {options.major}. "
+            f"Start it with major {made_by}. To move, dump it with the pg_dump of {options.major} and "
+            f"restore the dump under a new data directory."
+        )
+
+
+async def _initialise(home: Home, programs: Programs, *, sync: bool, held: int) -> None:
+    """Make the cluster beside its place and move it there whole: a cluster that exists is a complete one."""
+    shutil.rmtree(home.unfinished, ignore_errors=True)
+    await programs.make_cluster(home.unfinished, sync=sync, held=held)
+    (home.unfinished / "pg_hba.conf").write_text(ACCESS_RULES)
+    home.unfinished.rename(home.cluster)
+    directory = os.open(home.data_dir, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+async def _start_until_ready(home: Home, programs: Programs, *, options: ServerOptions, held: int) -> ServerState:
+    deadline = monotonic() + RETRY_S
+    while True:
+        _reap_children()
+        home.forget_dead_postmaster()
+        log_start = home.rotate_log()
+        state = _plan(home, programs, options)
+        child = programs.start_server(home.cluster, _settings(options, state), log=home.log, held=held)
+        _children.append(child)
+        if await _became_ready(home, state, child):
+            return state
+        said = home.log_since(log_start)
+        if monotonic() > deadline or not PASSING.search(said):
+            raise EmbeddedServerError(f"PostgreSQL did not start under {home.data_dir}:\n{said}")
+        await asyncio.sleep(10 * POLL_S)
+
+
+async def _became_ready(home: Home, state: ServerState, child: subprocess.Popen[bytes]) -> bool:
+    try:
+        ready = await _answers_while(state, home, lambda: child.poll() is None)
+        if ready:
+            await _provide(state)
+    except BaseException:
+        # Nobody else can be using it yet: the lock on starting is ours.
+        child.send_signal(signal.SIGINT)
+        raise
+    return ready
+
+
+def _plan(home: Home, programs: Programs, options: ServerOptions) -> ServerState:
+    """Choose port and socket directory for one start and write them down before the server exists."""
+    before = home.read_state()
+    socket_dir = home.make_socket_dir()
+    programs.account.give(socket_dir)
+    state = ServerState(
+        port=int(dict(options.extra).get("port", 0)) or _free_port(before.port if before else 0),
+        socket_dir=str(socket_dir),
+        password=before.password if before else secrets.token_urlsafe(PASSWORD_BYTES),
+    )
+    home.write_state(state)
+    for path in (home.state, home.lock, home.users, home.alive):
+        programs.account.give(path)
+    return state
+
+
+def _settings(options: ServerOptions, state: ServerState) -> dict[str, str]:
+    return {
+        **SETTINGS,
+        **({} if options.fsync else VOLATILE_SETTINGS),
+        **dict(options.extra),
+        "listen_addresses": "127.0.0.1",
+        "port": str(state.port),
+        "unix_socket_directories": state.socket_dir,
+        "unix_socket_permissions": "0700",
+    }
+
+
+def _free_port(wanted: int) -> int:
+    """The port of the last start if it is free, so that clients find the server again; otherwise one of `PORTS`."""
+    chosen = random.sample(PORTS, 100)  # so many attempts find one, however busy the host
+    for port in (*([wanted] if wanted else []), *chosen, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL itself does
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise EmbeddedServerError("No port is free on 127.0.0.1.")
+
+
+async def _answers_while(state: ServerState, home: Home, running: Callable[[], bool]) -> bool:
+    """Wait for a running server to accept the superuser; False if it ends before."""
+    deadline = monotonic() + START_TIMEOUT_S
+    while running():
+        # Asking too early would fill the log with refusals that look like failures.
+        if home.says_ready() and await _answers(state.admin_url):
+            return True
+        if monotonic() > deadline:
+            raise EmbeddedServerError(f"The server under {home.data_dir} did not answer in {START_TIMEOUT_S:g} s.")
+        await asyncio.sleep(POLL_S)
+    return False
+
+
+async def _answers(url: str) -> bool:
+    try:
+        connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S, ssl=False)
+    except asyncpg.TooManyConnectionsError:
+        return True
+    except (OSError, asyncpg.PostgresError):
+        return False
+    await connection.close()
+    return True
+
+
+async def _provide(state: ServerState) -> None:
+    """Give the server the application's role, with the password of the state file, and its database."""
+    verifier = _scram_verifier(state.password)
+    connection = await asyncpg.connect(
+        state.admin_url, timeout=CONNECT_TIMEOUT_S, ssl=False, server_settings={"postroom.verifier": verifier}
+    )
+    try:
+        await QUERIES["take_turn"].one(connection)
+        await QUERIES["provide_role"].exec(connection)
+        if not (await QUERIES["has_database"].one(connection))["has_database"]:
+            await QUERIES["create_database"].exec(connection)
+    finally:
+        await connection.close()
+
+
+def _scram_verifier(password: str) -> str:
+    """What PostgreSQL stores for a password (RFC 5802), in its own notation."""
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, SCRAM_ITERATIONS)
+    stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    salt_text, stored, served = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
+    return f"SCRAM-SHA-256${SCRAM_ITERATIONS}:{salt_text}${stored}:{served}"
+
+
+async def _shut_down(home: Home) -> None:
+    """Stop the server politely, then firmly; return when its last process is gone."""
+    for number, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, RETRY_S)):
+        postmaster = home.find_postmaster()
+        if postmaster is not None:
+            with suppress(ProcessLookupError):
+                os.kill(postmaster, number)
+        deadline = monotonic() + patience_s
+        while home.is_alive():
+            if monotonic() > deadline:
+                break
+            await asyncio.sleep(POLL_S)
+        else:
+            _reap_children()
+            home.remove_socket_dir()
+            return
+    raise EmbeddedServerError(f"The server under {home.data_dir} did not stop; see {home.log}.")
+
+
+def _reap_children() -> None:
+    """Let go of servers we started that have ended, so that none stays a zombie."""
+    _children[:] = [child for child in _children if child.poll() is None]

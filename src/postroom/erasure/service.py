@@ -1,0 +1,301 @@
+"""Erasing a person, from the request to the last file.
+
+First, in one transaction, everything that an index finds: the queue, the ledger, accounts, opens, clicks, suppressions.
+Then, in bounded steps, what has to be searched: events, replies, captured and unreadable mail. Then the archive. Each
+part can be done again; the row in `erasures` says which one is due.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import asyncpg
+import structlog
+
+from postroom.archive import store as archive_store
+from postroom.archive.model import MAY_HAVE_FILE, ArchiveOptions
+from postroom.archive.service import archive_session
+from postroom.db.pool import Pool, Session
+from postroom.db.room import Room
+from postroom.delivery.address import parse_address
+from postroom.erasure import store
+from postroom.erasure.files import erase_file, remove_spare
+from postroom.erasure.model import Erasure, ErasureState, Work
+from postroom.erasure.places import PLACES, How, Place
+from postroom.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveExtraMissing,
+    ArchiveForeign,
+    ArchivePathTaken,
+    ArchiveUnreachable,
+    BadInput,
+    ErasureNotFound,
+)
+from postroom.events.audit import record_audit
+from postroom.runtime.signals import Signal, unheard
+
+_log = structlog.get_logger()
+
+FILE_PROBLEMS = (ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, OSError)
+"""What keeps an erasure from one file and not from the others."""
+
+WAITS = (*FILE_PROBLEMS, ArchiveBusy, ArchiveExtraMissing)
+"""What keeps an erasure from its files; the database is done by then, and somebody else, or a later turn, goes on."""
+
+
+async def erase(
+    room: Room,
+    options: ArchiveOptions,
+    *,
+    address: str,
+    actor: str,
+    keep_accounts: bool = False,
+    signal: Signal = unheard,
+) -> Erasure:
+    """Forget whoever has this address. While files of the archive cannot be had, the answer is an erasure that runs."""
+    work = await _begin(room.pool, _checked(address), actor=actor, keep_accounts=keep_accounts)
+    signal("begun")
+    try:
+        await _go_on(room, options, work.id, signal=signal)
+    except WAITS as error:
+        _log.warning("erasure_waits_for_archive", erasure=work.id, reason=str(error))
+    return await get_erasure(room.pool, work.id)
+
+
+async def preview_erasure(room: Room, *, address: str, keep_accounts: bool = False) -> dict[str, int]:
+    """How many rows per table an erasure would change among those that an index finds; nothing is changed.
+
+    The erasure itself runs in a transaction that is rolled back. A preview does not search texts and files of the
+    archive, as an erasure does.
+    """
+    async with room.pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            await store.make_erasure_key(connection)
+            work, _ = await store.begin_erasure(connection, actor="preview", address=_checked(address))
+            before = await store.find_erasure(connection, id=work.id)
+            await _erase_found(connection, work, keep_accounts=keep_accounts)
+            after = await store.find_erasure(connection, id=work.id)
+        finally:
+            await transaction.rollback()
+    assert before is not None
+    assert after is not None
+    changed = {name: amount - before.counts.get(name, 0) for name, amount in after.counts.items()}
+    return {name: amount for name, amount in changed.items() if amount}
+
+
+async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
+    """Go on with what was begun and not finished, each for itself; answers how many that were."""
+    async with room.pool.acquire() as connection:
+        running = await store.list_running(connection)
+    for erasure_id in running:
+        try:
+            await _go_on(room, options, erasure_id)
+        except WAITS as error:
+            _log.warning("erasure_waits_for_archive", erasure=erasure_id, reason=str(error))
+        except Exception:  # noqa: BLE001 - one that fails for a reason of its own does not keep the others
+            _log.exception("erasure_failed", erasure=erasure_id)
+    return len(running)
+
+
+async def get_erasure(pool: Pool, erasure_id: int) -> Erasure:
+    """Raises `ErasureNotFound`."""
+    async with pool.acquire() as connection:
+        found = await store.find_erasure(connection, id=erasure_id)
+    if found is None:
+        raise ErasureNotFound
+    return found
+
+
+async def list_erasures(pool: Pool, *, before_id: int | None = None, limit: int = 50) -> Sequence[Erasure]:
+    """Newest first."""
+    async with pool.acquire() as connection:
+        return await store.list_erasures(connection, before_id=before_id, page_limit=limit)
+
+
+def _checked(address: str) -> str:
+    try:
+        return parse_address(address.strip()).email.lower()
+    except ValueError as error:
+        raise BadInput.of("email", str(error)) from error
+
+
+async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> Work:
+    """Everything that an index finds, in one transaction with the record and its audit."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.make_erasure_key(connection)
+        work, is_new = await store.begin_erasure(connection, actor=actor, address=address)
+        if is_new:
+            await record_audit(connection, actor=actor, action="erasure.begin", subject=f"erasure:{work.id}")
+        await _erase_found(connection, work, keep_accounts=keep_accounts)
+    return work
+
+
+async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
+    for table in sorted({"attempts", *await store.list_searched_tables(connection, table_name="attempts")}):
+        await _erase_attempts(connection, work, table=table)
+    for who in _who(work):
+        deliveries = await store.erase_deliveries(connection, **who)
+        await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
+        touched = {
+            "deliveries": len(deliveries),
+            "suppressions": await store.erase_suppressions(connection, **who),
+            "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
+            "inbox_messages": await store.erase_inbox(connection, address=who["address"]),
+            "address_limits": await store.erase_address_limits(connection, address=who["address"]),
+        }
+        for name, amount in touched.items():
+            await _count(connection, work, name, amount)
+    for place in PLACES:
+        if place.how is not How.WITHIN and not (keep_accounts and place.is_account):
+            await _erase_equal(connection, work, place)
+
+
+async def _erase_attempts(connection: Session, work: Work, *, table: str) -> None:
+    for who in _who(work):
+        deliveries = await store.erase_attempts(connection, table_name=table, **who)
+        await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
+        await _count(connection, work, "attempts", len(deliveries))
+
+
+async def _erase_equal(connection: Session, work: Work, place: Place) -> None:
+    # The table itself reaches its partitions; besides, there may be months on their way out or back.
+    searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
+    for table in sorted(searched):
+        await _erase_equal_in(connection, work, place, table=table)
+
+
+async def _erase_equal_in(connection: Session, work: Work, place: Place, *, table: str) -> None:
+    for column in place.columns:
+        for who in _who(work):
+            amount = await store.erase_rows(
+                connection, table_name=table, column_name=column, how=place.how.value, **who
+            )
+            await _count(connection, work, place.table, amount)
+
+
+async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal = unheard) -> None:
+    async with room.pool.acquire() as connection:
+        work = await store.find_work(connection, id=erasure_id)
+        if work is not None and work.state is ErasureState.DATABASE:
+            await _search(connection, work, options=options, signal=signal)
+            async with connection.transaction():  # a bounce, an open: what came in while we searched
+                await _erase_found(connection, work, keep_accounts=True)
+                await store.mark_database_erased(connection, id=work.id)
+    if work is not None:
+        await _erase_archive(room, options, work.id, signal=signal)
+
+
+async def _search(connection: Session, work: Work, *, options: ArchiveOptions, signal: Signal) -> None:
+    for place in PLACES:
+        if place.how is not How.WITHIN:
+            continue
+        for table in await store.list_searched_tables(connection, table_name=place.table):
+            await _search_table(connection, work, place, table=table, pages=options.pages)
+        signal("searched")
+    for who in _who(work):
+        await _search_deliveries(connection, work, who, batch_limit=options.batch_limit)
+        await _count(connection, work, "audit_log", await store.erase_audit(connection, **who))
+
+
+async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> None:
+    """Page by page. A month that the archiver drops meanwhile is searched in its file."""
+    page = 0
+    with suppress(asyncpg.UndefinedTableError):
+        while page < await archive_store.count_pages(connection, source_name=table):
+            for who in _who(work):
+                touched = await store.erase_pages(
+                    connection,
+                    table_name=table,
+                    columns=list(place.columns),
+                    keys=list(place.keys),
+                    from_page=page,
+                    to_page=page + pages,
+                    **who,
+                )
+                await _count(connection, work, place.table, touched)
+            page += pages
+
+
+async def _search_deliveries(connection: Session, work: Work, who: dict[str, str], *, batch_limit: int) -> None:
+    """Those to other people, in the order of their ids: rows of a queue move about too much to be read page by page."""
+    after: int | None = 0
+    while after is not None:
+        after, touched = await store.erase_delivery_batch(connection, after_id=after, batch_limit=batch_limit, **who)
+        await _count(connection, work, "deliveries", touched)
+
+
+async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal) -> None:
+    """File by file, in the order of their ids; then the erasure is done and forgets the address.
+
+    A file that is damaged or missing, or a store that does not answer, does not keep the person in the other files, but
+    the erasure is not done, and its row says which files those are.
+    """
+    async with archive_session(room) as session:
+        work = await store.find_work(session, id=erasure_id)
+        if work is None or work.state is not ErasureState.ARCHIVE:
+            return
+        await _search_restored(session, work, options=options)
+        problems = await _remove_spares(session, options=options)
+        last = work.last_file_id
+        for segment in await archive_store.list_segments(session, after_id=last):
+            try:
+                if segment.state in MAY_HAVE_FILE:
+                    amount = await erase_file(session, segment, work, options=options, signal=signal)
+                    await _count(session, work, "archive", amount)
+            except FILE_PROBLEMS as error:
+                problems.append(error)
+            if not problems:
+                await store.mark_file_erased(session, id=work.id, before_file_id=last, last_file_id=segment.id)
+                last = segment.id
+        await store.mark_waiting(session, id=work.id, waits_for=[str(problem) for problem in problems])
+        if problems:
+            raise problems[0]
+        await _finish(session, work.id, last_file_id=last)
+
+
+async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[Exception]:
+    """What a killed erasure left; answers what keeps us from it."""
+    problems = list[Exception]()
+    for segment_id, path in (await store.list_spares(session)).items():
+        try:
+            await remove_spare(session, segment_id, path, options=options)
+        except FILE_PROBLEMS as error:
+            problems.append(error)
+    return problems
+
+
+async def _search_restored(session: Session, work: Work, *, options: ArchiveOptions) -> None:
+    """Months that came back while the database was searched. Restoring one takes the lock that this session holds."""
+    for table in await store.list_searched_tables(session, table_name="attempts"):
+        if table.startswith("attempts_restored_"):
+            await _erase_attempts(session, work, table=table)
+    for place in PLACES:
+        for table in await store.list_searched_tables(session, table_name=place.table):
+            if not table.startswith(f"{place.table}_restored_"):
+                continue
+            if place.how is How.WITHIN:
+                await _search_table(session, work, place, table=table, pages=options.pages)
+            else:
+                await _erase_equal_in(session, work, place, table=table)
+
+
+async def _finish(session: Session, erasure_id: int, *, last_file_id: int) -> None:
+    async with session.transaction():
+        if not await store.mark_done(session, id=erasure_id, last_file_id=last_file_id):
+            return  # somebody asked again meanwhile, and whoever that was goes on from the beginning
+        done = await store.find_erasure(session, id=erasure_id)
+        assert done is not None
+        await record_audit(
+            session, actor=done.requested_by, action="erasure.finish", subject=f"erasure:{done.id}", after=done.counts
+        )
+
+
+async def _count(connection: Session, work: Work, name: str, amount: int) -> None:
+    if amount:
+        await store.add_count(connection, id=work.id, name=name, amount=amount)
+
+
+def _who(work: Work) -> list[dict[str, str]]:
+    return [{"address": spelling, "pseudonym": work.pseudonym} for spelling in work.spellings]

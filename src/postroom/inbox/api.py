@@ -1,0 +1,144 @@
+"""The capture inbox over HTTP."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from postroom.inbox import service
+from postroom.inbox.model import InboxEntry
+from postroom.inbox.reader import AttachedFile, first_values, read_message
+from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+
+READ = "inbox:read"
+WRITE = "inbox:write"
+
+
+class InboxQuery(Shape, frozen=True, kw_only=True):
+    """Whose mail, and which page of it."""
+
+    to: Annotated[Text, msgspec.Meta(description="An address of the envelope, in any case.")] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class InboxItem(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """One line of the inbox; `from` and `to` are the envelope's."""
+
+    id: int
+    delivery_id: int
+    sender: str
+    to: list[str]
+    subject: str
+    received_at: datetime
+
+
+class InboxMessageShape(InboxItem, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """A captured message taken apart. `headers` has the first value of each name."""
+
+    headers: dict[str, str]
+    text: str | None
+    html: str | None
+    attachments: list[AttachedFile]
+
+
+class InboxPage(msgspec.Struct, frozen=True):
+    """Captured messages, newest first."""
+
+    items: list[InboxItem]
+    next_cursor: str | None
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """How many messages were forgotten."""
+
+    cleared: int
+
+
+def _item(entry: InboxEntry) -> InboxItem:
+    return InboxItem(
+        id=entry.id,
+        delivery_id=entry.delivery_id,
+        sender=entry.mail_from,
+        to=list(entry.recipients),
+        subject=entry.subject,
+        received_at=entry.received_at,
+    )
+
+
+async def list_inbox(call: Call) -> Answer:
+    query: InboxQuery = call.query
+    found, cursor = await service.list_inbox(call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit)
+    return Answer(InboxPage([_item(entry) for entry in found], cursor))
+
+
+async def get_inbox_message(call: Call) -> Answer:
+    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    read = read_message(message.raw)
+    entry = message.entry
+    shape = InboxMessageShape(
+        id=entry.id,
+        delivery_id=entry.delivery_id,
+        sender=entry.mail_from,
+        to=list(entry.recipients),
+        subject=entry.subject,
+        received_at=entry.received_at,
+        headers=first_values(read.headers),
+        text=read.text,
+        html=read.html,
+        attachments=list(read.attachments),
+    )
+    return Answer(shape)
+
+
+async def get_inbox_raw(call: Call) -> Answer:
+    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    # A browser must not take a stranger's bytes for a page of ours.
+    guard = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
+    return Answer(message.raw, media_type="message/rfc822", headers=guard)
+
+
+async def clear_inbox(call: Call) -> Answer:
+    return Answer(Cleared(await service.clear_inbox(call.room.pool, actor=call.actor)))
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="GET",
+        path="/v1/inbox",
+        handler=list_inbox,
+        summary="List captured messages, newest first.",
+        scope=READ,
+        tag="inbox",
+        query=InboxQuery,
+        answers={200: InboxPage},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/inbox",
+        handler=clear_inbox,
+        summary="Forget every captured message.",
+        scope=WRITE,
+        tag="inbox",
+        answers={200: Cleared},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/inbox/{message_id:int}",
+        handler=get_inbox_message,
+        summary="Read a captured message.",
+        scope=READ,
+        tag="inbox",
+        answers={200: InboxMessageShape},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/inbox/{message_id:int}/raw",
+        handler=get_inbox_raw,
+        summary="The bytes of a captured message as they would have left.",
+        scope=READ,
+        tag="inbox",
+        answers={200: None},
+        media_type="message/rfc822",
+    ),
+]

@@ -1,0 +1,35 @@
+"""What can be done with captured mail: look, read, clear."""
+
+from postroom.db.pool import Pool
+from postroom.errors import InboxMessageNotFound
+from postroom.events.audit import record_audit
+from postroom.inbox import store
+from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.runtime.cursor import decode_cursor, encode_cursor
+
+
+async def clear_inbox(pool: Pool, *, actor: str) -> int:
+    """Forget everything captured so far; returns how many messages that were."""
+    async with pool.acquire() as connection, connection.transaction():
+        cleared = await store.clear_inbox(connection)
+        await record_audit(connection, actor=actor, action="inbox.clear", subject="inbox", after={"cleared": cleared})
+    return cleared
+
+
+async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
+    async with pool.acquire() as connection:
+        message = await store.find_inbox_message(connection, message_id=message_id)
+    if message is None:
+        raise InboxMessageNotFound
+    return message
+
+
+async def list_inbox(
+    pool: Pool, *, recipient: str | None = None, cursor: str | None = None, limit: int = 50
+) -> tuple[list[InboxEntry], str | None]:
+    """A page of the inbox, newest first, and the cursor of the next page."""
+    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
+    async with pool.acquire() as connection:
+        found = await store.list_inbox(connection, recipient=recipient, before_id=before_id, page_limit=limit + 1)
+    last = found[limit - 1] if len(found) > limit else None
+    return found[:limit], encode_cursor(last.id) if last else None

@@ -1,0 +1,101 @@
+"""The capture transport: plays a mail server's part and keeps what it is given. Magic recipients: see the package.
+
+Messages that are sent at the same time are stored by one statement; each gets its 250 after the commit it is part of.
+The inbox keeps the newest messages; older ones are deleted whenever a tenth of the bound has been added.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.inbox import store
+from postroom.inbox.model import Captured
+from postroom.inbox.reader import subject_of
+from postroom.runtime.combiner import Combiner, is_connection_lost
+from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
+
+SLOW = timedelta(seconds=2)
+KEPT = 500
+
+_HOST = "capture"
+_LINE_DROPS = "drop"
+_NO_ANSWER = "ambiguous"
+_SLOW = "slow"
+_REFUSALS = {
+    "bounce": (550, "5.1.1", "no such mailbox here"),
+    "blocked": (550, "5.7.1", "refused by policy"),
+    "full": (452, "4.2.2", "mailbox full"),
+    "defer": (451, "4.3.0", "try again later"),
+}
+
+_log = structlog.get_logger()
+
+
+def _weigh(message: Captured) -> int:
+    return len(message.raw)
+
+
+def role_of(address: str) -> str:
+    """The part of an address that may be magic: `Bounce+signup@example.org` is `bounce`."""
+    return address.rpartition("@")[0].partition("+")[0].lower()
+
+
+class CaptureTransport:
+    """A way out that leads into the room's own inbox."""
+
+    name = "capture"
+
+    def __init__(self, pool: Pool, *, slow: timedelta = SLOW, keep: int = KEPT) -> None:
+        self._pool, self._slow_s, self._keep = pool, slow.total_seconds(), keep
+        self._untrimmed = keep  # the first message trims: an earlier process may have left more
+        self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        """Answer each recipient; capture the message for those who take it."""
+        taken = [address for address in dict.fromkeys(envelope.recipients) if role_of(address) not in _REFUSALS]
+        replies = tuple(_refusal(address) for address in dict.fromkeys(envelope.recipients) if address not in taken)
+        if not taken:
+            last = replies[-1]
+            return Reply(Stage.RECIPIENT, last.code, last.enhanced, last.text, remote_host=_HOST, recipients=replies)
+        roles = {role_of(address) for address in taken}
+        if _LINE_DROPS in roles:
+            return Reply(Stage.CONTENT, text="the line dropped", remote_host=_HOST, recipients=replies)
+        if _SLOW in roles:
+            await asyncio.sleep(self._slow_s)
+        captured = await self._capture(envelope, taken, content)
+        if not captured or _NO_ANSWER in roles:
+            return Reply(Stage.FINAL, text="no answer came", remote_host=_HOST, recipients=replies)
+        return Reply(Stage.FINAL, 250, "2.0.0", "captured", remote_host=_HOST, recipients=replies)
+
+    async def close(self) -> None:
+        """Wait for what is being stored; the pool belongs to the room."""
+        await self._inbox.drain()
+
+    async def _capture(self, envelope: Envelope, recipients: Sequence[str], content: Content) -> bool:
+        raw = content.encode(eight_bit=True)
+        message = Captured(envelope.delivery_id, envelope.sender, recipients, subject_of(raw), raw)
+        try:
+            await self._inbox.submit(message)
+        except Exception as error:
+            if not is_connection_lost(error):
+                raise
+            # The statement may have been committed before the connection went: nobody knows, and that is the answer.
+            _log.warning("capture_unanswered", delivery_id=envelope.delivery_id, error=type(error).__name__)
+            return False
+        return True
+
+    async def _store(self, messages: Sequence[Captured]) -> list[int]:
+        async with self._pool.acquire() as connection:
+            stored = await store.insert_inbox_messages(connection, **store.columns_of(messages))
+            self._untrimmed += len(messages)
+            if self._untrimmed * 10 >= self._keep:
+                await store.trim_inbox(connection, keep=self._keep)
+                self._untrimmed = 0
+            return stored
+
+
+def _refusal(address: str) -> RecipientReply:
+    return RecipientReply(address, *_REFUSALS[role_of(address)])

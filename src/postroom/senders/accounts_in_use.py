@@ -1,0 +1,206 @@
+"""The desk at which a worker asks for its accounts: who they are, their ways out, their turns.
+
+Accounts are read once per claim, so a change is seen by the next claim. A way out is made when it is first needed, one
+per account and lane, and kept until the way to connect changes (server, user, secret): a note or a limit that is edited
+costs no connection. Mail that waits for a connection of the old way out is still sent through it. Holds that are over
+are written together.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import structlog
+
+from postroom.db.faults import FLICKER
+from postroom.db.pool import Pool
+from postroom.errors import PostroomError
+from postroom.runtime.clock import Clock, database_time
+from postroom.senders import store
+from postroom.senders.credentials import Credentials, open_credentials
+from postroom.senders.factory import TransportFactory, UnusableTransport
+from postroom.senders.model import HealthPolicy, SealedAccount, SenderAccount, Slot
+from postroom.senders.pace import PacedStarts, Release, Turn
+from postroom.senders.seal import Sealer
+from postroom.transports import Mailbox, Transport
+
+_log = structlog.get_logger()
+
+GONE = UnusableTransport("the account is gone")
+
+PATIENCE_S = 2.0
+"""A mail that waits longer for a place at its destination lets its account go, and comes again."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An account as it was when it was last read, and the ways out made for it."""
+
+    account: SenderAccount
+    connection: tuple[object, ...] = field(repr=False)  # how to connect: what a way out is made of
+    credentials: Credentials | str = field(repr=False)  # a text says why there are none
+    transports: dict[str, Transport] = field(default_factory=dict)
+
+
+class AccountsInUse:
+    """The accounts of one process. `close` gives back connections and writes the last holds."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        sealer: Sealer,
+        factory: TransportFactory,
+        *,
+        policy: HealthPolicy | None = None,
+        clock: Clock = database_time,
+    ) -> None:
+        self._pool, self._sealer, self._factory, self._clock = pool, sealer, factory, clock
+        self.policy = policy or HealthPolicy()
+        self.turns = PacedStarts(self._released)
+        self.on_free: Callable[[], None] = lambda: None
+        self._entries: dict[int, _Entry] = {}
+        self._places: dict[str, tuple[int, asyncio.Semaphore]] = {}
+        self._releases: list[Release] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def prepare(self, slots: Sequence[Slot]) -> None:
+        """A claim has come: begin its turns and read its accounts."""
+        self.turns.open(slots)
+        named = {account_id for slot in slots for account_id in (slot.account_id, slot.doubtful_account_id)}
+        ids = sorted(account_id for account_id in named if account_id is not None)
+        if not ids:
+            return
+        async with self._pool.acquire() as connection:
+            found = await store.list_senders(connection, ids=ids, after_id=None, page_limit=len(ids))
+        for sealed in found:
+            await self._keep(sealed)
+
+    def account(self, account_id: int) -> SenderAccount | None:
+        """An account of a claim that was prepared."""
+        entry = self._entries.get(account_id)
+        return None if entry is None else entry.account
+
+    def transport(self, account_id: int, lane: str) -> Transport:
+        """The way out of an account for one lane: a one-time code does not wait for connections of bulk mail."""
+        entry = self._entries.get(account_id)
+        if entry is None:
+            return GONE
+        if lane not in entry.transports:
+            entry.transports[lane] = self._make(entry)
+        return entry.transports[lane]
+
+    async def was_sent(self, account_id: int, lane: str, message_id: str) -> bool:
+        """True if an account says that it has sent a message. Only some providers can be asked."""
+        transport = self.transport(account_id, lane)
+        return isinstance(transport, Mailbox) and await transport.was_sent(message_id) is True
+
+    @asynccontextmanager
+    async def turn(self, slot: Slot) -> AsyncIterator[Turn | None]:
+        """A mail's turn, and its place among the connections to its destination; None if it must not start."""
+        places = self._places_at(slot)
+        try:
+            if places is not None:
+                async with asyncio.timeout(PATIENCE_S):
+                    await places.acquire()
+        except BaseException as error:
+            self.turns.skip(slot)
+            if not isinstance(error, TimeoutError):
+                raise
+            yield None
+            return
+        turn = None
+        try:
+            turn = await self.turns.take(slot)
+            yield turn
+        finally:
+            if turn is not None:
+                turn.begin()  # if it did not: it could not be written, and the account is free for the next
+            if places is not None:
+                places.release()
+
+    async def has_turns(self, lane: str) -> bool:
+        """True if an account of this lane has quota left, now or after a rest of at most a minute."""
+        if self._releases:
+            return True
+        async with self._pool.acquire() as connection:
+            return await store.has_turns(connection, lane=lane, now=self._clock())
+
+    def _places_at(self, slot: Slot) -> asyncio.Semaphore | None:
+        if slot.domain is None or slot.connections is None:
+            return None
+        limit, places = self._places.get(slot.domain, (0, asyncio.Semaphore()))
+        if limit != slot.connections:
+            places = asyncio.Semaphore(slot.connections)
+            self._places[slot.domain] = slot.connections, places
+        return places
+
+    async def close(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for entry in self._entries.values():
+            for transport in entry.transports.values():
+                await transport.close()
+        self._entries.clear()
+
+    async def _keep(self, sealed: SealedAccount) -> None:
+        account = sealed.account
+        old, connection = self._entries.get(account.id), _connection_of(sealed)
+        if old is not None and old.connection == connection and not isinstance(old.credentials, str):
+            old.account = account
+            return
+        try:
+            credentials: Credentials | str = await open_credentials(sealed, self._sealer)
+        except (PostroomError, ValueError) as error:
+            _log.error("sender_credentials_unusable", sender=account.id, error=type(error).__name__)
+            credentials = f"the stored credentials cannot be used: {error}"
+        self._entries[account.id] = _Entry(account, connection, credentials)
+        for transport in old.transports.values() if old is not None else ():
+            self._begin(transport.close())
+
+    def _make(self, entry: _Entry) -> Transport:
+        if isinstance(entry.credentials, str):
+            return UnusableTransport(entry.credentials)
+        try:
+            return self._factory(entry.account, entry.credentials)
+        except (PostroomError, ValueError) as error:
+            return UnusableTransport(f"the account cannot be used: {error}")
+
+    def _released(self, release: Release) -> None:
+        self._releases.append(release)
+        if len(self._releases) == 1:
+            self._begin(self._write_releases())
+
+    async def _write_releases(self) -> None:
+        """Let the accounts go. If the database does not hear it, they are free when their claim is over."""
+        await asyncio.sleep(0)  # others may be over in the same breath
+        over, self._releases = self._releases, []
+        now = time.monotonic()
+        try:
+            async with self._pool.acquire() as connection:
+                await store.release_senders(
+                    connection,
+                    account_id=[release.account_id for release in over],
+                    claim_id=[release.claim_id for release in over],
+                    since_start=[timedelta(seconds=now - release.last_start) for release in over],
+                    now=self._clock(),
+                )
+        except (*FLICKER, asyncpg.PostgresError) as error:
+            _log.warning("sender_release_failed", error=type(error).__name__)
+        self.on_free()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _connection_of(sealed: SealedAccount) -> tuple[object, ...]:
+    """Everything that decides how an account is reached and as whom."""
+    account = sealed.account
+    server = account.smtp_host, account.smtp_port, account.smtp_username, account.smtp_use_tls
+    return account.auth_type, account.email, *server, account.gmail_subject_email, account.ses_region, sealed.secret
