@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from postroom.delivery.model import Lane
-from postroom.runtime.endpoint import Moment
+from postroom.runtime.record import Moment
 from postroom.runtime.wrong_field import find_wrong_field
 
 

@@ -12,7 +12,9 @@ import msgspec
 from postroom.accounts import landing, service
 from postroom.accounts.model import Account, AccountFilter, AccountStatus, Action
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape
 
 READ = "accounts:read"
 WRITE = "accounts:write"

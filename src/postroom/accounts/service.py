@@ -34,7 +34,7 @@ from postroom.errors import (
     TokenUsed,
 )
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 LONGEST_LOGIN = 254
 

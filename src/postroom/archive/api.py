@@ -9,8 +9,9 @@ from postroom.archive import service
 from postroom.archive.model import ArchiveOptions, Segment
 from postroom.erasure import service as erasing
 from postroom.erasure.model import Erasure
-from postroom.runtime.cursor import decode_cursor, encode_cursor
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit, decode_cursor, encode_cursor
+from postroom.runtime.record import Shape
 
 OPERATE = "archive:operate"
 

@@ -30,7 +30,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, CampaignFrozen, CampaignNotFound, CampaignWrongStatus, SecretKeyMissing
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.senders import store as sender_store
 from postroom.senders.forecast import AccountPool
 from postroom.senders.model import SenderAccount

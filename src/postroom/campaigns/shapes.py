@@ -22,7 +22,8 @@ from postroom.campaigns.template import LONGEST_PART
 from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Cursor, Limit, Moment, Shape, Text
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Moment, Shape, Text
 
 Unset = msgspec.UnsetType
 _Name = Annotated[str, msgspec.Meta(max_length=200)]

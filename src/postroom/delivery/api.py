@@ -24,7 +24,9 @@ from postroom.delivery.shapes import (
     summary_shape,
 )
 from postroom.errors import BadInput, FieldError
-from postroom.runtime.endpoint import LARGE, Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Moment, Shape, Text
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"

@@ -9,7 +9,9 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, State
 from postroom.delivery.shapes import in_utc
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Moment, Shape, Text
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"

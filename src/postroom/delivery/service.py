@@ -39,7 +39,7 @@ from postroom.errors import (
     WrongState,
 )
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 IDEMPOTENCY_TTL = timedelta(days=7)
 REDRIVE_BATCH = 1000

@@ -25,7 +25,7 @@ from postroom.delivery.model import (
 )
 from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
-from postroom.runtime.endpoint import Moment, Shape
+from postroom.runtime.record import Moment, Shape
 
 Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]
 Addresses = Written | list[Written]

@@ -25,9 +25,10 @@ from postroom.events import (
 from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
-from postroom.runtime.cursor import decode_cursor, encode_cursor
-from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint, Limit, Moment, Shape, Text
-from postroom.runtime.endpoint import Cursor as PageCursor
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.page import Cursor as PageCursor
+from postroom.runtime.page import Limit, decode_cursor, encode_cursor
+from postroom.runtime.record import Moment, Shape, Text
 
 READ = "events:read"
 WRITE = "events:write"

@@ -9,7 +9,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.events import store
 from postroom.events.store import AuditEntry
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 
 from postroom.events.audit import AuditFilter, list_audit
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Moment, Shape, Text
 
 READ = "audit:read"
 

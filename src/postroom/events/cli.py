@@ -155,7 +155,7 @@ async def _read_backwards(
 ) -> "tuple[Reading, str | None]":
     """The page, and where the next one goes on if there is more."""
     from postroom.events import Cursor, EventStore, Place, Reading
-    from postroom.runtime.cursor import decode_cursor, encode_cursor
+    from postroom.runtime.page import decode_cursor, encode_cursor
 
     place = Place(*decode_cursor(before, tuple[int, int])) if before else None
     cursor = Cursor.parse(after) if after else None

@@ -15,7 +15,7 @@ from postroom.events.columns import json_text
 from postroom.events.model import DEEPEST, TAG_BYTES, TYPE_LENGTH, UNSTORABLE, Place, check_time, is_storable
 from postroom.events.session import EventSession
 from postroom.events.store import KeptCommand
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 CommandHandler = Callable[[EventSession], Awaitable[Any]]
 

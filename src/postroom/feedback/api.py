@@ -15,7 +15,9 @@ from postroom.feedback import service
 from postroom.feedback.lists import ListReader, lines_of, write_lines
 from postroom.feedback.model import FeedbackKind, NewSuppression, Reason, ReportRow, Scope, Suppression
 from postroom.feedback.service import ReportFilter, SuppressionFilter
-from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape, Text
 
 READ = "suppressions:read"
 WRITE = "suppressions:write"

@@ -22,7 +22,7 @@ from postroom.feedback.model import (
     SuppressionChange,
     scope_of,
 )
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 EXPORT_PAGE = 10_000
 MOST_CHANGES = 200

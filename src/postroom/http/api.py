@@ -8,7 +8,9 @@ import msgspec
 from postroom.http import service
 from postroom.http.auth import Authenticator
 from postroom.http.model import ALL, SCOPES, ApiKey
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape
 
 MANAGE = "keys:manage"
 

@@ -7,10 +7,12 @@ msgspec's schemas are right, and three things in them mislead generators:
 - a string or a list of strings becomes a union of types; here it is the list, which the server prefers
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 REF = "#/components/schemas/"
+_PAGE = re.compile(r"Page_(\w+)_")  # msgspec's name of `Page[Item]`
 
 
 def readable_names(components: Mapping[str, Any]) -> dict[str, str]:
@@ -22,6 +24,8 @@ def readable_names(components: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _readable(name: str) -> str:
+    if page := _PAGE.fullmatch(name):
+        return _readable(page[1]) + "Page"
     if "." not in name:
         return name
     _package, capability, *_modules, own = name.split(".")

@@ -12,7 +12,7 @@ from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 ADMIN = "admin"
 RESERVED_NAMES = RESERVED_SOURCES | WAYS_IN

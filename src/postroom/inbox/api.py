@@ -8,7 +8,9 @@ import msgspec
 from postroom.inbox import service
 from postroom.inbox.model import InboxEntry
 from postroom.inbox.reader import AttachedFile, first_values, read_message
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape, Text
 
 READ = "inbox:read"
 WRITE = "inbox:write"

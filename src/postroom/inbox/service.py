@@ -5,7 +5,7 @@ from postroom.errors import InboxMessageNotFound
 from postroom.events.audit import record_audit
 from postroom.inbox import store
 from postroom.inbox.model import InboxEntry, InboxMessage
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:

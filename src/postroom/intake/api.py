@@ -8,7 +8,9 @@ import msgspec
 
 from postroom.intake import service
 from postroom.intake.model import MalformedFilter, MalformedSummary
-from postroom.runtime.endpoint import LARGE, Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape, Text
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"

@@ -21,7 +21,7 @@ from postroom.intake.command import decode_command, read_fields
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
 from postroom.runtime.combiner import is_connection_lost
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 COUNT_LIMIT = 10_000
 HEAVIEST = 8 * 1024 * 1024

@@ -7,7 +7,8 @@ import msgspec
 from postroom.errors import BadInput, TemplateNotFound
 from postroom.mail.catalog import Catalog
 from postroom.mail.render import RenderError
-from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint, Shape
+from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.record import Shape
 
 READ = "templates:read"
 

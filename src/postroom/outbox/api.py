@@ -10,7 +10,8 @@ from postroom.outbox import service, topics
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.model import MOST_CONDITIONS, NAME, PUBLISHER, Pair, ProgressLine, Topic
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.record import Shape, Text
 
 READ = "outbox:read"
 OPERATE = "outbox:operate"

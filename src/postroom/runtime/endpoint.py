@@ -10,11 +10,8 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from postroom.db.room import Room
 from postroom.errors import FieldError, ScopeMissing
@@ -24,22 +21,9 @@ from postroom.errors import FieldError, ScopeMissing
 atexit.register(gc.freeze)
 
 
-Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$", max_length=1000)]
-"""A string the database can hold, for fields of queries and bodies."""
-
-Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many items a page holds at most.")]
-Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the page before, as it was.")]
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with its zone; answers are always UTC."""
-
-
 MEGABYTE = 1024 * 1024
 LARGE = sys.maxsize
 """`most_body` of endpoints that take attachments or batches: what POSTROOM_MAX_BODY_MB allows."""
-
-
-class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of everything that arrives: a field that is not known is refused, not ignored."""
 
 
 @dataclass(frozen=True, slots=True)

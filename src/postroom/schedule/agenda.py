@@ -12,7 +12,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, ScheduledEventNotFound, UserNotFound, VersionConflict
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.schedule import store
 from postroom.schedule.civil import instant_of, local_at
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User

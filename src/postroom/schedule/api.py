@@ -8,7 +8,9 @@ from uuid import UUID
 import msgspec
 
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape
 from postroom.schedule import service
 from postroom.schedule.check import read_date
 from postroom.schedule.model import Moved, Person, User, user_fields

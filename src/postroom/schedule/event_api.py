@@ -7,7 +7,9 @@ from uuid import UUID
 import msgspec
 
 from postroom.delivery.shapes import in_utc
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Moment, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Moment, Shape
 from postroom.schedule import agenda, service
 from postroom.schedule.api import READ, WRITE, UserQuery
 from postroom.schedule.model import EventFilter, ScheduledEvent, Status

@@ -5,7 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.record import Shape
 from postroom.schedule import service
 from postroom.schedule.api import READ, WRITE
 from postroom.schedule.model import Occasion

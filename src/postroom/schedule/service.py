@@ -14,7 +14,7 @@ from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, OccasionNotFound, UserNotFound, VersionConflict
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.db.room import Room
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape, Text
 from postroom.senders import service
 from postroom.senders.check import LONGEST_DELAY_MS, MOST_PER_BATCH, MOST_PER_DAY, SenderRequest
 from postroom.senders.model import (

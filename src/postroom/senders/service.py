@@ -10,7 +10,7 @@ import msgspec
 from postroom.db.pool import Pool, Session
 from postroom.errors import BadInput, DomainNotFound, SenderExists, SenderNotFound
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.senders import store
 from postroom.senders.check import SenderRequest, check_domain, check_same_connection, check_sender
 from postroom.senders.credentials import AccessKey, check_gmail, open_credentials

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Moment, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.record import Moment, Shape
 from postroom.stats import service
 from postroom.stats.model import Figures, Grouping, Line, Selection
 

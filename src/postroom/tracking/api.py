@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape, Text
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape, Text
 from postroom.runtime.spreadsheet import write_rows
 from postroom.tracking import service
 from postroom.tracking.model import ClickedLink, LinkFigures

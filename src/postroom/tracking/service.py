@@ -6,7 +6,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.tracking import store
 from postroom.tracking.metrics import UNSUBSCRIBES
 from postroom.tracking.model import ClickedLink, LinkFigures, Mark, Origin, People, Reason, Standing, Visitor

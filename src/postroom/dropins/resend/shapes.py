@@ -12,7 +12,7 @@ from postroom.delivery.shapes import Addresses, AttachmentBody, DeliveryBody
 from postroom.dropins.endpoint import once
 from postroom.errors import BadInput
 from postroom.intake.media_type import plain_media_type
-from postroom.runtime.endpoint import Shape
+from postroom.runtime.record import Shape
 
 MOST_EMAILS = 100
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)

@@ -18,7 +18,7 @@ from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
-from postroom.runtime.endpoint import Shape
+from postroom.runtime.record import Shape
 
 _TAGS = "x-ses-message-tags"
 _SPOKEN_TO_SES = frozenset(

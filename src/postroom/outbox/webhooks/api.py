@@ -10,7 +10,9 @@ from postroom.outbox.model import NAME
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint as WebhookEndpoint
 from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus
-from postroom.runtime.endpoint import Answer, Call, Cursor, Endpoint, Limit, Shape
+from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.record import Shape
 from postroom.runtime.secrets import SecretBox
 
 MANAGE = "webhooks:manage"

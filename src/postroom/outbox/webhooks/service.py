@@ -17,7 +17,7 @@ from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointFormat, EndpointStatus, new_secret
 from postroom.outbox.webhooks.publisher import PUBLISHER
-from postroom.runtime.cursor import decode_cursor, encode_cursor
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox
 
 OVERLAP = timedelta(hours=24)

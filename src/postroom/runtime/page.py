@@ -1,0 +1,73 @@
+"""Pages of listings: one order, one cursor, one more row than asked for.
+
+A cursor is the position in a listing as a short opaque string that callers hand back unchanged.
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from postroom.errors import BadInput
+from postroom.runtime.record import Shape
+
+Item = TypeVar("Item")
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many items a page holds at most.")]
+Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the page before, as it was.")]
+
+
+class PageQuery(Shape, frozen=True, kw_only=True):
+    """Which page of a listing."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class Page(msgspec.Struct, Generic[Item], frozen=True):
+    """A page of a listing. `next_cursor` leads to the next page and is null on the last."""
+
+    items: Sequence[Item]
+    next_cursor: str | None
+
+
+Order = Mapping[str, tuple[str, Any]]
+"""Parameter of a listing's statement → the attribute of an item that the next page continues after, and its type."""
+
+NEWEST_FIRST: Order = {"before_id": ("id", int)}
+OLDEST_FIRST: Order = {"after_id": ("id", int)}
+
+
+async def read_page(
+    statement: Callable[..., Awaitable[Sequence[Item]]],
+    connection: Any,
+    cursor: str | None,
+    limit: int,
+    *,
+    order: Order = NEWEST_FIRST,
+    **parameters: Any,
+) -> Page[Item]:
+    """The page after `cursor`. `statement` is a store function that takes `page_limit` and the order's parameters."""
+    kinds = tuple(kind for _name, kind in order.values())
+    position = decode_cursor(cursor, tuple.__class_getitem__(kinds)) if cursor else [None] * len(order)
+    # One row more than asked for says that there is a next page.
+    found = await statement(connection, page_limit=limit + 1, **dict(zip(order, position, strict=True)), **parameters)
+    if len(found) <= limit:
+        return Page(found, None)
+    last = found[limit - 1]
+    return Page(found[:limit], encode_cursor(*(getattr(last, name) for name, _kind in order.values())))
+
+
+def encode_cursor(*position: Any) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, shape: Any) -> Any:
+    """The position inside a cursor, checked against its shape, such as `tuple[int]`."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=shape)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise BadInput.of("cursor", "is not a cursor of this listing") from error
