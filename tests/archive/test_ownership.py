@@ -9,7 +9,6 @@ import pytest
 from tests.conftest import TestServer, cloned_database
 from tests.support.archive import (
     ACTOR,
-    FEBRUARY,
     JANUARY,
     NOW,
     add_attempts,
@@ -34,7 +33,6 @@ from postroom.settings import Settings
 
 LATER = NOW + timedelta(days=366)  # January's time in the archive is over, June's is not
 COUNT = "SELECT count(*) FROM attempts"
-UPGRADE = Path(__file__).parents[2] / "src/postroom/db/migrations/0028_archive_room.sql"
 
 
 @asynccontextmanager
@@ -157,39 +155,3 @@ async def test_every_role_agrees_on_the_place(room: Room) -> None:
     """Also one that may not ask for the cluster: otherwise the archive would change hands with every connection."""
     asked = "SELECT prosecdef FROM pg_proc WHERE oid = 'archive_place()'::regprocedure"
     assert await room.pool.fetchval(asked) is True
-
-
-async def test_an_upgrade_takes_over_what_is_there(room: Room, tmp_path: Path) -> None:
-    """Pieces from before rooms had an identity are the room's own; one on its way leaves the path it may share."""
-    await add_attempts(room.pool, JANUARY, 10)
-    await run(room, options_for(tmp_path))
-    await make_months(room.pool, FEBRUARY)
-    await add_attempts(room.pool, FEBRUARY, 5, first=101)
-    shared = tmp_path / "attempts/2030-02/part-001.parquet"
-    shared.parent.mkdir(parents=True)
-    shared.write_bytes(b"of another room")
-    await room.pool.execute("DROP TABLE archive_room; ALTER TABLE archived_partitions DROP COLUMN room_id")
-    await room.pool.execute(
-        "INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path,"
-        " store_url)"
-        " VALUES ('exporting', true, 1, '2030-02-01Z', '2030-03-01Z', 'attempts', 'attempts_2030_02', $1, $2)",
-        "attempts/2030-02/part-001.parquet",
-        f"file://{tmp_path}",
-    )
-    async with room.pool.acquire() as connection:
-        await connection.execute(UPGRADE.read_text())
-    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [False, False]
-    assert (await run(room, options_for(tmp_path))).rows == 5
-    assert shared.read_bytes() == b"of another room"
-    assert await counted(room, tmp_path) == 15
-
-
-async def test_a_dump_from_another_cluster_is_a_copy_after_its_upgrade(room: Room, tmp_path: Path) -> None:
-    """It was made before rooms had an identity, but its events say in which cluster they were counted."""
-    await add_attempts(room.pool, JANUARY, 10)
-    await run(room, options_for(tmp_path))
-    await room.pool.execute("DROP TABLE archive_room; ALTER TABLE archived_partitions DROP COLUMN room_id")
-    await room.pool.execute("UPDATE event_clock SET system_identifier = 12345")
-    async with room.pool.acquire() as connection:
-        await connection.execute(UPGRADE.read_text())
-    assert [piece.is_foreign for piece in await list_segments(room.pool)] == [True]

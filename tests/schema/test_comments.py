@@ -41,3 +41,20 @@ async def test_a_column_s_own_comment_comes_first(pool: Pool) -> None:
     comments = {row["name"]: row["comment"] for row in await pool.fetch(COLUMNS)}
     assert comments["events.tags"] == "key=value."
     assert comments["deliveries.tags"] == "Tags of the caller."
+
+
+def test_a_comment_above_alter_table_describes_the_column_it_adds() -> None:
+    """A later migration describes a column above its statement or behind the column, and never its table."""
+    later = """
+-- The colour of the envelope.
+ALTER TABLE deliveries ADD COLUMN colour text;
+
+-- Not a description of the table.
+ALTER TABLE deliveries
+    ADD COLUMN weight integer, -- in grams
+    ADD CONSTRAINT deliveries_weight CHECK (weight > 0);
+"""
+    comments = read_comments([later], [])
+    assert comments.columns["deliveries.colour"] == "The colour of the envelope."
+    assert comments.columns["deliveries.weight"] == "In grams."
+    assert "deliveries" not in comments.relations

@@ -1,6 +1,7 @@
 """Migrations: forward only, once, together, and never over a database they do not know."""
 
 import asyncio
+import re
 
 import asyncpg
 import pytest
@@ -50,7 +51,7 @@ async def test_an_edited_migration_is_refused(database_url: str) -> None:
     connection = await connect(database_url, ROOM)
     await connection.execute("UPDATE migrations SET checksum = 'other' WHERE name LIKE '0001%'")
     await connection.close()
-    with pytest.raises(MigrationChanged, match="0001_delivery_tables"):
+    with pytest.raises(MigrationChanged, match=r"0001_delivery\.sql"):
         await migrate(database_url, ROOM)
 
 
@@ -98,8 +99,12 @@ async def test_an_unreachable_database_is_one_clear_sentence() -> None:
 
 
 def test_migration_names_follow_the_pattern() -> None:
-    """NNNN_<capability>_<change>.sql, numbered without gaps."""
-    assert [file.version for file in migration_files()] == list(range(1, len(migration_files()) + 1))
+    """NNNN_<capability>.sql creates tables, NNNN_<capability>_<change>.sql changes them; numbered without gaps."""
+    found = [re.fullmatch(r"(\d{4})_([a-z]+)(_[a-z][a-z0-9_]*)?\.sql", file.name) for file in migration_files()]
+    names = [name.groups() for name in found if name is not None]
+    assert [int(number) for number, _, _ in names] == list(range(1, len(migration_files()) + 1))
+    creating = [capability for _, capability, change in names if change is None]
+    assert len(creating) == len(set(creating))
 
 
 def test_a_function_file_is_named_after_its_function() -> None:

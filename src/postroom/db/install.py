@@ -20,7 +20,7 @@ _QUERIES = load("postroom.db")
 
 def room_script(room: str, *, only: Sequence[str] = ()) -> str:
     """The SQL that creates a room, or of it what these capabilities own."""
-    migrations = [file for file in migration_files() if not only or file.name.split("_")[1] in only]
+    migrations = [file for file in migration_files() if not only or file.capability in only]
     functions = [file for file in function_files() if not only or file.name.partition("/")[0] in only]
     name = quote_identifier(room)
     return "\n".join(

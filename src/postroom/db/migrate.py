@@ -1,9 +1,10 @@
 """Forward-only migrations and canonical function files.
 
-Tables change by numbered files, `db/migrations/NNNN_<capability>_<change>.sql`, each applied once in its own
-transaction. Stored functions live one per file in `<capability>/functions/` and are applied again whenever their text
-changes, so a function has one file and a readable history. An advisory lock makes concurrent starts wait for each
-other. A database migrated by a later version is refused, and so is an applied file that was edited since.
+`db/migrations/NNNN_<capability>.sql` creates the tables of a capability; a later version changes them by
+`NNNN_<capability>_<change>.sql`. Each file is applied once, in its own transaction. Stored functions live one per file
+in `<capability>/functions/` and are applied again whenever their text changes, so a function has one file and a
+readable history. An advisory lock makes concurrent starts wait for each other. A database that a later version
+migrated is refused, and so is an applied file that was edited since.
 """
 
 import dataclasses
@@ -60,6 +61,11 @@ class SqlFile:
     @property
     def version(self) -> int:
         return int(self.name.partition("_")[0])
+
+    @property
+    def capability(self) -> str:
+        """The second part of a migration's name."""
+        return self.name.removesuffix(".sql").split("_")[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ OWNS     deliveries           one message to one set of recipients over one chan
          delivery_payloads    what it says
          attempts             one row per finished attempt, a partition per month
          dead_letters         deliveries given up, and why
-         malformed_commands   what could not be read
          claims, workers      leases, and who holds them
          recorded_facts       which steps are appended to the event store
          channel <room>_deliveries: rung for sleeping workers

@@ -1,18 +1,18 @@
--- Statistics that are added up as things happen, and the queue and the ledger under the names that reports know them by.
+-- Stats: counters by hour, and views of the queue, the ledger and the suppressions under the names that reports use.
 
 -- ── Statistics ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- What happened, in the transaction in which it happened. Only ever inserted into and, by the folder, emptied into
--- stats_hourly: no writer waits for another's row. A reader adds both tables in one statement.
+-- Counts, written in the transaction of what they count. Writers only insert, so no writer waits for another's row; the
+-- folder moves the rows into stats_hourly. A reader adds both tables in one statement.
 CREATE TABLE stat_deltas (
-    hour              timestamptz NOT NULL, -- the beginning of the hour in which it happened
+    hour              timestamptz NOT NULL, -- the start of the hour
     campaign_id       bigint,
     sender_account_id bigint,
-    amount            bigint      NOT NULL DEFAULT 1, -- less than nothing when something is taken back: a dead letter redriven
-    domain            text        NOT NULL DEFAULT '', -- lower case, of the first recipient; empty when it is not known
-    metric            text        NOT NULL  -- stats/model.py; no CHECK, which would be read and compiled for every insert
+    amount            bigint      NOT NULL DEFAULT 1, -- negative for a correction, such as a redriven dead letter
+    domain            text        NOT NULL DEFAULT '', -- lower case, of the first recipient; empty if unknown
+    metric            text        NOT NULL  -- one of those in stats/model.py; no CHECK, which costs every insert time
 ) WITH (
-    -- It is filled and emptied all day long; what readers add up must not lie between the dead.
+    -- It is filled and emptied all day: without frequent vacuuming, readers would scan mostly dead rows.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_insert_threshold = -1
 );
@@ -23,21 +23,21 @@ CREATE TABLE stats_hourly (
     campaign_id       bigint      NOT NULL, -- 0: none
     sender_account_id bigint      NOT NULL, -- 0: none
     amount            bigint      NOT NULL,
-    domain            text        NOT NULL, -- empty: not known
+    domain            text        NOT NULL, -- empty: unknown
     metric            text        NOT NULL,
     PRIMARY KEY (hour, campaign_id, sender_account_id, domain, metric)
-) WITH (fillfactor = 80); -- the present hour is updated all the time, and no index knows the amount
+) WITH (fillfactor = 80); -- the current hour is updated in place: no index contains the amount
 
--- measure by campaign, sender, domain: all of its hours, however long ago
+-- measure by campaign, sender, domain: all hours
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly (campaign_id, hour) WHERE campaign_id <> 0;
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
 
 -- ── Views ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- The queue, one row per delivery by e-mail, with its first recipient. Whoever reads it needs the rights on the tables
--- below it. Everything but the delivery itself is a subquery, and so only read when it is asked for, and the rows can be
--- locked. To insert is to accept, to set the status to `cancelled` is to cancel: functions/*_email_queue.sql.
+-- The queue, one row per delivery by e-mail, with its first recipient. Readers need rights on the tables below. Other tables
+-- are read in subqueries: only when their columns are selected, and the rows can be locked. INSERT accepts a delivery, an
+-- UPDATE of the status to `cancelled` cancels it: functions/*_email_queue.sql.
 CREATE VIEW email_queue WITH (security_invoker = true) AS
 SELECT d.id,
     (SELECT r.email FROM delivery_recipients AS r
@@ -48,7 +48,7 @@ SELECT d.id,
     (SELECT p.html_body FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS html_body,
     (SELECT p.text_body FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS text_body,
     coalesce(d.campaign_id::text, d.tags ->> 'campaign_id') AS campaign_id,
-    NULL::text AS tracking_token, -- tokens are signed and carry what they mean; none is stored
+    NULL::text AS tracking_token, -- tokens are signed and carry their data; none is stored
     d.custom_data,
     CASE d.state
         WHEN 'queued' THEN 'pending'
@@ -60,7 +60,7 @@ SELECT d.id,
     END AS status,
     d.sender_account_id AS assigned_to,
     (SELECT c.claimed_at FROM claims AS c WHERE c.id = d.claim_id) AS assigned_at,
-    -- tries after the first: made, under way, or waited for
+    -- attempts after the first: finished, running, or waiting
     CASE WHEN d.next_attempt_at IS NULL THEN greatest(d.attempt_count - 1, 0) ELSE d.attempt_count END::integer AS retry_count,
     d.max_retries::integer AS max_retries, -- NULL: the ladder of its lane decides
     d.next_attempt_at AS next_retry_at,
@@ -71,7 +71,7 @@ SELECT d.id,
 FROM deliveries AS d
 WHERE d.channel = 'email';
 
--- The ledger, one row per finished attempt, complete for as long as the attempt itself is kept.
+-- The ledger, one row per finished attempt, for as long as the attempt is kept.
 CREATE VIEW send_logs WITH (security_invoker = true) AS
 SELECT (a.delivery_id << 15) | a.attempt_no AS id,
     a.sender_account_id,
@@ -83,13 +83,13 @@ SELECT (a.delivery_id << 15) | a.attempt_no AS id,
             SELECT FROM bounces AS b
             WHERE b.delivery_id = a.delivery_id AND b.kind = 'bounce' AND b.is_verified
                 AND b.origin <> 'session' AND b.class <> 'transient'
-        ) THEN 'bounced' -- taken, and returned later
+        ) THEN 'bounced' -- accepted, and returned later
         WHEN a.outcome = 'sent' THEN 'sent'
         WHEN a.outcome IN ('deferred', 'ambiguous') THEN 'failed'
-        -- refused for the sake of the mailbox; by the reply's enhanced code or, without one, by where it was said
+        -- refused because of the mailbox: by the enhanced code or, without one, by the stage of the reply
         WHEN a.outcome = 'failed' AND (a.enhanced_code ~ '^5\.[12]\.'
             OR (a.enhanced_code IS NULL AND a.stage = 'recipient' AND a.code BETWEEN 500 AND 599)) THEN 'bounced'
-        ELSE 'rejected' -- refused for any other reason, or never let out: suppressed, expired
+        ELSE 'rejected' -- refused for another reason, or never sent: suppressed, expired
     END AS status,
     a.message_id,
     CASE WHEN a.outcome <> 'sent' THEN coalesce(nullif(a.reply_text, ''), a.outcome::text) END AS error_message,
@@ -103,12 +103,12 @@ SELECT (a.delivery_id << 15) | a.attempt_no AS id,
     a.template_id,
     a.tags
 FROM attempts AS a
-WHERE a.domain IS NOT NULL -- every attempt of a mail has one, and no attempt of a webhook
-    -- Always true. Recipients are in no order on disk, so the planner expects nothing of their Bloom filter alone and reads the
-    -- table; beside a condition on the ordered column of attempts_ledger_idx it uses the index.
+WHERE a.domain IS NOT NULL -- set for every attempt of a mail, and for no attempt of a webhook
+    -- Always true. Recipients have no order on disk, so the planner ignores their Bloom filter alone and scans the table; with
+    -- a condition on the ordered column of attempts_ledger_idx it uses the index.
     AND a.finished_at > '-infinity';
 
--- Who cannot be reached, or does not want to be. An address that stands on two lists is shown with the graver reason.
+-- Addresses that bounced or complained. An address with two suppressions is shown with the more serious reason.
 CREATE VIEW bounce_list WITH (security_invoker = true) AS
 SELECT DISTINCT ON (s.address)
     s.id,
@@ -125,7 +125,7 @@ FROM suppressions AS s
 WHERE s.reason IN ('hard_bounce', 'soft_bounce', 'complaint')
 ORDER BY s.address, s.reason DESC;
 
--- Who asked for no more bulk mail; with where from, if it was by a link of ours.
+-- Addresses that unsubscribed from bulk mail; with the client, if they used an unsubscribe link.
 CREATE VIEW unsubscribe_list WITH (security_invoker = true) AS
 SELECT DISTINCT ON (s.address)
     s.id,
