@@ -7,7 +7,8 @@ from tests.support.served import served
 
 import postroom
 from postroom.db.room import Room
-from postroom.errors import BadInput, DeliveryNotFound, IdempotencyConflict, Unauthenticated, WrongState
+from postroom.delivery.errors import DeliveryNotFound, WrongState
+from postroom.errors import BadInput, IdempotencyConflict, Unauthenticated
 from postroom.http import build_app
 from postroom.http.service import create_key
 

@@ -17,30 +17,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom.client import Client
+    from postroom.db.errors import DatabaseError
+    from postroom.delivery.errors import BodyGone, DeliveryNotFound, WrongState
     from postroom.delivery.model import Attachment
     from postroom.delivery.send import send
     from postroom.errors import (
         AccessError,
-        AppendConditionFailed,
         BadInput,
-        BodyGone,
         ConflictError,
-        DatabaseError,
-        DeliveryNotFound,
-        DuplicateAppend,
-        EventsBusy,
-        EventUnreadable,
         FieldError,
         IdempotencyConflict,
         InputError,
         NotFoundError,
         PostroomError,
         ScopeMissing,
-        TemplateNotFound,
         Unauthenticated,
-        WrongState,
     )
+    from postroom.events.errors import AppendConditionFailed, DuplicateAppend, EventsBusy, EventUnreadable
     from postroom.events.service import EventStore
+    from postroom.mail.errors import TemplateNotFound
 
 __all__ = [
     "AccessError",
@@ -69,12 +64,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Attachment": "postroom.delivery.model",
-    "Client": "postroom.client",
-    "EventStore": "postroom.events.service",
-    "send": "postroom.delivery.send",
+    "postroom.client": ("Client",),
+    "postroom.db.errors": ("DatabaseError",),
+    "postroom.delivery.errors": ("BodyGone", "DeliveryNotFound", "WrongState"),
+    "postroom.delivery.model": ("Attachment",),
+    "postroom.delivery.send": ("send",),
+    "postroom.events.errors": ("AppendConditionFailed", "DuplicateAppend", "EventUnreadable", "EventsBusy"),
+    "postroom.events.service": ("EventStore",),
+    "postroom.mail.errors": ("TemplateNotFound",),
 }
-"""Modules of the public names; the names that are not here are errors."""
+"""Modules of the public names; every other public name is in `postroom.errors`."""
 
 
 def __dir__() -> list[str]:
@@ -88,4 +87,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "postroom.errors")), name)
+    home = next((module for module, names in _HOMES.items() if name in names), "postroom.errors")
+    return getattr(import_module(home), name)

@@ -7,14 +7,14 @@ Answers are plain dictionaries as the API documents them. A refusal raises the s
 `BadInput` with its fields, `IdempotencyConflict`, `DeliveryNotFound`, `Unauthenticated`, …
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 import msgspec
 
-from postroom.errors import BadInput, FieldError, PostroomError, ScopeMissing
+from postroom.errors import BadInput, FieldError, PostroomError, ScopeMissing, list_errors
 
 _decode = msgspec.json.Decoder().decode
 
@@ -123,15 +123,9 @@ def _refusal(status: int, content: bytes) -> PostroomError:
     if fields:
         return BadInput(fields)
     detail = problem.get("detail") or problem.get("title") or f"The server answered {status}."
-    kind = next((kind for kind in _kinds(PostroomError) if kind.code == problem.get("code")), PostroomError)
+    kind = next((kind for kind in list_errors() if kind.code == problem.get("code")), PostroomError)
     refusal = kind.__new__(kind)
     PostroomError.__init__(refusal, detail)
     if isinstance(refusal, ScopeMissing):
         refusal.scope = problem.get("scope", "")
     return refusal
-
-
-def _kinds(root: type[PostroomError]) -> Iterator[type[PostroomError]]:
-    yield root
-    for kind in root.__subclasses__():
-        yield from _kinds(kind)

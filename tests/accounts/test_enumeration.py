@@ -11,11 +11,12 @@ from tests.support.http import Browser, Response, open_browser
 from tests.support.patience import PATIENCE_S
 
 from postroom.accounts import service, store
+from postroom.accounts.errors import GuessedTooOften
 from postroom.accounts.model import Action
 from postroom.accounts.worker import LIMITS_KEPT
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.errors import GuessedTooOften, PostroomError
+from postroom.errors import PostroomError
 
 KNOWN, UNKNOWN = "knowna@example.org", "nobody@example.org"
 BY_REQUEST = frozenset({"date", "x-request-id"})  # headers that differ from answer to answer

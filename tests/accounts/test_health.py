@@ -14,13 +14,13 @@ from tests.support.builders import until
 from tests.support.http import Browser, open_browser
 
 from postroom.accounts import service
+from postroom.accounts.errors import TokenNotFound
 from postroom.accounts.model import Action
 from postroom.app import load_catalog, run_worker
 from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
-from postroom.errors import TokenNotFound
 from postroom.http import build_app
 from postroom.settings import Settings
 

@@ -7,21 +7,20 @@ import pytest
 from tests.support.accounts import KEY, account, mailed_keys, run_once, sign_up, signed, token, wrong
 
 from postroom.accounts import service
-from postroom.accounts.model import AccountFilter, AccountStatus, Action
-from postroom.accounts.signature import sign
-from postroom.db.pool import Pool
-from postroom.errors import (
+from postroom.accounts.errors import (
     AccountNotFound,
-    BadInput,
     EmailTaken,
     GuessedTooOften,
     LoginTaken,
     NotProvisioned,
-    PostroomError,
     TokenExpired,
     TokenNotFound,
     TokenUsed,
 )
+from postroom.accounts.model import AccountFilter, AccountStatus, Action
+from postroom.accounts.signature import sign
+from postroom.db.pool import Pool
+from postroom.errors import BadInput, PostroomError
 
 NOBODY = "nobody@example.org"
 ADA = "ada@example.org"

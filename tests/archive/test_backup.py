@@ -18,15 +18,17 @@ from tests.support.events import seen_up_to
 
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.parquet import file_sha256
+from postroom.backup.errors import BackupFailed, RoomNotEmpty
 from postroom.backup.model import BackupManifest, TableCount, differences
 from postroom.backup.service import make_backup, manifest_path, read_manifest, restore_backup, verify_backup
 from postroom.cli.output import report
+from postroom.db.errors import MigrationPending
 from postroom.db.room import Room, open_room
 from postroom.db.url import without_password
 from postroom.embedded.binaries import find_binaries
 from postroom.embedded.server import EmbeddedServer
 from postroom.erasure.service import erase
-from postroom.errors import BackupFailed, BadInput, MigrationPending, RoomNotEmpty
+from postroom.errors import BadInput
 from postroom.events import Event, EventStore, Query
 from postroom.settings import Settings
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.archive import ACTOR, NOW, at_now, options_for
 from tests.support.builders import a_mail, accepted
 
+from postroom.archive.errors import ArchivePathTaken, ArchiveUnreachable
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import Objects, open_objects
 from postroom.archive.worker import ArchiveKeeper
@@ -26,7 +27,6 @@ from postroom.backup.stores import (
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.errors import ArchivePathTaken, ArchiveUnreachable
 
 DAY = timedelta(days=1)
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.archive import JANUARY, NOW, add_attempts, delivery_ids, options_for, run
 from tests.support.archive_process import Orders, run_to_its_end
 
+from postroom.archive.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable
 from postroom.archive.model import ArchiveOptions, Month, State
 from postroom.archive.objects import Objects, ReadOnly, objects_of, open_objects
 from postroom.archive.query import query_archive
@@ -17,7 +18,7 @@ from postroom.archive.restore import restore_month
 from postroom.archive.service import list_segments, verify_archive
 from postroom.db.room import Room
 from postroom.erasure.service import erase
-from postroom.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, SettingInvalid
+from postroom.errors import SettingInvalid
 from postroom.settings import parse_archive_url, read_settings
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from tests.support.archive import FEBRUARY, JANUARY, add_attempts, files_of, options_for, run
 
+from postroom.archive.errors import ArchiveDamaged
 from postroom.archive.query import query_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, BadInput
+from postroom.errors import BadInput
 
 
 @pytest.fixture

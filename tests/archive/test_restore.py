@@ -20,11 +20,11 @@ from tests.support.archive import (
     tables,
 )
 
+from postroom.archive.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 from postroom.archive.model import Month
 from postroom.archive.restore import release_month, restore_month
 from postroom.archive.service import list_segments
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 
 MONTH = Month("attempts", JANUARY)
 ADDED = (

@@ -23,12 +23,13 @@ from tests.support.archive import (
 )
 from tests.support.archive_process import Orders, peak_kilobytes
 
+from postroom.archive.errors import ArchiveBusy
 from postroom.archive.model import ArchiveOptions, Month, State
 from postroom.archive.parquet import read_tables
 from postroom.archive.restore import restore_month
 from postroom.archive.service import archive_session, list_segments, run_archive, verify_archive
 from postroom.db.room import Room
-from postroom.errors import ArchiveBusy, BadInput, SettingInvalid
+from postroom.errors import BadInput, SettingInvalid
 from postroom.settings import read_settings
 
 

@@ -12,18 +12,12 @@ from tests.support.senders import an_account
 
 from postroom.campaigns import preview as rehearsal
 from postroom.campaigns import service
+from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignRecipientNotFound, CampaignWrongStatus
 from postroom.campaigns.model import Status
 from postroom.db.pool import Pool
 from postroom.delivery.model import Address, Lane
 from postroom.delivery.service import get_delivery
-from postroom.errors import (
-    BadInput,
-    CampaignFrozen,
-    CampaignNotFound,
-    CampaignRecipientNotFound,
-    CampaignWrongStatus,
-    SecretKeyMissing,
-)
+from postroom.errors import BadInput, SecretKeyMissing
 
 
 async def test_a_draft_can_be_changed_and_deleted(pool: Pool) -> None:

@@ -13,8 +13,8 @@ from postroom.campaigns import store as campaign_store
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery import store as delivery_store
+from postroom.delivery.errors import CampaignCancelled
 from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane, State
-from postroom.errors import CampaignCancelled
 
 ADA = "cli:ada"
 Action = Callable[..., Awaitable[Any]]

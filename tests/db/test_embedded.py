@@ -17,8 +17,8 @@ from postroom.embedded import data_directory
 from postroom.embedded import server as embedded
 from postroom.embedded.binaries import find_binaries
 from postroom.embedded.data_directory import Home
+from postroom.embedded.errors import EmbeddedServerError
 from postroom.embedded.server import EmbeddedServer, ServerOptions, running_url
-from postroom.errors import EmbeddedServerError
 
 StartUser = Callable[..., Awaitable[Process]]
 

@@ -12,13 +12,14 @@ from tests.support.embedded import FAST, ask
 from tests.support.ports import free_port
 
 from postroom.cli.database import psql_command, room_url
+from postroom.db.errors import DatabaseUnreachable
 from postroom.db.pool import connect, open_pool
 from postroom.db.room import open_room
 from postroom.db.url import Host, for_programs, hosts_of
 from postroom.embedded.binaries import find_client
 from postroom.embedded.data_directory import Home, ServerState
 from postroom.embedded.server import EmbeddedServer
-from postroom.errors import DatabaseUnreachable, SettingInvalid
+from postroom.errors import SettingInvalid
 from postroom.settings import Settings
 
 

@@ -11,8 +11,9 @@ import trustme
 from tests.conftest import SCHEMA
 from tests.support.tls_postgres import tls_postgres
 
+from postroom.db.errors import DatabaseUnreachable
 from postroom.db.pool import connect
-from postroom.errors import DatabaseUnreachable, SettingInvalid
+from postroom.errors import SettingInvalid
 
 NAME = "db.example.org"
 

@@ -16,9 +16,9 @@ from tests.support.builders import (
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
+from postroom.delivery.errors import BodyGone
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
-from postroom.errors import BodyGone
 from postroom.transports import Reply, Stage
 
 CODE = "06609"

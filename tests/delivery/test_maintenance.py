@@ -26,9 +26,9 @@ from tests.support.silence import let_pass
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.decision import complete_columns
+from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, Outgoing, State
-from postroom.errors import DeliveryNotFound
 from postroom.settings import Settings
 
 DAY = timedelta(days=1)

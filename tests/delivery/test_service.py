@@ -22,9 +22,10 @@ from tests.support.builders import (
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
+from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
-from postroom.errors import BadInput, BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
+from postroom.errors import BadInput
 from postroom.events.store import list_audit
 
 ADA = "cli:ada"

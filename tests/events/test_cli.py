@@ -9,9 +9,9 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import open_pool
-from postroom.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events import Command, Event, EventSession, EventStore
 from postroom.events.cli import events
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 
 Run = Callable[..., Result]
 

@@ -19,7 +19,6 @@ from tests.events.conftest import Opener
 from tests.support.events import LEVELS
 
 from postroom.db.pool import Pool
-from postroom.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events import (
     AppendCondition,
     Appended,
@@ -31,6 +30,7 @@ from postroom.events import (
     Query,
     QueryItem,
 )
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 
 Refusal: TypeAlias = AppendConditionFailed | DuplicateAppend
 

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput, EventUnreadable
+from postroom.errors import BadInput
 from postroom.events import AppendCondition, CombiningWriter, Cursor, Event, EventStore, Query, QueryItem
+from postroom.events.errors import EventUnreadable
 
 WRONG = ("nul\0", "\ud800")
 ONE = "'{X}', '{\"{}\"}', ARRAY['{}'::jsonb], p_occurred_at => $1::text::timestamptz"

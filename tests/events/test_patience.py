@@ -10,8 +10,8 @@ from tests.support.http import Browser, Response, open_browser
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
-from postroom.errors import EventsBusy
 from postroom.events import AppendCondition, CombiningWriter, Command, Event, EventSession, EventStore, Query
+from postroom.events.errors import EventsBusy
 from postroom.settings import Settings
 
 HELD = Query.of(tags=["st=1"])

@@ -11,7 +11,7 @@ from tests.events.conftest import Opener
 from tests.support.events import WALLET
 
 from postroom.db.pool import Pool
-from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend, IdempotencyConflict
+from postroom.errors import BadInput, IdempotencyConflict
 from postroom.events import (
     AppendCondition,
     CombiningWriter,
@@ -24,6 +24,7 @@ from postroom.events import (
     event,
     period_tag,
 )
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.serialize import Serializer
 
 

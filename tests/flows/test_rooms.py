@@ -10,8 +10,8 @@ from postroom.db.listen import Listener
 from postroom.db.migrate import migrate
 from postroom.db.room import Room, open_room
 from postroom.delivery import service
+from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import DeliveryFilter, Lane
-from postroom.errors import DeliveryNotFound
 from postroom.settings import Settings
 
 

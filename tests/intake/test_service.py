@@ -10,8 +10,9 @@ from tests.intake.commands import PAYLOAD, entries, keys_of, malformed_rows, raw
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
 from postroom.delivery.model import Acceptance, Accepted
-from postroom.errors import AlreadyResubmitted, BadInput, IdempotencyConflict, MalformedCommandNotFound
+from postroom.errors import BadInput, IdempotencyConflict
 from postroom.intake import service
+from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedFilter
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from postroom.errors import TemplateInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog, Draft, locale_chain
+from postroom.mail.errors import TemplateInvalid
 from postroom.mail.render import Rendered, RenderError
 
 

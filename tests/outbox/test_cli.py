@@ -13,10 +13,11 @@ from tests.support.outbox import append
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import open_pool
-from postroom.errors import BadInput, NotNext, ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
+from postroom.errors import BadInput
 from postroom.events import EventStore, SequencedEvent
 from postroom.outbox.api import ProgressShape
 from postroom.outbox.cli import outbox
+from postroom.outbox.errors import NotNext, ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
 from postroom.outbox.publisher import make_batch
 from postroom.outbox.webhooks.api import WebhookDeliveryShape, WebhookShape, WebhookWithSecret
 from postroom.outbox.webhooks.cli import webhooks

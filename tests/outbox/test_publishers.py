@@ -23,10 +23,10 @@ from tests.support.silence import wait_out
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import PublishFailed
 from postroom.events import Event, EventStore, Query, SequencedEvent
 from postroom.outbox import Batch, Pair, Publisher, Topic, View, service
 from postroom.outbox.cloudevents import cloud_event
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.mails.publisher import MailPublisher

@@ -9,9 +9,10 @@ from tests.support.outbox import append, until
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, ProgressNotFound, TopicNeeded, ViewFailed
+from postroom.errors import BadInput
 from postroom.events import Event, EventStore, SequencedEvent
 from postroom.outbox import Pair, Status, Topic, View, Views, service, topics
+from postroom.outbox.errors import ProgressNotFound, TopicNeeded, ViewFailed
 
 
 async def add(connection: Connection, events: Sequence[SequencedEvent]) -> None:

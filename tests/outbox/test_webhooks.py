@@ -16,19 +16,14 @@ from tests.support.outbox import settled
 from tests.support.webhook_server import Receiver, Request, receiving
 
 from postroom.db.pool import Pool
+from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Address, Channel, DeliveryRequest, State
 from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.errors import (
-    BadInput,
-    ConfigurationError,
-    DeliveryNotFound,
-    EndpointNotFound,
-    SecretKeyMissing,
-    TopicNotFound,
-)
+from postroom.errors import BadInput, ConfigurationError, SecretKeyMissing
 from postroom.events import Event, EventStore
 from postroom.outbox import Pair
+from postroom.outbox.errors import EndpointNotFound, TopicNotFound
 from postroom.outbox.relay import Step
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint, EndpointStatus

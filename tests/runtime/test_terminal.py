@@ -10,7 +10,8 @@ import typer
 
 from postroom.cli.database import psql_command, room_url
 from postroom.cli.output import exit_code, report
-from postroom.errors import BadInput, DeliveryNotFound, PostroomError
+from postroom.delivery.errors import DeliveryNotFound
+from postroom.errors import BadInput, PostroomError
 from postroom.runtime import terminal
 
 

@@ -8,8 +8,9 @@ import pytest
 from tests.support.schedule import NINE, POSTING, born, counted, many_due, person, scheduler, utc
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput, ScheduledEventNotFound, VersionConflict
+from postroom.errors import BadInput, VersionConflict
 from postroom.schedule import agenda, service
+from postroom.schedule.errors import ScheduledEventNotFound
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.schedule import NINE, POSTING, born, counted, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
-from postroom.errors import ClaimLost
+from postroom.delivery.errors import ClaimLost
 from postroom.schedule import engine, service, store
 from postroom.schedule.model import Claimed
 

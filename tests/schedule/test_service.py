@@ -10,9 +10,10 @@ import pytest
 from tests.support.schedule import POSTING, born, person, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput, OccasionNotFound, UserNotFound, VersionConflict
+from postroom.errors import BadInput, VersionConflict
 from postroom.schedule import agenda, service
 from postroom.schedule.engine import hand_over_due
+from postroom.schedule.errors import OccasionNotFound, UserNotFound
 from postroom.schedule.model import Moved, Policy, Status
 
 

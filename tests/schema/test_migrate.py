@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import TestServer
 
 from postroom.db import migrate as migrating
+from postroom.db.errors import DatabaseError, DatabaseNewer, DatabaseUnreachable, MigrationChanged, MigrationPending
 from postroom.db.migrate import SqlFile, check_migrated, function_files, migrate, migration_files
 from postroom.db.pool import connect
-from postroom.errors import DatabaseError, DatabaseNewer, DatabaseUnreachable, MigrationChanged, MigrationPending
 
 ROOM = "postroom"
 

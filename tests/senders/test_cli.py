@@ -14,9 +14,10 @@ from tests.support.command_line import environment
 from tests.support.patience import PATIENCE_S
 from typer.testing import CliRunner, Result
 
-from postroom.errors import BadInput, ConfigurationError, SenderNotFound
+from postroom.errors import BadInput, ConfigurationError
 from postroom.senders.api import SenderShape
 from postroom.senders.cli import senders
+from postroom.senders.errors import SenderNotFound
 
 Run = Callable[..., Result]
 OLD, NEW = "00" * 32, "11" * 32

@@ -11,10 +11,11 @@ from tests.support.senders import Ways, a_desk, a_sending_worker, an_account, cl
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Lane
-from postroom.errors import BadInput, DomainNotFound
+from postroom.errors import BadInput
 from postroom.senders import accounts_in_use as desk_module
 from postroom.senders import service, store
 from postroom.senders.check import check_domain
+from postroom.senders.errors import DomainNotFound
 from postroom.senders.model import DomainShape
 from postroom.transports import Content, Envelope, Reply, Stage
 

@@ -8,8 +8,8 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection
-from postroom.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events import AppendCondition, Cursor, Event, EventSession, Place, Query
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 
 WON, REFUSED, RETRY = "won", "refused", "retry"
 LEVELS = ("read_committed", "repeatable_read", "serializable")

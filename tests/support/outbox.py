@@ -7,9 +7,9 @@ from datetime import timedelta
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
-from postroom.errors import PublishFailed
 from postroom.events import Event, EventStore
 from postroom.outbox import Batch, Message, Pair, RelayOptions
+from postroom.outbox.errors import PublishFailed
 
 HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timedelta(milliseconds=20), max_errors=3)
 

@@ -14,9 +14,9 @@ from typing import Annotated
 import msgspec
 
 from postroom.accounts import service
+from postroom.accounts.errors import GuessedTooOften, TokenExpired, TokenNotFound, TokenUsed
 from postroom.accounts.model import AccountStatus, Action
 from postroom.accounts.signature import PATHS, verify
-from postroom.errors import GuessedTooOften, TokenExpired, TokenNotFound, TokenUsed
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 MEDIA_TYPE = "text/html; charset=utf-8"

@@ -19,10 +19,11 @@ from datetime import timedelta
 
 import msgspec
 
+from postroom.accounts.errors import ReaderPaused
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.model import DueToken, TokenId
 from postroom.db.queries import Connection
-from postroom.errors import OutputLost, ReaderPaused
+from postroom.errors import OutputLost
 
 FIELDS = ("action", "email", "login", "secret", "code")
 PATIENCE = timedelta(seconds=2)

@@ -7,6 +7,16 @@ and write alike, whether or not the address has an account.
 from datetime import datetime
 
 from postroom.accounts import store
+from postroom.accounts.errors import (
+    AccountNotFound,
+    EmailTaken,
+    GuessedTooOften,
+    LoginTaken,
+    NotProvisioned,
+    TokenExpired,
+    TokenNotFound,
+    TokenUsed,
+)
 from postroom.accounts.model import (
     Account,
     AccountFilter,
@@ -21,18 +31,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.address import parse_address
 from postroom.delivery.check import is_locale
-from postroom.errors import (
-    AccountNotFound,
-    BadInput,
-    EmailTaken,
-    FieldError,
-    GuessedTooOften,
-    LoginTaken,
-    NotProvisioned,
-    TokenExpired,
-    TokenNotFound,
-    TokenUsed,
-)
+from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 

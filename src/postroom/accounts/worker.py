@@ -18,6 +18,7 @@ from datetime import timedelta
 import structlog
 
 from postroom.accounts import store
+from postroom.accounts.errors import ReaderPaused
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
@@ -31,7 +32,6 @@ from postroom.delivery import service as delivery
 from postroom.delivery import store as delivery_store
 from postroom.delivery.check import problems
 from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
-from postroom.errors import ReaderPaused
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings

@@ -12,11 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from postroom.archive import store
+from postroom.archive.errors import ArchiveDamaged
 from postroom.archive.model import ArchiveOptions, Column, Manifest, Segment
 from postroom.archive.objects import Objects
 from postroom.archive.parquet import ParquetFile, file_sha256, read_tables, render, text_columns
 from postroom.db.pool import Session
-from postroom.errors import ArchiveDamaged
 from postroom.runtime.pace import Pace
 from postroom.runtime.signals import Signal, unheard
 

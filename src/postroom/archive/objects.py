@@ -16,8 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from uuid import uuid4
 
+from postroom.archive.errors import (
+    ArchiveDamaged,
+    ArchiveExtraMissing,
+    ArchiveForeign,
+    ArchivePathTaken,
+    ArchiveUnreachable,
+)
 from postroom.archive.model import ArchiveOptions, Segment
-from postroom.errors import ArchiveDamaged, ArchiveExtraMissing, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable
 from postroom.runtime.aws_credentials import CredentialChain, find_region
 from postroom.settings import parse_archive_url
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from postroom.archive.errors import ArchiveDamaged, ArchiveExtraMissing
 from postroom.archive.model import Column, Manifest
-from postroom.errors import ArchiveDamaged, ArchiveExtraMissing
 
 Table: TypeAlias = Any  # pyarrow.Table; the package is loaded when it is needed and tells no types
 SCHEMA_VERSION = 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.archive import store
+from postroom.archive.errors import ArchiveExtraMissing
 from postroom.archive.export import fetch_proven, working_directory
 from postroom.archive.model import ArchiveOptions, Column
 from postroom.archive.objects import objects_of
@@ -20,7 +21,7 @@ from postroom.archive.parquet import ParquetFile
 from postroom.archive.service import each_with_file
 from postroom.db.pool import Pool
 from postroom.db.queries import load
-from postroom.errors import ArchiveExtraMissing, BadInput
+from postroom.errors import BadInput
 
 _FENCE = load("postroom.archive", "fence.sql")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import asyncpg
 
 from postroom.archive import store
+from postroom.archive.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 from postroom.archive.export import fetched
 from postroom.archive.model import ArchiveOptions, Month, Segment, State
 from postroom.archive.objects import objects_of
@@ -23,7 +24,6 @@ from postroom.archive.service import archive_session, drop_unfinished_restores
 from postroom.db.faults import translated
 from postroom.db.pool import Session
 from postroom.db.room import Room
-from postroom.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 from postroom.events.audit import record_audit
 from postroom.runtime.pace import Pace
 from postroom.runtime.signals import Signal, unheard

@@ -15,21 +15,20 @@ import msgspec
 import structlog
 
 from postroom.archive import store
+from postroom.archive.errors import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveExtraMissing,
+    ArchiveUnreachable,
+    SegmentNotFound,
+)
 from postroom.archive.export import check_file, content_in_table, working_directory, write_file
 from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.erasure.store import list_spares
-from postroom.errors import (
-    ArchiveBusy,
-    ArchiveDamaged,
-    ArchiveExtraMissing,
-    ArchiveUnreachable,
-    BadInput,
-    PostroomError,
-    SegmentNotFound,
-)
+from postroom.errors import BadInput, PostroomError
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.pace import Pace

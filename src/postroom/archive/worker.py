@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 import asyncpg
 import structlog
 
+from postroom.archive.errors import ArchiveBusy
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.retention import forget_old
 from postroom.archive.service import run_archive
@@ -13,7 +14,7 @@ from postroom.backup.stores import BackupOptions, back_up_if_due
 from postroom.db.faults import FLICKER
 from postroom.db.room import Room
 from postroom.erasure.service import resume_erasures
-from postroom.errors import ArchiveBusy, PostroomError
+from postroom.errors import PostroomError
 from postroom.runtime.clock import Clock, database_time
 
 _log = structlog.get_logger()

@@ -4,10 +4,10 @@ import asyncio
 import os
 from pathlib import Path
 
+from postroom.backup.errors import BackupFailed
 from postroom.db.connection import Url, current
 from postroom.db.url import for_programs
 from postroom.embedded.binaries import PASSED_ON, find_client
-from postroom.errors import BackupFailed
 
 
 async def dump(url: Url, room: str, target: Path, *, snapshot: str | None = None) -> None:

@@ -19,13 +19,14 @@ import msgspec
 from postroom.archive.parquet import file_sha256
 from postroom.archive.store import settle
 from postroom.backup import programs, store
+from postroom.backup.errors import BackupFailed, RoomNotEmpty
 from postroom.backup.model import BackupManifest, TableCount, differences
 from postroom.db.connection import Url
 from postroom.db.migrate import migrate
 from postroom.db.pool import Session, connect, quote_identifier
 from postroom.db.room import Room
 from postroom.embedded.server import EmbeddedServer, ServerOptions
-from postroom.errors import BackupFailed, BadInput, RoomNotEmpty
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.events.store import adopt_restored_events
 from postroom.runtime.signals import Signal, unheard

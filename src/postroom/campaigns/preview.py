@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.campaigns import store
+from postroom.campaigns.errors import CampaignNotFound, CampaignRecipientNotFound
 from postroom.campaigns.lint import Warning_
 from postroom.campaigns.model import Campaign, Letter
 from postroom.campaigns.rendering import person_variables
@@ -13,7 +14,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
 from postroom.delivery.address import parse_address
 from postroom.delivery.model import Address, DeliveryId, DeliveryRequest, Lane
-from postroom.errors import BadInput, CampaignNotFound, CampaignRecipientNotFound, FieldError
+from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.mail.render import Rendered
 

@@ -9,6 +9,7 @@ import msgspec
 
 from postroom.campaigns import store
 from postroom.campaigns.check import check_plan
+from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignWrongStatus
 from postroom.campaigns.model import (
     Campaign,
     Estimate,
@@ -28,7 +29,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
-from postroom.errors import BadInput, CampaignFrozen, CampaignNotFound, CampaignWrongStatus, SecretKeyMissing
+from postroom.errors import BadInput, SecretKeyMissing
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.senders import store as sender_store

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from datetime import datetime
 
 from postroom.campaigns import store
+from postroom.campaigns.errors import CampaignNotFound, CampaignWrongStatus
 from postroom.campaigns.model import ENDED, Campaign, LineFormat, Refused, Status, Uploaded
 from postroom.campaigns.recipients_file import Lines, Person, open_lines
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, CampaignNotFound, CampaignWrongStatus, FieldError
+from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 
 BATCH = 5000

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from postroom.db.connection import current
+from postroom.db.errors import DatabaseUnreachable
 from postroom.db.url import for_programs, parameters_of, with_parameter
-from postroom.errors import DatabaseUnreachable
 from postroom.runtime.terminal import run, say
 from postroom.settings import Settings, read_settings
 

@@ -11,12 +11,12 @@ from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli import index_checks
 from postroom.cli.finding import Finding, fail, ok, rough, warn
+from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.embedded.binaries import OLDEST_MAJOR
-from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.intake.service import COUNT_LIMIT
 from postroom.intake.store import count_malformed_commands
 from postroom.outbox.store import find_stall

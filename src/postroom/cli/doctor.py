@@ -39,9 +39,9 @@ async def examine(settings: Settings) -> "list[Finding]":
 async def _examine_database(settings: Settings) -> "list[Finding]":
     from postroom.cli import database_checks, pooler_checks
     from postroom.cli.finding import fail
+    from postroom.db.errors import DatabaseUnreachable
     from postroom.db.pool import connect
     from postroom.embedded.server import running_url
-    from postroom.errors import DatabaseUnreachable
 
     url = settings.database_direct_url or settings.database_url or await running_url(settings.data_dir.absolute())
     if url is None:

@@ -9,10 +9,10 @@ import asyncio
 from enum import StrEnum
 
 from postroom.cli.finding import Finding, fail, ok
+from postroom.db.errors import DatabaseError
 from postroom.db.migrate import check_search_path
 from postroom.db.pool import Session, connect
 from postroom.db.queries import load
-from postroom.errors import DatabaseError
 from postroom.settings import Settings
 
 PATIENCE_S = 5.0

@@ -6,24 +6,16 @@ implementations. For bad input the field stands in COLUMN.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import asyncpg
 
-from postroom.errors import (
-    BadInput,
-    CampaignFrozen,
-    DatabaseUnreachable,
-    IdempotencyConflict,
-    MonthTaken,
-    PostroomError,
-)
+from postroom.db.errors import DatabaseUnreachable
+from postroom.errors import BadInput, PostroomError, list_errors
 
 BAD_INPUT = "PR001"
-IDEMPOTENCY_CONFLICT = "PR002"
 BAD_TIME_ZONE = "PR030"
-CAMPAIGN_FROZEN = "PR070"
 NOT_SETTABLE = "PR101"
-MONTH_CHANGED = "PR112"
 
 FLICKER = (
     OSError,  # TimeoutError is one: a statement or a connection took too long
@@ -59,9 +51,6 @@ def is_about_data(error: BaseException) -> bool:
 _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
     BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),
-    CAMPAIGN_FROZEN: lambda _error: CampaignFrozen(),
-    IDEMPOTENCY_CONFLICT: lambda _error: IdempotencyConflict(),
-    MONTH_CHANGED: lambda error: MonthTaken(str(error)),
     NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
 }
 
@@ -69,6 +58,16 @@ _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
 _CHECKS = {
     "users_date_of_birth_past": ("date_of_birth", "must be in the past"),
 }
+
+
+@cache
+def _by_sqlstate() -> dict[str, Callable[[asyncpg.PostgresError], PostroomError]]:
+    """The errors that name the SQLSTATE of a stored function, read when the first one is raised."""
+    return {kind.sqlstate: _with_message(kind) for kind in list_errors() if kind.sqlstate}
+
+
+def _with_message(kind: type[PostroomError]) -> Callable[[asyncpg.PostgresError], PostroomError]:
+    return lambda error: kind(str(error))
 
 
 @contextmanager
@@ -81,7 +80,7 @@ def translated() -> Iterator[None]:
             raise
         raise BadInput.of(*_CHECKS[error.constraint_name]) from error
     except asyncpg.PostgresError as error:
-        translate = _FAULTS.get(error.sqlstate or "")
+        translate = _FAULTS.get(error.sqlstate or "") or _by_sqlstate().get(error.sqlstate or "")
         if translate is None:
             raise
         raise translate(error) from error

@@ -19,9 +19,9 @@ import asyncpg
 
 from postroom.db.comments import read_comments
 from postroom.db.connection import Url
+from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
 from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
-from postroom.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
 
 CAPABILITIES = (
     "db",

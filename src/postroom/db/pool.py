@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from postroom.db.connection import CONNECT_S, END_S, Connection, Connector, Url, reason_of
+from postroom.db.errors import DatabaseUnreachable
 from postroom.db.url import hosts_of
-from postroom.errors import DatabaseUnreachable
 
 Pool: TypeAlias = asyncpg.Pool
 Session: TypeAlias = asyncpg.Connection

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from postroom.db.connection import Url, current
+from postroom.db.errors import RoomMissing
 from postroom.db.migrate import check_migrated, check_search_path, migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.embedded.server import EmbeddedServer, has_cluster
-from postroom.errors import RoomMissing
 from postroom.settings import Settings
 
 

@@ -13,6 +13,14 @@ from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.check import check_batch, check_source
 from postroom.delivery.columns import accept_columns, accept_values, send_values
+from postroom.delivery.errors import (
+    BodyGone,
+    CampaignCancelled,
+    DeadLetterNotFound,
+    DeliveryExpired,
+    DeliveryNotFound,
+    WrongState,
+)
 from postroom.delivery.model import (
     ENDED,
     Acceptance,
@@ -28,16 +36,7 @@ from postroom.delivery.model import (
     Redriven,
     State,
 )
-from postroom.errors import (
-    BadInput,
-    BodyGone,
-    CampaignCancelled,
-    DeadLetterNotFound,
-    DeliveryExpired,
-    DeliveryNotFound,
-    IdempotencyConflict,
-    WrongState,
-)
+from postroom.errors import BadInput, IdempotencyConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 

@@ -30,8 +30,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, TypedDict
 
+from postroom.db.errors import DatabaseError
 from postroom.db.url import needs_tls
-from postroom.errors import DatabaseError, EmbeddedServerError
+from postroom.embedded.errors import EmbeddedServerError
 
 OLDEST_MAJOR = 15
 NAMESPACE = ("unshare", "-U", "--map-user=65534", "--map-group=65534", "--")

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from postroom.errors import EmbeddedServerError
+from postroom.embedded.errors import EmbeddedServerError
 
 POLL_S = 0.01
 LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop may take together

@@ -38,7 +38,7 @@ import structlog
 from postroom.db import queries
 from postroom.embedded.binaries import Programs, find_binaries, programs_for
 from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, Home, ServerState, lock, locked, try_lock
-from postroom.errors import EmbeddedServerError
+from postroom.embedded.errors import EmbeddedServerError
 
 CONNECT_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 60.0  # replaying the log after a crash may take a while

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.archive import store as archive_store
+from postroom.archive.errors import ArchiveDamaged
 from postroom.archive.export import fetch_proven, working_directory
 from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
 from postroom.archive.objects import objects_of
@@ -24,7 +25,6 @@ from postroom.db.pool import Session
 from postroom.erasure import store
 from postroom.erasure.model import Work
 from postroom.erasure.places import PLACES, How
-from postroom.errors import ArchiveDamaged
 from postroom.runtime.signals import Signal, unheard
 
 LEDGER = "attempts"

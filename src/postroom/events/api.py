@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
+from postroom.errors import BadInput
 from postroom.events import (
     AppendCondition,
     Appended,
@@ -24,6 +24,7 @@ from postroom.events import (
 )
 from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Cursor as PageCursor

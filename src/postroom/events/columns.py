@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from postroom.errors import AppendConditionFailed, BadInput, DuplicateAppend
+from postroom.errors import BadInput
+from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.model import DEEPEST, Append, Appended, Cursor, check_events, check_time
 
 LONGEST_PLAIN = 308

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import asyncpg
 
 from postroom.db.pool import Pool
-from postroom.errors import EventsBusy
+from postroom.events.errors import EventsBusy
 
 LONGEST_S = 10
 """For a seat. For the lock it is the same, unless the connection has a lock_timeout of its own: see the SQL."""

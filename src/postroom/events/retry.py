@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import asyncpg
 
-from postroom.errors import AppendConditionFailed
+from postroom.events.errors import AppendConditionFailed
 
 ATTEMPTS = 10
 FIRST_DELAY_S = 0.002

@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, Statement, load
-from postroom.errors import EventUnreadable
+from postroom.events.errors import EventUnreadable
 from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
 
 QUERIES = load("postroom.events")

@@ -71,8 +71,8 @@ def list_(
 @suppressions.command()
 def show(email: Email, *, as_json: AsJson = False) -> None:
     """Show why an address gets nothing; exit 1 if it does."""
-    from postroom.errors import SuppressionNotFound
     from postroom.feedback import service
+    from postroom.feedback.errors import SuppressionNotFound
 
     found = in_room(lambda room: service.find_suppressions(room.pool, email))
     if not found:

@@ -7,11 +7,12 @@ from typing import Any
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, SuppressionNotFound
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.feedback import address as addresses
 from postroom.feedback import store
 from postroom.feedback.columns import suppression_columns
+from postroom.feedback.errors import SuppressionNotFound
 from postroom.feedback.model import (
     FeedbackKind,
     NewSuppression,

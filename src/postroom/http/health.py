@@ -11,10 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from postroom.accounts import store as accounts
 from postroom.accounts.metrics import WRONG_CODES, show_stall
 from postroom.accounts.service import measure_guesses, measure_stall
+from postroom.db.errors import DatabaseError
 from postroom.db.migrate import check_served
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
-from postroom.errors import DatabaseError
 from postroom.http.problems import problem
 from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands

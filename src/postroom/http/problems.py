@@ -11,13 +11,12 @@ from http import HTTPStatus
 import asyncpg
 import msgspec
 
+from postroom.db.errors import DatabaseError
 from postroom.db.faults import FLICKER
 from postroom.errors import (
     AccessError,
     BadInput,
     ConflictError,
-    DatabaseError,
-    EventsBusy,
     FieldError,
     GoneError,
     InputError,
@@ -27,6 +26,7 @@ from postroom.errors import (
     Unauthenticated,
     WrongKeysTooOften,
 )
+from postroom.events.errors import EventsBusy
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Refused
 

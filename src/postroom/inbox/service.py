@@ -1,9 +1,9 @@
 """What can be done with captured mail: look, read, clear."""
 
 from postroom.db.pool import Pool
-from postroom.errors import InboxMessageNotFound
 from postroom.events.audit import record_audit
 from postroom.inbox import store
+from postroom.inbox.errors import InboxMessageNotFound
 from postroom.inbox.model import InboxEntry, InboxMessage
 from postroom.runtime.page import decode_cursor, encode_cursor
 

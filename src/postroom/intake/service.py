@@ -14,10 +14,11 @@ from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
 from postroom.delivery.combiner import Check, count_accepted
 from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
-from postroom.errors import AlreadyResubmitted, BadInput, FieldError, MalformedCommandNotFound
+from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.intake import store
 from postroom.intake.command import decode_command, read_fields
+from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
 from postroom.runtime.combiner import is_connection_lost

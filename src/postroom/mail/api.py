@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.errors import BadInput, TemplateNotFound
+from postroom.errors import BadInput
 from postroom.mail.catalog import Catalog
+from postroom.mail.errors import TemplateNotFound
 from postroom.mail.render import RenderError
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.record import Shape

@@ -22,7 +22,7 @@ from typing import Any
 
 from minijinja import TemplateError
 
-from postroom.errors import TemplateInvalid
+from postroom.mail.errors import TemplateInvalid
 from postroom.mail.markup import (
     MjmlInvalid,
     StylesInvalid,

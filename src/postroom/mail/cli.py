@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.errors import BadInput, TemplateNotFound
+from postroom.errors import BadInput
+from postroom.mail.errors import TemplateNotFound
 from postroom.runtime.terminal import AsJson, parse_variables, print_json, print_table, printable, say
 from postroom.settings import read_settings
 

@@ -34,7 +34,7 @@ FAILURES   `TopicNotFound`, `ProgressNotFound`, `EndpointNotFound`, `RuleNotFoun
          `NotNext`, `BadInput`; `ViewFailed` to who waits for one. `PublishFailed` is for publishers to raise.
 """
 
-from postroom.errors import PublishFailed
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.model import Moved, Pair, ProgressLine, Skipped, Stall, Status, Topic
 from postroom.outbox.publisher import Batch, Message, Publisher, Publishers
 from postroom.outbox.relay import Relay, RelayOptions

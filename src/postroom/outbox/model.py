@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from postroom.errors import BadInput, EventUnreadable, FieldError
+from postroom.errors import BadInput, FieldError
+from postroom.events.errors import EventUnreadable
 from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
 
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"

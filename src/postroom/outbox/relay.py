@@ -17,10 +17,10 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import PublishFailed
 from postroom.events import store as event_store
 from postroom.events.model import Place
 from postroom.outbox import metrics, store
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.model import BatchSize, Look, Pair, Rest, ScanSize, Status, backoff
 from postroom.outbox.publisher import Batch, Publisher, make_batch
 from postroom.runtime.signals import Signal, unheard

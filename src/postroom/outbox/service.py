@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, NotNext, ProgressNotFound
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.events.model import Place
 from postroom.outbox import store
+from postroom.outbox.errors import NotNext, ProgressNotFound
 from postroom.outbox.model import VIEW, Moved, Pair, Progress, ProgressLine, Reached, Skipped, Status
 
 START = Place(0, 0)

@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.errors import EventUnreadable
 from postroom.events import Place, SequencedEvent
+from postroom.events.errors import EventUnreadable
 from postroom.events.store import event_of
 from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Reached, Skipped, Stall, Status, Topic
 

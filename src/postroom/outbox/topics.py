@@ -5,10 +5,11 @@ from dataclasses import asdict, replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
+from postroom.errors import BadInput
 from postroom.events import store as event_store
 from postroom.events.audit import record_audit
 from postroom.outbox import store
+from postroom.outbox.errors import ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
 from postroom.outbox.model import VIEW, Pair, Topic, check_publisher, check_topic
 
 _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}

@@ -22,10 +22,11 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, FieldError, ProgressNotFound, ViewFailed
+from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.events.model import NOT_A_LIST, Place, SequencedEvent
 from postroom.outbox import service, store
+from postroom.outbox.errors import ProgressNotFound, ViewFailed
 from postroom.outbox.model import VIEW, Pair, Status, Topic, check_topic
 from postroom.outbox.publisher import Batch
 from postroom.outbox.topics import ensure_topic

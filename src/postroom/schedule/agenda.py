@@ -10,11 +10,12 @@ from uuid import UUID
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.errors import BadInput, ScheduledEventNotFound, UserNotFound, VersionConflict
+from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.schedule import store
 from postroom.schedule.civil import instant_of, local_at
+from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns

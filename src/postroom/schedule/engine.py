@@ -8,8 +8,8 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import problems
+from postroom.delivery.errors import ClaimLost
 from postroom.delivery.model import DeliveryRequest
-from postroom.errors import ClaimLost
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.handover import Result, refusal, request_for, result_of

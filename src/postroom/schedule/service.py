@@ -12,12 +12,13 @@ from postroom.db.faults import translated
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
-from postroom.errors import BadInput, FieldError, OccasionNotFound, UserNotFound, VersionConflict
+from postroom.errors import BadInput, FieldError, VersionConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
+from postroom.schedule.errors import OccasionNotFound, UserNotFound
 from postroom.schedule.kinds import check_rule, never_fires
 from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, User, person_fields
 from postroom.schedule.planner import Keep, plan_for

@@ -8,12 +8,13 @@ import asyncpg
 import msgspec
 
 from postroom.db.pool import Pool, Session
-from postroom.errors import BadInput, DomainNotFound, SenderExists, SenderNotFound
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.senders import store
 from postroom.senders.check import SenderRequest, check_domain, check_same_connection, check_sender
 from postroom.senders.credentials import AccessKey, check_gmail, open_credentials
+from postroom.senders.errors import DomainNotFound, SenderExists, SenderNotFound
 from postroom.senders.factory import TransportFactory, host_guard
 from postroom.senders.model import AuthType, DomainShape, SealedAccount, SenderAccount, SenderId, Status
 from postroom.senders.seal import PURPOSES, Sealer

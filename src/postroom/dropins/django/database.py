@@ -14,7 +14,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, transaction
 
-from postroom.db.faults import BAD_INPUT, IDEMPOTENCY_CONFLICT
+from postroom.db.faults import BAD_INPUT
 from postroom.delivery import store
 from postroom.delivery.columns import send_values
 from postroom.delivery.shapes import request_from
@@ -59,7 +59,7 @@ def _translated() -> Iterator[None]:
     except DatabaseError as error:
         cause: Any = error.__cause__
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if state == IDEMPOTENCY_CONFLICT:
+        if state == IdempotencyConflict.sqlstate:
             raise IdempotencyConflict from error
         if state == BAD_INPUT:
             raise BadInput.of(cause.diag.column_name or "request", cause.diag.message_primary) from error

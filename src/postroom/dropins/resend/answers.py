@@ -9,16 +9,10 @@ from typing import Any
 
 import msgspec
 
+from postroom.delivery.errors import WrongState
 from postroom.delivery.model import Address, Delivery, Lane, RecipientKind, RecipientOutcome, State
 from postroom.dropins.resend.model import ListedEmail
-from postroom.errors import (
-    BadInput,
-    IdempotencyConflict,
-    NotFoundError,
-    ScopeMissing,
-    Unauthenticated,
-    WrongState,
-)
+from postroom.errors import BadInput, IdempotencyConflict, NotFoundError, ScopeMissing, Unauthenticated
 from postroom.feedback import verp
 from postroom.mail.compose import message_domain_of
 from postroom.runtime.combiner import is_connection_lost

@@ -11,6 +11,7 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Channel, Delivery, DeliveryRequest
 from postroom.delivery.shapes import request_from
 from postroom.dropins.endpoint import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
@@ -37,7 +38,7 @@ from postroom.dropins.resend.shapes import (
     is_relative,
     parse_schedule,
 )
-from postroom.errors import BadInput, DeliveryNotFound, FieldError, IdempotencyConflict
+from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
 
 _KEY = re.compile(r"[!-~]{1,255}")

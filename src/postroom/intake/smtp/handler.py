@@ -20,11 +20,12 @@ from typing import Any
 import asyncpg
 import structlog
 
+from postroom.db.errors import DatabaseError
 from postroom.delivery.address import parse_address
 from postroom.delivery.check import MAX_RECIPIENTS
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Accepted, DeliveryRequest
-from postroom.errors import AccessError, BadInput, DatabaseError, IdempotencyConflict, Unauthenticated
+from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated
 from postroom.intake.aside import parse_aside
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_submission

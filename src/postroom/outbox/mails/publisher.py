@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from postroom.delivery.service import accept_batch
-from postroom.errors import BadInput, PublishFailed
+from postroom.errors import BadInput
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import mail_for
 from postroom.outbox.publisher import Batch

@@ -4,9 +4,10 @@ from collections.abc import Collection
 from dataclasses import asdict
 
 from postroom.db.pool import Pool
-from postroom.errors import BadInput, RuleNotFound
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.outbox.errors import RuleNotFound
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import MailRule, check_rule
 from postroom.outbox.mails.publisher import PUBLISHER

@@ -19,7 +19,7 @@ import nats.errors
 import nats.js.errors
 from nats.js import api
 
-from postroom.errors import PublishFailed
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.publisher import Batch, Encode, Message, encode_json
 from postroom.runtime.nats import connect
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from postroom.errors import PublishFailed
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.publisher import Batch, Encode, encode_json
 from postroom.runtime.redis import open_redis
 

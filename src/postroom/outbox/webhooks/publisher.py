@@ -2,7 +2,8 @@
 
 from postroom.delivery.model import Channel
 from postroom.delivery.service import accept_batch
-from postroom.errors import BadInput, PublishFailed
+from postroom.errors import BadInput
+from postroom.outbox.errors import PublishFailed
 from postroom.outbox.publisher import Batch, Message
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import request_for

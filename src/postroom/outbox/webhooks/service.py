@@ -8,9 +8,11 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import check_url
+from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
-from postroom.errors import BadInput, DeliveryNotFound, EndpointNotFound
+from postroom.errors import BadInput
 from postroom.events.audit import record_audit
+from postroom.outbox.errors import EndpointNotFound
 from postroom.outbox.model import Pair
 from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair

@@ -1,0 +1,9 @@
+"""The errors of erasure; the whole tree is drawn in `postroom.errors`."""
+
+from postroom.errors import NotFoundError
+
+
+class ErasureNotFound(NotFoundError):
+    """There is no such erasure."""
+
+    code = "erasure_not_found"

@@ -1,0 +1,9 @@
+"""The errors of inbox; the whole tree is drawn in `postroom.errors`."""
+
+from postroom.errors import NotFoundError
+
+
+class InboxMessageNotFound(NotFoundError):
+    """There is no such message in the inbox."""
+
+    code = "inbox_message_not_found"

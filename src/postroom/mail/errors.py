@@ -1,0 +1,15 @@
+"""The errors of mail; the whole tree is drawn in `postroom.errors`."""
+
+from postroom.errors import ConfigurationError, NotFoundError
+
+
+class TemplateInvalid(ConfigurationError):
+    """A template in the catalog does not parse."""
+
+    code = "template_invalid"
+
+
+class TemplateNotFound(NotFoundError):
+    """There is no such template in the catalog."""
+
+    code = "template_not_found"

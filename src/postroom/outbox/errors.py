@@ -1,0 +1,87 @@
+"""The errors of outbox; the whole tree is drawn in `postroom.errors`."""
+
+from collections.abc import Sequence
+
+from postroom.errors import ConflictError, NotFoundError, PostroomError
+
+
+class NotNext(ConflictError):
+    """The event is not the publisher's next one; nothing was skipped."""
+
+    code = "not_next"
+
+    def __init__(self, position: int, next_position: int | None, *, stall: str | None = None) -> None:
+        following = "there is none" if next_position is None else f"it is the one at position {next_position}"
+        waiting = f", and later ones wait for the open transaction of {stall}" if stall else ""
+        super().__init__(
+            f"The event at position {position} is not the next; {following}{waiting}. Nothing was skipped."
+        )
+        self.position = position
+        self.next_position = next_position
+
+
+class TopicExists(ConflictError):
+    """A topic with this name already exists; nothing was changed."""
+
+    code = "topic_exists"
+
+
+class TopicNeeded(ConflictError):
+    """Webhook endpoints, rules or a view still use the topic; nothing was changed."""
+
+    code = "topic_needed"
+
+    def __init__(self, topic: str, needed_by: Sequence[str]) -> None:
+        super().__init__(f"The topic {topic!r} is still used by {', '.join(needed_by)}. Nothing was changed.")
+        self.topic = topic
+        self.needed_by = tuple(needed_by)
+
+
+class EndpointNotFound(NotFoundError):
+    """There is no such webhook endpoint."""
+
+    code = "endpoint_not_found"
+
+
+class ProgressNotFound(NotFoundError):
+    """The publisher is not subscribed to this topic."""
+
+    code = "progress_not_found"
+
+
+class RuleNotFound(NotFoundError):
+    """There is no such rule."""
+
+    code = "rule_not_found"
+
+
+class TopicNotFound(NotFoundError):
+    """There is no such topic."""
+
+    code = "topic_not_found"
+
+
+class PublishFailed(PostroomError):
+    """The batch could not be published."""
+
+    code = "publish_failed"
+
+    def __init__(self, reason: str, *, published: int = 0) -> None:
+        """`published` says how many messages at the beginning of the batch did go out."""
+        super().__init__(reason)
+        self.published = published
+
+
+class ViewFailed(PostroomError):
+    """The view has failed and must be restarted by an operator."""
+
+    code = "view_failed"
+
+    def __init__(self, view: str, position: int | None, reason: str | None) -> None:
+        place = "" if position is None else f" at position {position}"
+        super().__init__(
+            f"The view {view} has failed{place} and must be restarted by an operator: {reason or 'no reason is known'}"
+        )
+        self.view = view
+        self.position = position
+        self.reason = reason

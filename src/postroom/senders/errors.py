@@ -1,0 +1,21 @@
+"""The errors of senders; the whole tree is drawn in `postroom.errors`."""
+
+from postroom.errors import ConflictError, NotFoundError
+
+
+class SenderExists(ConflictError):
+    """A sender account for this mailbox already exists."""
+
+    code = "sender_exists"
+
+
+class DomainNotFound(NotFoundError):
+    """No limits are set for this destination."""
+
+    code = "domain_not_found"
+
+
+class SenderNotFound(NotFoundError):
+    """There is no such sender account."""
+
+    code = "sender_not_found"
