@@ -49,7 +49,7 @@ from postroom.mail.template_check import TemplateCheck
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
 from postroom.outbox.webhooks.transport import EndpointTransport
-from postroom.runtime.loops import Loop, run_loops
+from postroom.runtime.loop import Loop, Runs, run_loops
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
 from postroom.schedule.service import policy_of
@@ -257,9 +257,9 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
                 await collector.drain()
             while (await renderer.run_once()).total:
                 pass
-            await run_loops([renderer], main=worker, stop=stop)
+            await run_loops([renderer.loop()], main=worker, stop=stop)
         else:
-            others = [renderer, *await _other_loops(room, catalog, stack)]
+            others = [renderer.loop(), *await _other_loops(room, catalog, stack, stop)]
             await run_loops(others, main=worker, stop=stop, failed=partial(record_loop_failure, room.pool))
 
 
@@ -276,38 +276,52 @@ class OutboxLoop:
         self._stop.set()
 
 
-async def _other_loops(room: Room, catalog: Catalog, stack: AsyncExitStack) -> list[Loop]:
+async def _other_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
     """Everything that makes work for the worker, or cleans up after it."""
     settings = room.settings
-    loops: list[Loop] = [
+    others: list[Runs] = [
         Maintenance(room.pool, _maintenance_options(settings)),
         OutboxLoop(room),
         Scheduler(room.pool, _scheduler_options(settings)),
-        TrackingMaintenance(room.pool),
-        Rollup(room.pool, RollupOptions(interval=settings.stats_interval)),
         FeedbackKeeper(room.pool, _keeper_options(settings)),
         ArchiveKeeper(room, ArchiveOptions.in_background(settings)),
-        *open_consumers(
-            room.pool,
-            open_sources(settings),
-            idempotency_ttl=settings.idempotency_ttl,
-            check=TemplateCheck(catalog),
-        ),
     ]
     feeder = Feeder(room.pool, FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(_listener(room, f"{room.name}_campaigns", feeder.notified))
-    loops.append(feeder)
+    consumers = open_consumers(
+        room.pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(catalog)
+    )
+    loops = [
+        *await stack.enter_async_context(consumers),
+        feeder.loop(),
+        TrackingMaintenance(room.pool).loop(),
+        Rollup(room.pool, RollupOptions(interval=settings.stats_interval)).loop(),
+    ]
     if settings.admin_email is not None:
         admin = _address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
-        loops.append(MalformedNotice(room.pool, admin, interval=settings.cleanup_interval))
+        others.append(MalformedNotice(room.pool, admin, interval=settings.cleanup_interval))
     if settings.bounce_imap_url is not None:
-        loops.append(_imap_poller(room, settings.bounce_imap_url))
+        others.append(_imap_poller(room, settings.bounce_imap_url))
     if (collector := make_mailing_collector(room)) is not None:
         await stack.enter_async_context(_listener(room, "token_insert", collector.wake))
-        loops.append(collector)
+        others.append(collector)
     elif settings.account_mail:
         _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
-    return loops
+    return [*loops, *(_adapted(each, stop) for each in others)]
+
+
+def _adapted(worker: Runs, stop: asyncio.Event) -> Loop:
+    """A worker with a loop of its own as a loop among others."""
+
+    async def run() -> None:
+        asked = asyncio.create_task(stop.wait())
+        asked.add_done_callback(lambda _asked: worker.stop())
+        try:
+            await worker.run()
+        finally:
+            asked.cancel()
+
+    return Loop(type(worker).__name__, run)
 
 
 def _listener(room: Room, channel: str, on_wake: Callable[[str], None]) -> Listener:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time, timedelta
 import pytest
 from tests.support.builders import NOON, Hands, Recording, claimed, per_recipient, suppress
 from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, csv_of, states_of, upload
+from tests.support.loops import looping
 
 from postroom.campaigns import service
 from postroom.campaigns.model import RecipientState, Status
@@ -318,13 +319,10 @@ async def test_a_feeder_runs_until_it_is_stopped(pool: Pool) -> None:
     """The loop feeds what is started while it rests, and ends when told."""
     campaign = await a_campaign(pool, 3)
     feeder = Feeder(pool, FeederOptions(idle_interval=timedelta(hours=1)))
-    running = asyncio.create_task(feeder.run())
-    await service.start_campaign(pool, campaign.id, actor="tests")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), looping(feeder.loop()):
+        await service.start_campaign(pool, campaign.id, actor="tests")
         while not await states_of(pool, campaign.id):
             feeder.notified("")
-        feeder.stop()
-        await running
     assert await states_of(pool, campaign.id) == {"queued": 3}
 
 

@@ -11,7 +11,8 @@ from datetime import timedelta
 
 from postroom.db.pool import open_pool
 from postroom.intake.source import StreamSource
-from postroom.intake.worker import CommandConsumer
+from postroom.intake.worker import open_consumers
+from postroom.runtime.loop import run_loops
 
 ACK_WAIT = timedelta(seconds=1)
 
@@ -32,7 +33,8 @@ async def main(kind: str, database_url: str, stream_url: str, name: str, step: s
             os.kill(os.getpid(), signal.SIGKILL)
 
     pool = await open_pool(database_url, "postroom", size=2)
-    await CommandConsumer(pool, make_source(kind, stream_url, name), signal=die).run()
+    async with open_consumers(pool, [make_source(kind, stream_url, name)], signal=die) as loops:
+        await run_loops(loops, stop=asyncio.Event())
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ import pytest
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, keys_of, malformed_rows, raw
 from tests.intake.streams import StreamServer, nats_cluster, nats_server
+from tests.support.loops import looping
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
-from postroom.intake.worker import CommandConsumer, ConsumerOptions
+from postroom.intake.worker import CommandConsumer
 
 if TYPE_CHECKING:
     from postroom.intake.nats import NatsSource
@@ -174,20 +175,17 @@ async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject:
                     await source.fetch()
                 except Exception:  # noqa: BLE001 - not yet
                     continue
-        options = ConsumerOptions(first_pause=timedelta(milliseconds=50), longest_pause=timedelta(milliseconds=200))
         consumer = CommandConsumer(
-            pool, source, options=options, signal=lambda step: acknowledged.set() if step == "acknowledged" else None
+            pool, source, signal=lambda step: acknowledged.set() if step == "acknowledged" else None
         )
-        consuming = asyncio.create_task(consumer.run())
-        publishing = asyncio.create_task(_publish_stubbornly(urls, subject, keys, half))
-        await half.wait()
-        await servers[await leader_of(source, subject)].kill()
-        async with asyncio.timeout(3 * PATIENCE_S):
-            await publishing
-            while len(await keys_of(pool)) < len(keys):
-                await acknowledged.wait()
-                acknowledged.clear()
-        consumer.stop()
-        await asyncio.wait_for(consuming, PATIENCE_S)
+        async with looping(consumer.loop()):
+            publishing = asyncio.create_task(_publish_stubbornly(urls, subject, keys, half))
+            await half.wait()
+            await servers[await leader_of(source, subject)].kill()
+            async with asyncio.timeout(3 * PATIENCE_S):
+                await publishing
+                while len(await keys_of(pool)) < len(keys):
+                    await acknowledged.wait()
+                    acknowledged.clear()
     assert sorted(await keys_of(pool)) == sorted(keys)
     assert await malformed_rows(pool) == []

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 from tests.intake import consumer_process
 from tests.intake.commands import PAYLOAD, flat, keys_of, malformed_rows
 from tests.intake.streams import StreamServer, start_valkey, valkey
+from tests.support.loops import logged, looping
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
-from postroom.intake.worker import CommandConsumer, ConsumerOptions
+from postroom.intake.worker import CommandConsumer
 
 if TYPE_CHECKING:
     from postroom.intake.redis import RedisSource
@@ -249,31 +251,29 @@ async def test_a_server_that_is_away_is_waited_for(pool: Pool, stream: str) -> N
     """The loop goes on when the stream dies, and takes up what is published once it is back, its memory gone."""
     import redis.asyncio
 
-    postponed, acknowledged = asyncio.Event(), asyncio.Event()
-    heard = {"postponed": postponed, "acknowledged": acknowledged}
-
-    def signal_heard(step: str) -> None:
-        if step in heard:
-            heard[step].set()
+    acknowledged = asyncio.Event()
 
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         first = await start_valkey(directory)
-        options = ConsumerOptions(first_pause=timedelta(milliseconds=10), longest_pause=timedelta(milliseconds=50))
-        consumer = CommandConsumer(pool, open_source(first, stream), options=options, signal=signal_heard)
-        loop = asyncio.create_task(consumer.run())
-        async with redis.asyncio.Redis.from_url(first.url, socket_timeout=PATIENCE_S) as client:
-            await publish(client, stream, "a")
-        await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
-        acknowledged.clear()
-        await first.kill()
-        await asyncio.wait_for(postponed.wait(), PATIENCE_S)
-        second = await start_valkey(directory)
-        async with redis.asyncio.Redis.from_url(second.url, socket_timeout=PATIENCE_S) as client:
-            await publish(client, stream, "a", "b")
-        while await keys_of(pool) != ["a", "b"]:
-            await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
-            acknowledged.clear()
-        consumer.stop()
-        await asyncio.wait_for(loop, PATIENCE_S)
+        consumer = CommandConsumer(
+            pool,
+            open_source(first, stream),
+            signal=lambda step: acknowledged.set() if step == "acknowledged" else None,
+        )
+        with capture_logs() as logs:
+            async with looping(consumer.loop()):
+                async with redis.asyncio.Redis.from_url(first.url, socket_timeout=PATIENCE_S) as client:
+                    await publish(client, stream, "a")
+                await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
+                acknowledged.clear()
+                await first.kill()
+                await logged("loop_interrupted", logs)
+                second = await start_valkey(directory)
+                async with redis.asyncio.Redis.from_url(second.url, socket_timeout=PATIENCE_S) as client:
+                    await publish(client, stream, "a", "b")
+                while await keys_of(pool) != ["a", "b"]:
+                    await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
+                    acknowledged.clear()
         await second.kill()
+        assert not any(entry["event"] == "loop_failed" for entry in logs)

@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 
+import asyncpg
 import pytest
+from structlog.testing import capture_logs
 from tests.intake.commands import entries, keys_of, raw
 from tests.intake.streams import nats_server
-from tests.support.patience import PATIENCE_S
+from tests.support.builders import Steps
+from tests.support.loops import logged, looping
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid
 from postroom.intake.model import Entry
 from postroom.intake.source import open_sources
-from postroom.intake.worker import CommandConsumer, ConsumerOptions, pause_after
+from postroom.intake.worker import CommandConsumer, open_consumers
 from postroom.settings import read_settings
-
-QUICK = ConsumerOptions(first_pause=timedelta(milliseconds=1), longest_pause=timedelta(milliseconds=2))
 
 
 class ListSource:
     """A stream in a list: what is not acknowledged is handed out again. `failures` counts how often it is away."""
+
+    interruptions = ()
 
     def __init__(self, *batches: Sequence[Entry], failures: int = 0) -> None:
         self.waiting = list(batches)
@@ -72,25 +74,14 @@ async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_sett
         await copied.close()
 
 
-async def test_a_nats_server_that_was_never_there_is_reported_and_does_not_hold_the_stop(pool: Pool) -> None:
-    """The first connect has an end: the consumer says that it is postponed, and hears that it shall stop."""
+async def test_a_nats_server_that_was_never_there_interrupts_the_loop_and_does_not_delay_a_stop(pool: Pool) -> None:
+    """The first connect has a timeout; the loop retries, and stops when asked."""
     pytest.importorskip("nats", reason="nats-py is not installed: an absent NATS server is NOT tested")
     [source] = open_sources(read_settings({"POSTROOM_NATS_URL": "nats://127.0.0.1:1"}))
-    seen: list[str] = []
-
-    def stop(step: str) -> None:
-        seen.append(step)
-        consumer.stop()
-
-    consumer = CommandConsumer(pool, source, options=QUICK, signal=stop)
-    await asyncio.wait_for(consumer.run(), PATIENCE_S)
-    assert seen == ["postponed"]
-
-
-@pytest.mark.parametrize("failures,milliseconds", [(1, 100), (2, 200), (3, 400), (7, 5000), (5000, 5000)])
-def test_patience_grows_to_a_bound(failures: int, milliseconds: int) -> None:
-    """A stream that is away is asked less and less often, but never less than every few seconds."""
-    assert pause_after(ConsumerOptions(), failures) == timedelta(milliseconds=milliseconds)
+    with capture_logs() as logs:
+        async with open_consumers(pool, [source]) as loops, looping(*loops):
+            await logged("loop_interrupted", logs)
+    assert not any(entry["event"] == "loop_failed" for entry in logs)
 
 
 async def test_entries_are_acknowledged_after_the_commit(pool: Pool) -> None:
@@ -104,15 +95,11 @@ async def test_entries_are_acknowledged_after_the_commit(pool: Pool) -> None:
 
 
 async def test_the_loop_outlives_a_stream_that_is_away(pool: Pool) -> None:
-    """Failures are waited out; then everything is consumed, and stopping ends the loop and leaves the stream."""
+    """It retries until everything is consumed; a stop closes the source."""
     source = ListSource(entries(raw(idempotency_key="a")), entries(raw(idempotency_key="b")), failures=3)
-    consumer = CommandConsumer(
-        pool,
-        source,
-        options=QUICK,
-        signal=lambda step: consumer.stop() if step == "acknowledged" and len(source.acknowledged) == 2 else None,
-    )
-    await asyncio.wait_for(consumer.run(), PATIENCE_S)
+    steps = Steps()
+    async with open_consumers(pool, [source], signal=steps) as loops, looping(*loops):
+        await steps.reached("acknowledged", times=2)
     assert await keys_of(pool) == ["a", "b"]
     assert source.is_closed
 
@@ -120,10 +107,8 @@ async def test_the_loop_outlives_a_stream_that_is_away(pool: Pool) -> None:
 async def test_a_database_that_is_away_gives_the_entries_back(pool: Pool) -> None:
     """Nothing is acknowledged that was not committed."""
     source = ListSource(entries(raw()))
-    consumer = CommandConsumer(
-        pool, source, options=QUICK, signal=lambda step: consumer.stop() if step == "postponed" else None
-    )
     await pool.close()
-    await asyncio.wait_for(consumer.run(), PATIENCE_S)
+    with pytest.raises(asyncpg.InterfaceError):
+        await CommandConsumer(pool, source).run_once()
     assert source.acknowledged == []
     assert [entry.raw for entry in source.given_back] == [raw()]

@@ -1,6 +1,5 @@
 """The renderer: what waits for its template is rendered in lane order, by itself, and nothing is lost when it dies."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.builders import NOON, Hands, Recording, a_mail, a_worker, accepted, attempts_of, claimed, state_of
+from tests.support.loops import looping
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -163,10 +163,8 @@ async def running(room: Room, catalog: Catalog) -> AsyncIterator[Waker]:
     """A renderer that would look once an hour."""
     waker = Waker()
     renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=timedelta(hours=1))
-    task = asyncio.create_task(renderer.run())
-    yield waker
-    renderer.stop()
-    await asyncio.wait_for(task, 60)
+    async with looping(renderer.loop()):
+        yield waker
 
 
 async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: Waker) -> None:

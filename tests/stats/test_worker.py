@@ -3,7 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from tests.support.builders import NOON, Steps
+from tests.support.builders import NOON, until
+from tests.support.loops import looping
 
 from postroom.db.pool import Pool
 from postroom.stats import service
@@ -126,31 +127,9 @@ async def test_writers_folders_and_readers_agree(pool: Pool) -> None:
     assert await pool.fetchval("SELECT sum(amount) FROM stats_hourly WHERE metric = 'sent'") == 1000
 
 
-async def test_the_loop_folds_at_once_and_stops_when_told(pool: Pool) -> None:
-    """Batches that are full are followed by the next one; a stop ends the rest between two looks."""
+async def test_a_full_batch_is_followed_by_the_next_at_once(pool: Pool) -> None:
+    """The loop rests only after a batch that was not full."""
     await pool.execute(WRITE, NOON, 10)
-    steps = Steps()
-    rollup = Rollup(pool, RollupOptions(batch=8, interval=timedelta(hours=1)), signal=steps)
-    running = asyncio.create_task(rollup.run())
-    await steps.reached("folded", times=3)
-    rollup.stop()
-    async with asyncio.timeout(60):
-        await running
-    assert steps.heard == ["folded"] * 3
-    assert await pool.fetchval("SELECT count(*) FROM stat_deltas") == 0
-
-
-async def test_a_loop_survives_a_database_that_refuses(pool: Pool) -> None:
-    """A turn that fails is done again at the next, and says so."""
-    await pool.execute(WRITE, NOON, 1)
-    await pool.execute("ALTER TABLE stats_hourly RENAME TO elsewhere")
-    steps = Steps()
-    rollup = Rollup(pool, RollupOptions(interval=timedelta(milliseconds=1)), signal=steps)
-    running = asyncio.create_task(rollup.run())
-    await steps.reached("folded", times=2)
-    await pool.execute("ALTER TABLE elsewhere RENAME TO stats_hourly")
-    await steps.reached("folded", times=len(steps.heard) + 2)
-    rollup.stop()
-    await running
-    assert await service.total(pool, Selection()) == Figures(accepted=1, sent=1)
-    assert await pool.fetchval("SELECT count(*) FROM stats_hourly") == 2
+    rollup = Rollup(pool, RollupOptions(batch=8, interval=timedelta(hours=1)))
+    async with looping(rollup.loop()):
+        await until(pool, "NOT EXISTS (SELECT FROM stat_deltas)")

@@ -16,9 +16,9 @@ import structlog
 from postroom.campaigns import store
 from postroom.campaigns.model import Fed, Status, Turn
 from postroom.campaigns.queue_sync import settle_mail
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Loop
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
@@ -29,14 +29,14 @@ class FeederOptions:
     """How a feeder behaves; the defaults are those of the settings."""
 
     busy_interval: timedelta = timedelta(milliseconds=200)
-    idle_interval: timedelta = timedelta(seconds=1)  # while no campaign is active; a start rings the bell
+    idle_interval: timedelta = timedelta(seconds=1)  # while no campaign is active; a start notifies
     first_target: int = 2000
     least_target: int = 200
     most_target: int = 10_000
 
 
 class Feeder:
-    """`run` until `stop`; `run_once` is one turn."""
+    """Keeps the queue filled from the recipients of every active campaign."""
 
     def __init__(
         self,
@@ -49,24 +49,16 @@ class Feeder:
         self._pool, self._options = pool, options or FeederOptions()
         self._clock, self._signal = clock, signal
         self._targets: dict[int, int] = {}
-        self._stopping, self._bell = asyncio.Event(), asyncio.Event()
+        self._wake = asyncio.Event()
         self._is_busy = False
 
-    def stop(self) -> None:
-        self._stopping.set()
-        self._bell.set()
+    def loop(self) -> Loop:
+        """Run again soon while a campaign is active; otherwise after a notification or the idle interval."""
+        return Loop("feeder", self.run_once, rest=self._rest, wake=self._wake)
 
     def notified(self, _payload: str) -> None:
         """A campaign was started or resumed."""
-        self._bell.set()
-
-    async def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                await self.run_once()
-            except FLICKER as error:
-                _log.warning("feeding_postponed", error=type(error).__name__)
-            await self._rest()
+        self._wake.set()
 
     async def run_once(self) -> int:
         """Give every campaign its turn; returns how many mails were put into the queue."""
@@ -113,13 +105,5 @@ class Feeder:
             self._targets[campaign_id] = max(target // 2, self._options.least_target)
         return found.fed
 
-    async def _rest(self) -> None:
-        longest = self._options.busy_interval if self._is_busy else self._options.idle_interval
-        self._bell.clear()
-        if self._stopping.is_set():
-            return
-        try:
-            async with asyncio.timeout(longest.total_seconds()):
-                await self._bell.wait()
-        except TimeoutError:
-            return
+    def _rest(self) -> timedelta:
+        return self._options.busy_interval if self._is_busy else self._options.idle_interval

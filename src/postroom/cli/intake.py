@@ -1,5 +1,6 @@
 """`postroom intake`: only the consumers of a stream, for hosts that take commands in and deliver nothing."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,18 +42,19 @@ def _run(kind: StreamKind, consumers: int) -> None:
 
 async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, consumers: int) -> None:
     """Be the consumers; each finishes the batch in hand when it is told to stop."""
+    from postroom.db.failures import record_loop_failure
     from postroom.db.room import open_room
     from postroom.intake.source import open_source
     from postroom.intake.worker import open_consumers
     from postroom.mail.template_check import TemplateCheck
-    from postroom.runtime.loops import run_loops
+    from postroom.runtime.loop import run_loops
     from postroom.runtime.metrics_server import metrics_served
 
     sources = [open_source(kind, settings) for _consumer in range(consumers)]
     async with open_room(settings) as room:
         with metrics_served(settings.metrics_addr):
             life.running()
-            first, *others = open_consumers(
+            async with open_consumers(
                 room.pool, sources, idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck.of(settings)
-            )
-            await run_loops(others, main=first, stop=life.stop)
+            ) as loops:
+                await run_loops(loops, stop=life.stop, failed=partial(record_loop_failure, room.pool))

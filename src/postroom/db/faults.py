@@ -33,6 +33,13 @@ FLICKER = (
 )
 """Errors of the database, its connections and its driver that pass. A loop that meets one pauses and tries again."""
 
+
+def is_passing(error: BaseException) -> bool:
+    """True for an interruption: the same statement may succeed later, without any change to it or to the data."""
+    # asyncpg raises an InterfaceError, which is a ValueError too, for an argument that it cannot encode.
+    return isinstance(error, FLICKER) and not isinstance(error, ValueError)
+
+
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Everything that the database, the driver or the network between them raises."""
 

@@ -11,11 +11,11 @@ class Waker:
 
     def __init__(self) -> None:
         self._bells = {lane: asyncio.Event() for lane in Lane}
-        self._renderer = asyncio.Event()
+        self.renderer = asyncio.Event()
 
     def notified(self, payload: str) -> None:
         """A NOTIFY arrived; an empty payload, after a reconnection, may mean anything."""
-        self._renderer.set()
+        self.renderer.set()
         for lane in Lane:
             if payload in ("", lane.value):
                 self._bells[lane].set()
@@ -25,17 +25,11 @@ class Waker:
 
     async def wait(self, lane: Lane, longest: timedelta) -> bool:
         """True if the lane's bell rang in time; the bell is silent afterwards."""
-        return await _wait(self._bells[lane], longest)
-
-    async def wait_renderer(self, longest: timedelta) -> bool:
-        return await _wait(self._renderer, longest)
-
-
-async def _wait(bell: asyncio.Event, longest: timedelta) -> bool:
-    try:
-        async with asyncio.timeout(longest.total_seconds()):
-            await bell.wait()
-    except TimeoutError:
-        return False
-    bell.clear()
-    return True
+        bell = self._bells[lane]
+        try:
+            async with asyncio.timeout(longest.total_seconds()):
+                await bell.wait()
+        except TimeoutError:
+            return False
+        bell.clear()
+        return True

@@ -23,6 +23,10 @@ class StreamKind(StrEnum):
 class StreamSource(Protocol):
     """Entries of one stream, for one consumer of a group."""
 
+    @property
+    def interruptions(self) -> tuple[type[Exception], ...]:
+        """Errors that mean that the server is away or busy: the consumer retries."""
+
     async def fetch(self) -> Sequence[Entry]:
         """The next entries; waits a moment for some, and returns none if there are none."""
 

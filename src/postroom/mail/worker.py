@@ -1,22 +1,17 @@
-"""The renderer's loop: render what waits, ring the lanes that can send it, wait for more."""
+"""The renderer: renders accepted deliveries that name a template, and wakes the lanes that can send them."""
 
-import asyncio
 from datetime import timedelta
 
-import structlog
-
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery.wake import Waker
 from postroom.mail.catalog import Catalog
 from postroom.mail.service import RenderedBatch, render_waiting
 from postroom.runtime.clock import Clock, database_time
-
-_log = structlog.get_logger()
+from postroom.runtime.loop import Loop
 
 
 class Renderer:
-    """One process's share of the rendering. `run` until `stop`; `run_once` for one batch."""
+    """One process's share of the rendering."""
 
     def __init__(
         self,
@@ -29,22 +24,16 @@ class Renderer:
     ) -> None:
         self._pool, self._catalog, self._waker = pool, catalog, waker
         self._poll_interval, self._clock = poll_interval, clock
-        self._stopping = asyncio.Event()
 
-    def stop(self) -> None:
-        self._stopping.set()
-        self._waker.notified("")
-
-    async def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                batch = await self.run_once()
-            except FLICKER as error:
-                _log.warning("rendering_postponed", error=type(error).__name__)
-                await asyncio.sleep(self._poll_interval.total_seconds())
-                continue
-            if not batch.total:
-                await self._waker.wait_renderer(self._poll_interval)
+    def loop(self) -> Loop:
+        """Batch after batch until nothing waits; then after a notification or the poll interval."""
+        return Loop(
+            "renderer",
+            self.run_once,
+            rest=self._poll_interval,
+            more=lambda batch: batch.total > 0,
+            wake=self._waker.renderer,
+        )
 
     async def run_once(self) -> RenderedBatch:
         batch = await render_waiting(self._pool, self._catalog, now=self._clock())

@@ -12,7 +12,7 @@
 | postroom_queue_oldest_seconds        | how long the oldest due delivery of a lane has waited                 |
 | postroom_http_requests_total         | HTTP requests by route, method and status                             |
 | postroom_http_request_seconds        | how long a request took, by route                                     |
-| postroom_loop_restarts_total         | side loops of a worker that raised and were started again, by loop    |
+| postroom_loop_failures_total         | unexpected errors of background loops, each retried after a pause     |
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -48,6 +48,6 @@ QUEUE_OLDEST_SECONDS = Gauge(
 )
 HTTP_REQUESTS = Counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"], registry=REGISTRY)
 HTTP_SECONDS = Histogram("postroom_http_request_seconds", "How long a request took", ["route"], registry=REGISTRY)
-LOOP_RESTARTS = Counter(
-    "postroom_loop_restarts", "Side loops that raised and were started again", ["loop"], registry=REGISTRY
+LOOP_FAILURES = Counter(
+    "postroom_loop_failures", "Background loops that raised an unexpected error", ["loop"], registry=REGISTRY
 )

@@ -3,20 +3,13 @@
 Safe to run in any number of processes at once, and done again at the next turn if it failed.
 """
 
-import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-import asyncpg
-import structlog
-
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Loop
 from postroom.tracking import store
-
-_log = structlog.get_logger()
 
 STEP = 1000
 
@@ -30,26 +23,15 @@ class TrackingMaintenanceOptions:
 
 
 class TrackingMaintenance:
-    """`run` until `stop`; the first turn comes at once."""
+    """Partitions for the months to come, and retention of first opens and clicks."""
 
     def __init__(
         self, pool: Pool, options: TrackingMaintenanceOptions | None = None, *, clock: Clock = database_time
     ) -> None:
         self._pool, self._options, self._clock = pool, options or TrackingMaintenanceOptions(), clock
-        self._stopping = asyncio.Event()
 
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                await self.run_once()
-            except (*FLICKER, asyncpg.PostgresError) as error:
-                _log.warning("tracking_maintenance_postponed", error=type(error).__name__)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._options.interval.total_seconds()):
-                    await self._stopping.wait()
+    def loop(self) -> Loop:
+        return Loop("tracking maintenance", self.run_once, rest=self._options.interval, interruptible=True)
 
     async def run_once(self) -> None:
         await self.make_partitions()

@@ -40,6 +40,8 @@ class NatsOptions:
 class NatsSource:
     """Pulls from one durable consumer."""
 
+    interruptions = (nats.errors.Error,)
+
     def __init__(self, url: str, options: NatsOptions | None = None) -> None:
         self._servers = [part.strip() for part in url.split(",")]
         self._options = options or NatsOptions()

@@ -61,6 +61,8 @@ class RedisOptions:
 class RedisSource:
     """Reads one stream for one consumer of its group."""
 
+    interruptions = (redis.exceptions.RedisError,)
+
     def __init__(
         self, url: str, options: RedisOptions | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:

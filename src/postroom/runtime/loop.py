@@ -1,0 +1,152 @@
+"""The loop of every background task: run once, rest, run again, until the process stops.
+
+One rule for all errors. An interruption (see `postroom.db.faults.is_passing`) is logged and retried after a short
+pause. Any other error is a bug: it is logged, counted in `postroom_loop_failures_total`, recorded for `postroom doctor`
+and retried after a longer pause. No error ends a loop, so none stops the other loops of the process.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from postroom.db.faults import is_passing
+from postroom.runtime.backoff import Backoff
+from postroom.runtime.metrics import LOOP_FAILURES
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Between two failures of the same loop. A bug that lasts writes one line a minute, not thousands."""
+
+FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S = 0.1, 5.0
+"""While the database is away. Work goes on at most five seconds after it is back."""
+
+_log = structlog.get_logger()
+
+Rest = timedelta | Callable[[], timedelta]
+Failed = Callable[[str, Exception], Awaitable[None]]
+"""Called with the name of a loop and its error, before the pause."""
+
+
+class Runs(Protocol):
+    """Runs by itself until `stop` is called, then finishes the work it has begun."""
+
+    async def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Loop:
+    """Calls `run_once`, rests and calls it again; at once if `more` says so of its result.
+
+    `wake` ends a rest early. A stop lets `run_once` finish, or cancels it if the loop is `interruptible`: then
+    `run_once` must leave nothing half done that its next call does not finish. `expected` are interruptions besides
+    those of the database: the errors of another server that the loop depends on.
+    """
+
+    def __init__(  # noqa: PLR0913 - the ways in which loops differ
+        self,
+        name: str,
+        run_once: Callable[[], Awaitable[Any]],
+        *,
+        rest: Rest = timedelta(),
+        more: Callable[[Any], bool] | None = None,
+        wake: asyncio.Event | None = None,
+        interruptible: bool = False,
+        expected: tuple[type[Exception], ...] = (),
+        interruption: Backoff | None = None,
+    ) -> None:
+        self.name, self._run_once, self._rest, self._more = name, run_once, rest, more
+        self._wake, self._interruptible, self._expected = wake, interruptible, expected
+        self._interruption = interruption or Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
+        self._failure = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+
+    async def run(self, stop: asyncio.Event, failed: Failed | None = None) -> None:
+        """Run until `stop` is set."""
+        while not stop.is_set():
+            try:
+                result = await self._run(stop)
+            except Exception as error:  # noqa: BLE001 - any bug: the other loops go on, and this one is tried again
+                await wait_for_any(stop, timeout_s=await self._report(error, failed))
+            else:
+                self._interruption.reset()
+                self._failure.reset()
+                if self._more is None or not self._more(result):
+                    await self._take_rest(stop)
+
+    async def _run(self, stop: asyncio.Event) -> Any:
+        if not self._interruptible:
+            return await self._run_once()
+        work = asyncio.ensure_future(self._run_once())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, stopping):
+                task.cancel()
+            await asyncio.gather(work, stopping, return_exceptions=True)
+        return None if work.cancelled() else work.result()
+
+    async def _report(self, error: Exception, failed: Failed | None) -> float:
+        """Log an error, and count and record it if it is a bug; returns the pause before the next try."""
+        if is_passing(error) or isinstance(error, self._expected):
+            pause_s = self._interruption.fail()
+            _log.warning("loop_interrupted", loop=self.name, error=type(error).__name__, retry_in_s=round(pause_s, 2))
+            return pause_s
+        pause_s = self._failure.fail()
+        # Neither the message nor the values of the frames: both may hold an address or a secret.
+        frames = [f"{Path(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
+        _log.error(
+            "loop_failed", loop=self.name, error=type(error).__name__, frames=frames, retry_in_s=round(pause_s, 2)
+        )
+        LOOP_FAILURES.labels(loop=self.name).inc()
+        if failed is not None:
+            with suppress(Exception):  # the record is for people; the next try must not depend on it
+                await failed(self.name, error)
+        return pause_s
+
+    async def _take_rest(self, stop: asyncio.Event) -> None:
+        rest = self._rest() if callable(self._rest) else self._rest
+        if self._wake is None:
+            await wait_for_any(stop, timeout_s=rest.total_seconds())
+        else:
+            await wait_for_any(stop, self._wake, timeout_s=rest.total_seconds())
+            self._wake.clear()
+
+
+async def wait_for_any(*events: asyncio.Event, timeout_s: float) -> None:
+    """Return when one of the events is set, or after the timeout."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def run_loops(
+    loops: Sequence[Loop], *, stop: asyncio.Event, main: Runs | None = None, failed: Failed | None = None
+) -> None:
+    """Run all loops until `stop` is set, or the main task ends by itself. An error of the main task is raised."""
+    stopping = asyncio.Event()
+
+    def stop_all(_waited: object = None) -> None:
+        stopping.set()
+        if main is not None:
+            main.stop()
+
+    asked = asyncio.create_task(stop.wait())
+    asked.add_done_callback(stop_all)
+    try:
+        async with asyncio.TaskGroup() as together:
+            for loop in loops:
+                together.create_task(loop.run(stopping, failed), name=loop.name)
+            if main is not None:
+                await together.create_task(main.run(), name=type(main).__name__)
+                stop_all()
+    finally:
+        asked.cancel()
