@@ -1,4 +1,4 @@
-"""The rule of loops: an error is logged, counted, recorded and retried; it stops neither other loops nor the process."""
+"""The rule of loops: an error is logged, counted, recorded and retried; it stops neither other loops nor a process."""
 
 import asyncio
 from datetime import timedelta
