@@ -16,7 +16,7 @@ from postroom.senders import accounts_in_use as desk_module
 from postroom.senders import service, store
 from postroom.senders.check import check_domain
 from postroom.senders.errors import DomainNotFound
-from postroom.senders.model import DomainShape
+from postroom.senders.model import DestinationLimits
 from postroom.transports import Content, Envelope, Reply, Stage
 
 SECOND = timedelta(seconds=1)
@@ -28,7 +28,7 @@ async def shape(pool: Pool, domain: str = "example.org", **limits: float) -> Non
     await service.put_domain(pool, domain, actor="tests", **given)  # type: ignore[arg-type]
 
 
-async def find(pool: Pool, domain: str = "example.org") -> DomainShape | None:
+async def find(pool: Pool, domain: str = "example.org") -> DestinationLimits | None:
     found, _ = await service.list_domains(pool)
     return next((each for each in found if each.domain == domain), None)
 

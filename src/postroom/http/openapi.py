@@ -54,6 +54,8 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     """The whole document as plain values."""
     types = list(dict.fromkeys(_types(endpoints)))
     schemas, found = schema_components(types, ref_template=REF + "{name}")
+    asked = [schema for kind, schema in zip(types, schemas, strict=True) if kind in set(_asked(endpoints))]
+    found = {**_complete(found), **_used(found, asked)}
     names = readable_names(found)
     components = {names[name]: {**tidy(schema, names), "title": names[name]} for name, schema in found.items()}
     schema_of = dict(zip(types, tidy(list(schemas), names), strict=True))
@@ -79,10 +81,23 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     }
 
 
-def _used(components: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
-    """The schemas that an operation refers to; those of queries are written out as parameters."""
+def _complete(components: dict[str, Any]) -> dict[str, Any]:
+    """The schemas of answers, which have every field: a default of the model says what a constructor may leave out."""
+    return {name: _with_every_field(schema) for name, schema in components.items()}
+
+
+def _with_every_field(schema: dict[str, Any]) -> dict[str, Any]:
+    if not (properties := schema.get("properties")):
+        return schema
+    always = {*schema.get("required", ()), *(name for name, each in properties.items() if "default" in each)}
+    kept = {name: {k: v for k, v in each.items() if k != "default"} for name, each in properties.items()}
+    return {**schema, "properties": kept, "required": [name for name in kept if name in always]}
+
+
+def _used(components: dict[str, Any], document: Any) -> dict[str, Any]:
+    """The schemas that a part of the document refers to, directly or not."""
     used: set[str] = set()
-    waiting = list(_references(paths))
+    waiting = list(_references(document))
     while waiting:
         name = waiting.pop()
         if name not in used:
@@ -111,8 +126,15 @@ def _version() -> str:
 
 def _types(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
     yield Problem
+    yield from _asked(endpoints)
     for endpoint in endpoints:
-        yield from (kind for kind in (endpoint.query, endpoint.body, *endpoint.answers.values()) if kind is not None)
+        yield from (kind for kind in endpoint.answers.values() if kind is not None)
+
+
+def _asked(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
+    """The types that arrive."""
+    for endpoint in endpoints:
+        yield from (kind for kind in (endpoint.query, endpoint.body) if kind is not None)
 
 
 def _name(handler: Any) -> str:

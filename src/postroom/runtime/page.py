@@ -6,6 +6,7 @@ A cursor is the position in a listing as a short opaque string that callers hand
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
@@ -27,11 +28,14 @@ class PageQuery(Shape, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True):
-    """A page of a listing. `next_cursor` leads to the next page and is null on the last."""
+    """A page of a listing as JSON. `next_cursor` leads to the next page and is null on the last."""
 
     items: Sequence[Item]
     next_cursor: str | None
 
+
+Found = tuple[list[Item], str | None]
+"""The items of a page and the cursor of the next."""
 
 Order = Mapping[str, tuple[str, Any]]
 """Parameter of a listing's statement → the attribute of an item that the next page continues after, and its type."""
@@ -41,23 +45,23 @@ OLDEST_FIRST: Order = {"after_id": ("id", int)}
 
 
 async def read_page(
-    statement: Callable[..., Awaitable[Sequence[Item]]],
+    statement: Callable[..., Awaitable[list[Item]]],
     connection: Any,
     cursor: str | None,
     limit: int,
     *,
     order: Order = NEWEST_FIRST,
     **parameters: Any,
-) -> Page[Item]:
+) -> Found[Item]:
     """The page after `cursor`. `statement` is a store function that takes `page_limit` and the order's parameters."""
     kinds = tuple(kind for _name, kind in order.values())
     position = decode_cursor(cursor, tuple.__class_getitem__(kinds)) if cursor else [None] * len(order)
     # One row more than asked for says that there is a next page.
     found = await statement(connection, page_limit=limit + 1, **dict(zip(order, position, strict=True)), **parameters)
     if len(found) <= limit:
-        return Page(found, None)
+        return found, None
     last = found[limit - 1]
-    return Page(found[:limit], encode_cursor(*(getattr(last, name) for name, _kind in order.values())))
+    return found[:limit], encode_cursor(*(attrgetter(name)(last) for name, _kind in order.values()))
 
 
 def encode_cursor(*position: Any) -> str:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from email_validator import EmailNotValidError, validate_email
+from msgspec import Meta
 
 from postroom.errors import BadInput, FieldError
+from postroom.runtime.record import Shape, Text
 from postroom.senders.model import (
     BATCH_SIZE,
     DAILY_LIMIT,
@@ -27,31 +28,44 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SenderRequest:
-    """A mailbox as somebody describes it. Secrets are in no representation."""
+_Port = Annotated[int, Meta(ge=1, le=_LARGEST_PORT)]
+_Daily = Annotated[int, Meta(ge=1, le=MOST_PER_DAY)]
+_Batch = Annotated[int, Meta(ge=1, le=MOST_PER_BATCH)]
+_Delay = Annotated[int, Meta(ge=0, le=LONGEST_DELAY_MS)]
+_Days = Annotated[int, Meta(ge=1, le=365)]
+_Stages = Annotated[tuple[_Daily, ...], Meta(min_length=1, max_length=50)]
+_Lanes = Annotated[tuple[Annotated[str, Meta(pattern=f"^({'|'.join(LANES)})$")], ...], Meta(min_length=1, max_length=3)]
+_KeyFile = Annotated[str, Meta(max_length=20_000)]
 
-    email: str
+
+class SenderRequest(Shape, frozen=True, kw_only=True):
+    """A mailbox to send through. A field that belongs to another type of account is refused."""
+
+    email: Text
     auth_type: AuthType
-    display_name: str | None = None
-    smtp_host: str | None = None
-    smtp_port: int | None = None
-    smtp_username: str | None = None
-    smtp_password: str | None = field(default=None, repr=False)
+    display_name: Text | None = None
+    smtp_host: Text | None = None
+    smtp_port: _Port | None = None
+    smtp_username: Text | None = None
+    smtp_password: Text | None = None
     smtp_use_tls: bool = True
-    gmail_subject_email: str | None = None
-    gmail_credentials: str | None = field(default=None, repr=False)  # the service account's key file
-    ses_region: str | None = None
-    ses_access_key_id: str | None = None
-    ses_secret_access_key: str | None = field(default=None, repr=False)
-    daily_limit: int = DAILY_LIMIT
-    batch_size: int = BATCH_SIZE
-    send_delay_ms: int | None = None  # None: that of its type
-    lanes: tuple[str, ...] = LANES
+    gmail_subject_email: Text | None = None
+    gmail_credentials: _KeyFile | None = None  # the service account's key file
+    ses_region: Text | None = None
+    ses_access_key_id: Text | None = None
+    ses_secret_access_key: Text | None = None
+    daily_limit: _Daily = DAILY_LIMIT
+    batch_size: _Batch = BATCH_SIZE
+    send_delay_ms: _Delay | None = None  # None: the default of its type
+    lanes: _Lanes = LANES
     warmup: bool = False
-    warmup_limits: tuple[int, ...] = WARMUP_LIMITS
-    warmup_days_per_stage: int = WARMUP_DAYS
-    notes: str | None = None
+    warmup_limits: _Stages = WARMUP_LIMITS
+    warmup_days_per_stage: _Days = WARMUP_DAYS
+    notes: Text | None = None
+
+    def __repr__(self) -> str:
+        """Without its secrets: a representation ends in logs and tracebacks."""
+        return f"SenderRequest({self.email!r}, {self.auth_type!r})"
 
     @property
     def delay_ms(self) -> int:

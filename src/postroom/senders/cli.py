@@ -128,8 +128,8 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
     """List accounts."""
     from postroom.senders import service
 
-    found, more = in_room(lambda room: service.list_senders(room.pool, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    found = in_room(lambda room: service.list_senders(room.pool, cursor=cursor, limit=limit))
+    print_page(*found, columns=_LISTED, as_json=as_json)
 
 
 @senders.command()
@@ -215,8 +215,8 @@ def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = 
     """List destinations with limits or rests."""
     from postroom.senders import service
 
-    found, more = in_room(lambda room: service.list_domains(room.pool, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_DOMAINS, as_json=as_json)
+    found = in_room(lambda room: service.list_domains(room.pool, cursor=cursor, limit=limit))
+    print_page(*found, columns=_DOMAINS, as_json=as_json)
 
 
 @domains.command("set")

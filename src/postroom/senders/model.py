@@ -142,7 +142,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainShape:
+class DestinationLimits:
     """The limits of one destination, and the rest it asked for."""
 
     domain: str

@@ -1,22 +1,23 @@
 """Making, changing, pausing and removing accounts; their keys; the limits of destinations."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from postroom.db.pool import Pool, Session
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 from postroom.senders import store
 from postroom.senders.check import SenderRequest, check_domain, check_same_connection, check_sender
 from postroom.senders.credentials import AccessKey, check_gmail, open_credentials
 from postroom.senders.errors import DomainNotFound, SenderExists, SenderNotFound
 from postroom.senders.factory import TransportFactory, host_guard
-from postroom.senders.model import AuthType, DomainShape, SealedAccount, SenderAccount, SenderId, Status
+from postroom.senders.model import AuthType, DestinationLimits, SealedAccount, SenderAccount, SenderId, Status
 from postroom.senders.seal import PURPOSES, Sealer
 from postroom.senders.trial import Step, Trial, run_trial
 from postroom.transports.guard import AddressForbidden
@@ -120,15 +121,10 @@ async def get_sender(pool: Pool, sender_id: int) -> SenderAccount:
     return (await _get(pool, sender_id)).account
 
 
-async def list_senders(
-    pool: Pool, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[SenderAccount], str | None]:
+async def list_senders(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[SenderAccount]:
     """A page of accounts, oldest first, and the cursor of the next page."""
-    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_senders(connection, ids=None, after_id=after_id, page_limit=limit + 1)
-    accounts = [sealed.account for sealed in found[:limit]]
-    return accounts, encode_cursor(accounts[-1].id) if len(found) > limit else None
+    found, more = await read_page(store.list_senders, pool, cursor, limit, order={"after_id": ("account.id", int)})
+    return [sealed.account for sealed in found], more
 
 
 async def pause_sender(pool: Pool, sender_id: int, *, reason: str | None = None, actor: str) -> SenderAccount:
@@ -219,19 +215,14 @@ async def delete_domain(pool: Pool, domain: str, *, actor: str) -> None:
         await record_audit(connection, actor=actor, action="domain.delete", subject=f"domain:{name}")
 
 
-async def list_domains(
-    pool: Pool, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[DomainShape], str | None]:
-    """A page of destinations with limits or rests, by name, and the cursor of the next page."""
-    (after_domain,) = decode_cursor(cursor, tuple[str]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_domains(connection, after_domain=after_domain, page_limit=limit + 1)
-    return found[:limit], encode_cursor(found[limit - 1].domain) if len(found) > limit else None
+async def list_domains(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[DestinationLimits]:
+    """A page of destinations with limits or a pause, by name, and the cursor of the next page."""
+    return await read_page(store.list_domains, pool, cursor, limit, order={"after_domain": ("domain", str)})
 
 
 async def put_domain(
     pool: Pool, domain: str, *, max_connections: int | None, messages_per_second: float | None, actor: str
-) -> DomainShape:
+) -> DestinationLimits:
     """Set the limits of a destination. Raises `BadInput`."""
     name = check_domain(domain)
     if messages_per_second is not None and not SLOWEST <= messages_per_second <= FASTEST:

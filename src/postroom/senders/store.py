@@ -7,15 +7,13 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
+from postroom.runtime.record import read_row
 from postroom.senders.model import (
-    AuthType,
-    DomainShape,
+    DestinationLimits,
     Figures,
-    PausedBy,
     SealedAccount,
     SenderAccount,
     SenderId,
-    Status,
 )
 
 QUERIES = load("postroom.senders")
@@ -51,9 +49,9 @@ async def insert_sender(connection: Connection, **columns: Any) -> SenderId:
     return SenderId((await QUERIES["insert_sender"].one(connection, **columns))["id"])
 
 
-async def list_domains(connection: Connection, *, after_domain: str | None, page_limit: int) -> list[DomainShape]:
+async def list_domains(connection: Connection, *, after_domain: str | None, page_limit: int) -> list[DestinationLimits]:
     rows = await QUERIES["list_domains"].many(connection, after_domain=after_domain, page_limit=page_limit)
-    return [DomainShape(**row) for row in rows]
+    return [read_row(DestinationLimits, row) for row in rows]
 
 
 async def list_sealed(connection: Connection) -> list[SenderId]:
@@ -90,11 +88,11 @@ async def pause_unhealthy(connection: Connection, *, account_id: Sequence[int], 
 
 async def put_domain(
     connection: Connection, *, domain: str, max_connections: int | None, messages_per_second: float | None
-) -> DomainShape:
+) -> DestinationLimits:
     row = await QUERIES["put_domain"].one(
         connection, domain=domain, max_connections=max_connections, messages_per_second=messages_per_second
     )
-    return DomainShape(**row)
+    return read_row(DestinationLimits, row)
 
 
 async def raise_backoff(
@@ -146,15 +144,4 @@ async def roll_days(connection: Connection, *, now: datetime | None) -> int:
 
 
 def _sealed(row: asyncpg.Record) -> SealedAccount:
-    columns = dict(row)
-    secret, key_id = columns.pop("secret"), columns.pop("key_id")
-    resume, paused_by = columns["resume_status"], columns["paused_by"]
-    columns |= {
-        "auth_type": AuthType(columns["auth_type"]),
-        "status": Status(columns["status"]),
-        "paused_by": None if paused_by is None else PausedBy(paused_by),
-        "resume_status": None if resume is None else Status(resume),
-        "lanes": tuple(columns["lanes"]),
-        "warmup_limits": tuple(columns["warmup_limits"]),
-    }
-    return SealedAccount(SenderAccount(**columns), secret, key_id)
+    return SealedAccount(read_row(SenderAccount, row), row["secret"], row["key_id"])
