@@ -37,7 +37,8 @@ from postroom.db.queries import load
 from postroom.db.room import open_room
 from postroom.delivery import service
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.post.address import Address
 from postroom.settings import Settings
 
 QUERIES = load("bench", "archive.sql")

@@ -37,8 +37,10 @@ from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
-from postroom.delivery.model import Address, Lane, Outgoing
+from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import Worker
+from postroom.post.address import Address
+from postroom.post.reply import Content, Envelope
 from postroom.senders.check import SenderRequest
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import AuthType
@@ -46,7 +48,6 @@ from postroom.senders.seal import LocalSealer
 from postroom.senders.service import Tools, create_sender
 from postroom.settings import Settings
 from postroom.tracking.tokens import TokenSigner
-from postroom.transports import Content, Envelope
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 ROOM = "postroom"

@@ -25,7 +25,8 @@ from bench.workers import Command, drain
 from postroom.db.migrate import migrate
 from postroom.db.pool import connect
 from postroom.delivery import service, store
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.post.address import Address
 
 SQL = read_statements(Path(__file__).with_name("postroom.sql"))
 ROOM = "postroom"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from postroom.client import Client
     from postroom.db.errors import DatabaseError
     from postroom.delivery.errors import BodyGone, DeliveryNotFound, WrongState
-    from postroom.delivery.model import Attachment
     from postroom.delivery.send import send
     from postroom.errors import (
         AccessError,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from postroom.events.errors import AppendConditionFailed, DuplicateAppend, EventsBusy, EventUnreadable
     from postroom.events.service import EventStore
     from postroom.mail.errors import TemplateNotFound
+    from postroom.post.mime import Attachment
 
 __all__ = [
     "AccessError",

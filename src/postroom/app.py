@@ -25,16 +25,14 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
-from postroom.delivery.address import domain_of, parse_address
 from postroom.delivery.identity import written_by
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Address, Channel, Lane, Outgoing
+from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.service import choose_facts
 from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events
-from postroom.feedback import verp
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
@@ -44,11 +42,15 @@ from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, message_domain_of
-from postroom.mail.dkim import Signer
 from postroom.mail.template_check import TemplateCheck
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
 from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.post.address import Address, domain_of, parse_address
+from postroom.post.dkim import Signer
+from postroom.post.message_id import make_message_id, room_keys
+from postroom.post.reply import Content, Envelope
+from postroom.post.return_path import make_return_path
 from postroom.runtime.loop import Loop, Runs, run_loops
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
@@ -62,7 +64,7 @@ from postroom.stats.worker import Rollup, RollupOptions
 from postroom.tracking.maintenance import TrackingMaintenance
 from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
-from postroom.transports import Content, Envelope, Transport
+from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 from postroom.transports.stub import StubTransport
@@ -101,7 +103,7 @@ def make_compose(
     mail = Composer(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
-        message_key=next(iter(verp.room_keys(settings)), None),
+        message_key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
         return_path=_return_paths(settings),
         unsubscribe=_unsubscribe_links(settings),
         signers=load_signers(settings.dkim_keys),
@@ -126,10 +128,10 @@ def _carried(outgoing: Outgoing, desk: AccountsInUse | None) -> Outgoing:
 
 def _return_paths(settings: Settings) -> Callable[[Outgoing], str] | None:
     """Where bounces go: to an address that names the delivery and cannot be invented, if we have a domain for them."""
-    domain, keys = settings.bounce_domain, verp.room_keys(settings)
+    domain, keys = settings.bounce_domain, room_keys(settings.secret_keys, settings.schema)
     if domain is None or not keys:
         return None
-    return lambda outgoing: verp.return_path(outgoing.id, domain=domain, key=keys[0])
+    return lambda outgoing: make_return_path(outgoing.id, domain=domain, key=keys[0])
 
 
 def _unsubscribe_links(settings: Settings) -> Callable[[Outgoing, str], str] | None:
@@ -360,7 +362,9 @@ def _imap_poller(room: Room, url: str) -> ImapPoller:
         options = replace(ImapOptions.parse(url), interval=settings.bounce_imap_interval)
     except ValueError as error:
         raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
-    return ImapPoller(room.pool, options, paths=ReturnPaths(settings.bounce_domain, verp.room_keys(settings)))
+    return ImapPoller(
+        room.pool, options, paths=ReturnPaths(settings.bounce_domain, room_keys(settings.secret_keys, settings.schema))
+    )
 
 
 def _maintenance_options(settings: Settings) -> MaintenanceOptions:
@@ -374,9 +378,9 @@ def _maintenance_options(settings: Settings) -> MaintenanceOptions:
         cleanup_interval=settings.cleanup_interval,
         admin=_address("POSTROOM_ADMIN_EMAIL", settings.admin_email) if settings.admin_email else None,
         message_id=partial(
-            verp.message_id,
+            make_message_id,
             domain=message_domain_of(settings.message_domain),
-            key=next(iter(verp.room_keys(settings)), None),
+            key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
         ),
     )
 

@@ -698,6 +698,11 @@ class Settings:
     )
 
     @property
+    def secret_keys(self) -> tuple[bytes, ...]:
+        """The key that signs and encrypts, then the old ones, which only verify and decrypt; empty without a key."""
+        return () if self.secret_key is None else (self.secret_key, *self.old_secret_keys)
+
+    @property
     def base_url(self) -> str:
         """How people reach us; without a public URL, the address we listen at."""
         host, port = self.http_addr

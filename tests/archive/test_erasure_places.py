@@ -14,7 +14,7 @@ from tests.support.feedback import PATHS, report, sent
 from postroom.archive.service import archive_session
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import Address, State
+from postroom.delivery.model import State
 from postroom.erasure.model import spellings
 from postroom.erasure.service import erase, resume_erasures
 from postroom.events import Event, EventStore
@@ -24,6 +24,7 @@ from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import ingest
 from postroom.feedback.lists import ListReader, write_lines
 from postroom.feedback.model import NewSuppression, Reason
+from postroom.post.address import Address
 
 JOERG = "jörg@bücher.example"
 

@@ -11,7 +11,6 @@ from postroom.campaigns.model import Letter
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.template import ready, text_template
 from postroom.delivery.model import (
-    Address,
     Channel,
     ClaimId,
     DeliveryId,
@@ -24,6 +23,7 @@ from postroom.delivery.model import (
 from postroom.errors import BadInput
 from postroom.mail.compose import Composer
 from postroom.mail.render import Rendered
+from postroom.post.address import Address
 from postroom.tracking.model import Mark
 
 HOSTILE = '<script>alert("1")</script>\r\nBcc: all@example.org\r\n\r\n{{ 7 * 7 }}'

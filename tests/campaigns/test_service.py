@@ -15,9 +15,10 @@ from postroom.campaigns import service
 from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignRecipientNotFound, CampaignWrongStatus
 from postroom.campaigns.model import Status
 from postroom.db.pool import Pool
-from postroom.delivery.model import Address, Lane
+from postroom.delivery.model import Lane
 from postroom.delivery.service import get_delivery
 from postroom.errors import BadInput, SecretKeyMissing
+from postroom.post.address import Address
 
 
 async def test_a_draft_can_be_changed_and_deleted(pool: Pool) -> None:

@@ -28,7 +28,8 @@ from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.db.pool import Pool
 from postroom.inbox import CaptureTransport
-from postroom.transports import Content, Envelope, Reply, Stage, Transport
+from postroom.post.reply import Content, Envelope, Reply, Stage
+from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.stub import StubTransport
 

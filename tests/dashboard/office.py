@@ -23,7 +23,7 @@ from postroom.http import build_app
 from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
-from postroom.transports.base import Reply
+from postroom.post.reply import Reply
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000

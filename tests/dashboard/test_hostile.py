@@ -16,7 +16,7 @@ from tests.support.builders import DELIVERED, a_mail
 from tests.support.http import served
 
 from postroom.dashboard import asgi, preview
-from postroom.delivery.model import Address
+from postroom.post.address import Address
 
 ATTACKS = [
     "<script>top.pwned = 1; document.title = 'pwned'; new Image().src = '{canary}/script'</script>",

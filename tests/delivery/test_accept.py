@@ -14,8 +14,10 @@ from tests.support.builders import NOON, a_mail, accepted, addresses, outcomes_o
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Acceptance, Address, Attachment, DeliveryRequest, Lane, State
+from postroom.delivery.model import Acceptance, DeliveryRequest, Lane, State
 from postroom.errors import BadInput, IdempotencyConflict
+from postroom.post.address import Address
+from postroom.post.mime import Attachment
 
 WEEK = timedelta(days=7)
 

@@ -19,7 +19,7 @@ from postroom.delivery import service
 from postroom.delivery.errors import BodyGone
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
-from postroom.transports import Reply, Stage
+from postroom.post.reply import Reply, Stage
 
 CODE = "06609"
 REFUSED = Reply(Stage.FINAL, 550, "5.7.1", "no")

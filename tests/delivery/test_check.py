@@ -16,9 +16,11 @@ from tests.support.requests import GOOD
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
 from postroom.delivery.check import check_batch, problems
-from postroom.delivery.model import Address, Attachment, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.send import send
 from postroom.errors import BadInput
+from postroom.post.address import Address
+from postroom.post.mime import Attachment
 
 NOT_ASKED = cast("Session", SimpleNamespace(fetchrow=print))
 PNG = Attachment("a.png", "image/png", "aGk=")

@@ -12,7 +12,7 @@ from postroom.delivery import store
 from postroom.delivery.lane import chunks
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
-from postroom.transports import Content, Envelope, Reply
+from postroom.post.reply import Content, Envelope, Reply
 
 MB = 2**20
 

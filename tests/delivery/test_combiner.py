@@ -6,8 +6,9 @@ import pytest
 
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Acceptance, Address, DeliveryRequest
+from postroom.delivery.model import Acceptance, DeliveryRequest
 from postroom.errors import BadInput, IdempotencyConflict
+from postroom.post.address import Address
 from postroom.runtime.metrics import ACCEPTED
 
 

@@ -28,7 +28,7 @@ from postroom.delivery.model import (
     RecipientOutcome,
 )
 from postroom.delivery.outcome import classify
-from postroom.transports import Envelope, RecipientReply, Reply, Stage
+from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 
 
 def a_recipient(

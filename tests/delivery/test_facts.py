@@ -13,8 +13,9 @@ from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
 from postroom.events.model import Query
 from postroom.events.service import EventStore
+from postroom.post.reply import Reply
 from postroom.settings import FACTS
-from postroom.transports import Reply, Transport
+from postroom.transports.base import Transport
 from postroom.transports.stub import StubTransport
 
 

@@ -5,7 +5,7 @@ from tests.support.senders import account_of, an_account, claimed
 
 from postroom.db.pool import Pool
 from postroom.delivery.identity import written_by
-from postroom.delivery.model import Address
+from postroom.post.address import Address
 
 
 async def headers(pool: Pool, **fields: object) -> bytes:

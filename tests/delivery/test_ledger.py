@@ -26,7 +26,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Lane
-from postroom.feedback import verp
+from postroom.post.message_id import make_message_id
 
 DATA = {
     "tags": {"kind": "receipt", "campaign_id": "spring"},
@@ -124,7 +124,7 @@ async def test_a_message_of_a_dead_worker_has_its_message_id(pool: Pool) -> None
         await store.mark_started(
             connection, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=NOON
         )
-    options = MaintenanceOptions(message_id=partial(verp.message_id, domain="example.org", key=None))
+    options = MaintenanceOptions(message_id=partial(make_message_id, domain="example.org", key=None))
     await Maintenance(pool, options, clock=Hands(NOON + timedelta(days=2))).recover()
     envelope, _ = a_compose()(outgoing)
     assert [row["message_id"] for row in await ledger(pool)] == [envelope.message_id]

@@ -28,7 +28,8 @@ from postroom.delivery import service, store
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Address, DeliveryFilter, DeliveryId, Lane, Outgoing, State
+from postroom.delivery.model import DeliveryFilter, DeliveryId, Lane, Outgoing, State
+from postroom.post.address import Address
 from postroom.settings import Settings
 
 DAY = timedelta(days=1)

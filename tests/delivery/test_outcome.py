@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.delivery.outcome import Verdict, classify
-from postroom.transports import Envelope, RecipientReply, Reply, Stage
+from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 
 A, B, C = "a@example.org", "b@example.org", "c@example.org"
 

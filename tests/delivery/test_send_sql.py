@@ -14,8 +14,10 @@ from tests.support.requests import ALLOWED, BAD, GOOD, as_sql
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.header import FORBIDDEN_HEADERS
-from postroom.delivery.model import Address, Attachment, Lane, State
+from postroom.delivery.model import Lane, State
+from postroom.post.address import Address
+from postroom.post.header import FORBIDDEN_HEADERS
+from postroom.post.mime import Attachment
 
 HELLO = {"p_to": ["ada@example.org"], "p_subject": "Hello", "p_text": "Hello, Ada."}
 

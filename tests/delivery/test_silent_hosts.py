@@ -7,10 +7,11 @@ import pytest
 from tests.support.builders import NOON, Recording, a_mail, a_worker, accepted, claimed, state_of
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Address, Channel, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.model import Channel, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.silent_hosts import FIRST_REST_S, LONGEST_REST_S, SILENCES, SilentHosts
 from postroom.delivery.worker import WorkerOptions
-from postroom.transports import Envelope, Reply, Stage
+from postroom.post.address import Address
+from postroom.post.reply import Envelope, Reply, Stage
 from postroom.transports.webhook.compose import WebhookComposer
 
 SILENCE = Reply(Stage.CONTENT, text="no answer within 10 s")

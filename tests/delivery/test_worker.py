@@ -31,9 +31,10 @@ from postroom.db.room import Room
 from postroom.delivery import store
 from postroom.delivery.attempt import Compose
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Address, Channel, DeliveryRequest, Lane, State
+from postroom.delivery.model import Channel, DeliveryRequest, Lane, State
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.transports import Reply, Stage
+from postroom.post.address import Address
+from postroom.post.reply import Reply, Stage
 from postroom.transports.webhook.compose import WebhookComposer
 
 HOUR = timedelta(hours=1)

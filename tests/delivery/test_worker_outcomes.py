@@ -28,7 +28,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Lane, Outgoing, State
-from postroom.transports import Content, Envelope, Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.noop import NoopTransport
 from postroom.transports.stub import StubTransport
 

@@ -4,10 +4,12 @@ from datetime import UTC, datetime
 
 from tests.support.feedback import DOMAIN, KEY, PATHS, report
 
-from postroom.feedback import verp
 from postroom.feedback.attribution import Candidates, ReturnPaths, Sent, attribute, find_candidates
-from postroom.feedback.model import Bounce, BounceClass, Complaint
-from postroom.feedback.report import read_report
+from postroom.feedback.model import Bounce, Complaint
+from postroom.post.meaning import BounceClass
+from postroom.post.message_id import make_message_id
+from postroom.post.report import read_report
+from postroom.post.return_path import make_return_path
 
 CREATED = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
@@ -20,7 +22,7 @@ def attributed(
     name: str, sent: dict[int, Sent], *, tag: int | None = 7, envelope: int | None = None, paths: ReturnPaths = PATHS
 ) -> list[tuple[int | None, str | None, bool]]:
     read = read_report(report(name, delivery_id=tag))
-    to = (verp.return_path(envelope, domain=DOMAIN, key=KEY),) if envelope is not None else ()
+    to = (make_return_path(envelope, domain=DOMAIN, key=KEY),) if envelope is not None else ()
     found = attribute(read, "smtp", find_candidates(read, to, paths), sent, keys=paths.keys)
     return [(each.delivery_id, each.address, each.is_verified) for each in found]
 
@@ -87,7 +89,7 @@ def test_a_message_id_is_checked_against_the_row() -> None:
 
 def test_a_message_id_alone_does_not_name_a_recipient() -> None:
     """A report that names nobody, or a stranger, says nothing about the only recipient; the return path does."""
-    message = verp.message_id(7, CREATED, domain="example.org", key=KEY)
+    message = make_message_id(7, CREATED, domain="example.org", key=KEY)
     for name in ("arf-redacted", "forwarded-elsewhere"):
         read = read_report(report(name, message=message))
         found = attribute(read, "smtp", find_candidates(read, (), PATHS), known("ada@example.org"), keys=[KEY])

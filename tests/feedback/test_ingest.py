@@ -5,9 +5,9 @@ from tests.support.builders import NOON
 from tests.support.feedback import DOMAIN, KEY, PATHS, message_id, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
-from postroom.feedback import verp
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
+from postroom.post.return_path import make_return_path
 
 
 async def take(pool: Pool, *raw: bytes, to: str = f"fbl@{DOMAIN}", paths: ReturnPaths = PATHS) -> Ingested:
@@ -88,7 +88,7 @@ async def test_several_recipients_of_one_report(pool: Pool) -> None:
 async def test_a_complaint_suppresses_for_good(pool: Pool) -> None:
     """Also from a provider that hides who it was, if the complaint comes to the return path of the mail."""
     delivery_id = await sent(pool)
-    path = verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+    path = make_return_path(delivery_id, domain=DOMAIN, key=KEY)
     for name, to in (("arf-abuse", "fbl@example.org"), ("arf-redacted", path)):
         await take(pool, report(name, delivery_id=delivery_id), to=to)
     assert await suppressed(pool) == [("complaint", "all", None)]
@@ -141,7 +141,7 @@ async def test_a_webhook_s_delivery_is_nobody_s_mail(pool: Pool) -> None:
 async def test_a_tag_is_read_in_any_case(pool: Pool) -> None:
     """Some servers write addresses in capitals."""
     delivery_id = await sent(pool)
-    path = verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+    path = make_return_path(delivery_id, domain=DOMAIN, key=KEY)
     raw = report("postfix-unknown-user", delivery_id=delivery_id).replace(path.encode(), path.upper().encode())
     await take(pool, raw)
     assert await suppressed(pool) == [("hard_bounce", "all", None)]

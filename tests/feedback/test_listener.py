@@ -14,8 +14,9 @@ from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
-from postroom.feedback import verp
 from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.post.message_id import make_message_id
+from postroom.post.return_path import make_return_path
 
 OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, size_limit=1024 * 1024)
 
@@ -37,7 +38,7 @@ async def talk(bounces: BounceListener, say: Callable[[smtplib.SMTP], Any]) -> A
 
 
 def path(delivery_id: int) -> str:
-    return verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+    return make_return_path(delivery_id, domain=DOMAIN, key=KEY)
 
 
 FORGED_DSN = """\
@@ -75,9 +76,9 @@ async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bou
     people = ["mallory@evil.example", *(f"person{n}@example.org" for n in range(5))]
     created = datetime.now(UTC)
     ids = await accepted(pool, *(a_mail(each) for each in people), now=created)
-    own = verp.message_id(ids[0], created, domain="example.org", key=KEY)
+    own = make_message_id(ids[0], created, domain="example.org", key=KEY)
     for delivery_id, victim in zip(ids[1:], people[1:], strict=True):
-        hashed = verp.message_id(delivery_id, created, domain="example.org", key=None)
+        hashed = make_message_id(delivery_id, created, domain="example.org", key=None)
         copied = own.replace(f"pr.{ids[0]}.", f"pr.{delivery_id}.")
         for forged in (hashed, copied):
             text = FORGED_DSN.format(domain=DOMAIN, victim=victim, message_id=forged).replace("\n", "\r\n")

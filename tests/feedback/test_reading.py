@@ -7,12 +7,12 @@ import pytest
 from tests.support.feedback import DOMAIN, KEY, PATHS, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
-from postroom.feedback import verp
 from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import MOST_KEPT, MOST_KEPT_PER_PEER, ingest
 from postroom.feedback.listener import BounceListener, ListenerOptions
 from postroom.feedback.reading import ReportReaders
-from postroom.feedback.report import LARGEST, ReportKind, read_report
+from postroom.post.report import LARGEST, ReportKind, read_report
+from postroom.post.return_path import make_return_path
 
 OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0)
 DEAF = (sys.executable, "-c", "import sys; sys.stdin.buffer.read()")
@@ -20,7 +20,8 @@ DEAF = (sys.executable, "-c", "import sys; sys.stdin.buffer.read()")
 
 _HOG = """
 import sys
-from postroom.feedback import reading, report
+from postroom.feedback import reading
+from postroom.post import report
 kept = []
 def hog(raw):
     while b"hostile" in raw:
@@ -91,7 +92,7 @@ async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
         await until_busy(readers, 2)
         other = await Client.connect(server.port)
         assert [await other.say("NOOP") for _ in range(100)] == [250] * 100
-        assert await other.offer(verp.return_path(1, domain=DOMAIN, key=KEY)) == 250
+        assert await other.offer(make_return_path(1, domain=DOMAIN, key=KEY)) == 250
         assert not any(task.done() for task in waiting)
         for task in waiting:
             task.cancel()
@@ -150,7 +151,7 @@ async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
 
     async with BounceListener(pool, OPTIONS, readers=Watched()) as server:
         client = await Client.connect(server.port)
-        assert await client.send(raw, verp.return_path(delivery_id, domain=DOMAIN, key=KEY)) == 250
+        assert await client.send(raw, make_return_path(delivery_id, domain=DOMAIN, key=KEY)) == 250
         client.close()
     assert LARGEST - 200 < seen[0] < LARGEST + 200
     assert await suppressed(pool) == [("hard_bounce", "all", None)]

@@ -9,9 +9,10 @@ from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, s
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
-from postroom.feedback.model import BounceClass, Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
+from postroom.feedback.model import Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
 from postroom.feedback.record import bounces_of, clear_soft, record, settle
 from postroom.feedback.service import import_batch, lift, suppress
+from postroom.post.meaning import BounceClass
 
 DAY = timedelta(days=1)
 

@@ -15,7 +15,7 @@ from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
-from postroom.transports import Content, Envelope, Reply
+from postroom.post.reply import Content, Envelope, Reply
 
 CUT = (  # and wait so many milliseconds until they are gone
     "SELECT pg_terminate_backend(pid, $1) FROM pg_stat_activity"

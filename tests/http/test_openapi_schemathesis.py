@@ -16,7 +16,7 @@ from postroom.db.room import Room
 from postroom.http import build_app
 from postroom.inbox import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
-from postroom.transports import Envelope
+from postroom.post.reply import Envelope
 
 CHECKS = [
     checks.not_a_server_error,

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.intake.commands import PAYLOAD, raw
 
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.intake.command import FIELDS, decode_command, pack_fields, read_fields
 from postroom.intake.model import Malformed
+from postroom.post.address import Address
 
 # Other programs may keep the machine busy: how long an example takes says nothing about the rule.
 MODEST = settings(max_examples=50)

@@ -17,9 +17,10 @@ from tests.support.http import served
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Address, Delivery, DeliveryFilter, Lane, RecipientKind
+from postroom.delivery.model import Delivery, DeliveryFilter, Lane, RecipientKind
 from postroom.http import build_app
 from postroom.http import service as keys
+from postroom.post.address import Address
 
 pytest.importorskip("django", reason="Django is not installed: its backend is NOT tested")
 

@@ -9,9 +9,10 @@ from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.model import Address, Delivery, DeliveryFilter
+from postroom.delivery.model import Delivery, DeliveryFilter
 from postroom.intake import service
 from postroom.intake.notice import MalformedNotice
+from postroom.post.address import Address
 
 ADMIN = Address("admin@example.org")
 

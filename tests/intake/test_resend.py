@@ -21,16 +21,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import (
-    Address,
-    Channel,
-    Delivery,
-    DeliveryRequest,
-    Lane,
-    RecipientKind,
-    RecipientOutcome,
-    State,
-)
+from postroom.delivery.model import Channel, Delivery, DeliveryRequest, Lane, RecipientKind, RecipientOutcome, State
 from postroom.dropins.resend import api as drop_in
 from postroom.dropins.resend.answers import email_of, last_event, refusal
 from postroom.dropins.resend.shapes import parse_schedule
@@ -40,6 +31,7 @@ from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.mail.compose import Composer
+from postroom.post.address import Address
 from postroom.settings import Settings
 
 MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}

@@ -23,7 +23,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Address, Delivery, RecipientKind, State
+from postroom.delivery.model import Delivery, RecipientKind, State
 from postroom.dropins.ses import api as ses_api
 from postroom.dropins.ses.answers import refusal
 from postroom.dropins.ses.cli import ses_credentials
@@ -34,6 +34,7 @@ from postroom.http import build_app
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication
 from postroom.http.model import ApiKey
+from postroom.post.address import Address
 from postroom.runtime.aws import AwsCredentials, sign
 
 SECRET_KEY = b"installation-key-for-tests-only!"

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput
 from postroom.intake.smtp.submission import Envelope, read_submission
-from postroom.runtime.mime_guard import find_excess
+from postroom.post.address import Address
+from postroom.post.mime_guard import find_excess
 
 ADA = "ada@example.org"
 BOB = "bob@example.org"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from postroom.delivery.model import (
-    Address,
     Channel,
     ClaimId,
     DeliveryId,
@@ -25,7 +24,8 @@ from postroom.delivery.model import (
     RecipientOutcome,
 )
 from postroom.mail.compose import Composer, format_date
-from postroom.mail.dkim import Signer
+from postroom.post.address import Address
+from postroom.post.dkim import Signer
 
 NOW = datetime(2026, 1, 5, 10, 30, tzinfo=UTC)
 SENDER = Address("shop@example.org", "The Shop")

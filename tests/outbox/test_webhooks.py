@@ -17,7 +17,7 @@ from tests.support.webhook_server import Receiver, Request, receiving
 
 from postroom.db.pool import Pool
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import Address, Channel, DeliveryRequest, State
+from postroom.delivery.model import Channel, DeliveryRequest, State
 from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import BadInput, ConfigurationError, SecretKeyMissing
@@ -29,6 +29,7 @@ from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed, SecretBox
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport

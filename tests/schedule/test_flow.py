@@ -12,10 +12,11 @@ from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.inbox import CaptureTransport
+from postroom.post.reply import Content, Envelope
 from postroom.schedule import agenda, service
 from postroom.schedule.model import Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
-from postroom.transports import Content, Envelope, Transport
+from postroom.transports.base import Transport
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 

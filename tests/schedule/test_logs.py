@@ -17,10 +17,10 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.model import Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.post.reply import Content, Envelope
 from postroom.schedule import engine, service, store
 from postroom.schedule.cli import users
 from postroom.schedule.model import Policy
-from postroom.transports import Content, Envelope
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 

@@ -14,13 +14,13 @@ from tests.support.smtp_server import Script, smtp_server
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http import build_app
+from postroom.post.reply import Reply, Stage
 from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders import store
 from postroom.senders.api import endpoints
 from postroom.senders.credentials import open_credentials
 from postroom.senders.factory import WaysOut
 from postroom.senders.service import Tools
-from postroom.transports import Reply, Stage
 
 PASSWORD = "correct horse battery"
 NEW = {

@@ -15,7 +15,7 @@ from postroom.senders.credentials import Credentials
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import AuthType, SenderAccount, SenderId, Slot, Status
 from postroom.senders.seal import PURPOSES
-from postroom.transports import Transport
+from postroom.transports.base import Transport
 
 
 async def test_an_edited_note_keeps_the_connection(pool: Pool) -> None:

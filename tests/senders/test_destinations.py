@@ -12,12 +12,12 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.senders import accounts_in_use as desk_module
 from postroom.senders import service, store
 from postroom.senders.check import check_domain
 from postroom.senders.errors import DomainNotFound
 from postroom.senders.model import DestinationLimits
-from postroom.transports import Content, Envelope, Reply, Stage
 
 SECOND = timedelta(seconds=1)
 SLOW_DOWN = Reply(Stage.RECIPIENT, 451, "4.7.1", "too fast")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from postroom.post.reply import Reply, Stage
 from postroom.senders.health import Kind, Outcome, is_slowdown, judge, rest_after, tally
 from postroom.senders.model import Figures, HealthPolicy, Slot, find_trouble
-from postroom.transports import Reply, Stage
 
 POLICY = HealthPolicy()
 

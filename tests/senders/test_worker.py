@@ -22,9 +22,9 @@ from tests.support.senders import Ways, a_desk, a_sending_worker, account_of, an
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane, State
 from postroom.delivery.worker import WorkerOptions
+from postroom.post.reply import Reply, Stage
 from postroom.senders import store as senders
 from postroom.senders.model import PausedBy, Status
-from postroom.transports import Reply, Stage
 
 LOGIN_REFUSED = Reply(Stage.LOGIN, 535, "5.7.8", "wrong password")
 BUSY = Reply(Stage.FINAL, 421, "4.7.0", "slow down", retry_after_s=90.0)

@@ -1,4 +1,4 @@
-"""Addresses as people write them: one table for the grammar of `delivery/address.py` and of SQL `parse_address`."""
+"""Addresses as people write them: one table for the grammar of `post/address.py` and of SQL `parse_address`."""
 
 ACCEPTED: list[tuple[str, str, str | None]] = [
     ("a@example.org", "a@example.org", None),

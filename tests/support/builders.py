@@ -10,11 +10,13 @@ from msgspec.structs import replace
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.decision import Result
-from postroom.delivery.model import Address, Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.model import Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Compose, Worker, WorkerOptions
 from postroom.mail.compose import Composer
-from postroom.transports import Content, Envelope, RecipientReply, Reply, Stage, Transport
+from postroom.post.address import Address
+from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
+from postroom.transports.base import Transport
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 LEASE = timedelta(minutes=1)

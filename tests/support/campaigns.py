@@ -11,11 +11,13 @@ from postroom.campaigns.model import Campaign, Letter, LineFormat, Plan, Refused
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
-from postroom.delivery.model import Address, Outgoing
+from postroom.delivery.model import Outgoing
 from postroom.delivery.worker import Worker
 from postroom.mail.compose import Composer
+from postroom.post.address import Address
+from postroom.post.reply import Content, Envelope
 from postroom.tracking.tokens import TokenSigner
-from postroom.transports import Content, Envelope, Transport
+from postroom.transports.base import Transport
 
 SECRET = bytes(range(32))
 SIGNER = TokenSigner(SECRET, "https://mail.example.org", room="postroom")

@@ -14,9 +14,9 @@ from datetime import timedelta
 import msgspec
 
 from postroom.db.pool import open_pool
-from postroom.delivery.model import Address
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
+from postroom.post.address import Address
 from postroom.runtime.clock import utc_now
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 

@@ -7,15 +7,17 @@ from typing import Any
 from tests.support.builders import NOON, a_mail, accepted
 
 from postroom.db.pool import Pool
-from postroom.feedback import verp
 from postroom.feedback.attribution import ReturnPaths
-from postroom.feedback.model import Bounce, BounceClass, Complaint, report_identity
+from postroom.feedback.model import Bounce, Complaint, report_identity
+from postroom.post.meaning import BounceClass
+from postroom.post.message_id import make_message_id, room_keys
+from postroom.post.return_path import make_return_path
 
 SECRET = bytes(range(32))
-KEY = verp.room_key(SECRET, "postroom")
+KEY = room_keys([SECRET], "postroom")[0]
 DOMAIN = "bounce.example.net"
 PATHS = ReturnPaths(DOMAIN, (KEY,))
-REPORTS = Path(__file__).parents[1] / "feedback" / "reports"
+REPORTS = Path(__file__).parents[1] / "post" / "reports"
 
 _numbers = iter(range(1, 1_000_000))
 
@@ -42,14 +44,14 @@ async def message_id(pool: Pool, delivery_id: int) -> str:
     """The Message-ID that compose gives a delivery."""
     async with pool.acquire() as connection:
         created = await connection.fetchval("SELECT created_at FROM deliveries WHERE id = $1", delivery_id)
-    return verp.message_id(delivery_id, created, domain="example.org", key=KEY)
+    return make_message_id(delivery_id, created, domain="example.org", key=KEY)
 
 
 def report(name: str, *, delivery_id: int | None = None, message: str = "<somebody@elsewhere.example>") -> bytes:
     """A report from the folder, about this delivery."""
     path = "somebody@elsewhere.example"
     if delivery_id is not None:
-        path = verp.return_path(delivery_id, domain=DOMAIN, key=KEY)
+        path = make_return_path(delivery_id, domain=DOMAIN, key=KEY)
     raw = (REPORTS / f"{name}.eml").read_bytes()
     return raw.replace(b"@@RETURN_PATH@@", path.encode()).replace(b"@@MESSAGE_ID@@", message.encode())
 

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from postroom.delivery.model import Attachment
+from postroom.post.mime import Attachment
 
 GOOD: dict[str, Any] = {"to": ["ada@example.org"], "subject": "Hello", "text": "Hello, Ada."}
 NOTE: dict[str, Any] = {"subject": None, "text": None, "template": "welcome"}

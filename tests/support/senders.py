@@ -11,13 +11,14 @@ from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.post.reply import Reply
 from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
 from postroom.senders.model import AuthType, SenderAccount, SenderId, Status
 from postroom.senders.seal import LocalSealer
-from postroom.transports import Reply, Transport
+from postroom.transports.base import Transport
 
 KEY = bytes(range(32))
 SEALER = LocalSealer.from_keys(KEY)

@@ -17,9 +17,11 @@ import msgspec
 from tests.support.senders import Stamps
 
 from postroom.db.pool import Pool, open_pool
-from postroom.delivery.model import Address, Lane, Outgoing
+from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
+from postroom.post.address import Address
+from postroom.post.reply import Content, Envelope, Reply
 from postroom.runtime.clock import utc_now
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
@@ -27,7 +29,7 @@ from postroom.senders.factory import WaysOut
 from postroom.senders.model import SenderAccount
 from postroom.senders.pace import PacedStarts
 from postroom.senders.seal import LocalSealer
-from postroom.transports import Content, Envelope, Reply, Transport
+from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport
 
 LEASE = timedelta(hours=1)

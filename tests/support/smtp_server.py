@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from tests.support.silence import LONG_S, let_pass, settle
 
-from postroom.transports.base import Envelope
+from postroom.post.reply import Envelope
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
 
 ALL_EXTENSIONS = ("PIPELINING", "SIZE 10000000", "8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES")

@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import fall_silent
 
-from postroom.transports import Content, Envelope, Reply
+from postroom.post.reply import Content, Envelope, Reply
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 

@@ -10,7 +10,7 @@ from tests.support.http import Browser, Letter, open_browser
 from postroom.db.room import Room
 from postroom.delivery.outcome import Verdict, classify
 from postroom.inbox import CaptureTransport
-from postroom.transports import Envelope, Reply, Stage
+from postroom.post.reply import Envelope, Reply, Stage
 
 RAW = (
     b"Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"

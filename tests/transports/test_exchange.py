@@ -8,7 +8,8 @@ import pytest
 from tests.support.silence import settle, wait_out
 from tests.support.webhook_server import Receiver, receiving
 
-from postroom.transports import Passage, Reply, Stage
+from postroom.post.reply import Reply, Stage
+from postroom.transports.base import Passage
 from postroom.transports.exchange import ANSWER_LIMIT, Answered, Exchange, excerpt, is_private_channel
 
 LARGE = b"x" * (32 << 20)

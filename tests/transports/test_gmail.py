@@ -18,7 +18,7 @@ from tests.support.gmail_server import (
 )
 from tests.support.smtp_server import Letter, envelope
 
-from postroom.transports import Envelope, Reply, Stage
+from postroom.post.reply import Envelope, Reply, Stage
 from postroom.transports.exchange import Exchange
 from postroom.transports.gmail import GmailCredentials, GmailTransport
 from postroom.transports.gmail.token import READ, SEND, TokenSource

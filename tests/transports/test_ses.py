@@ -9,9 +9,9 @@ from tests.support.aws import CREDENTIALS, REGION, Aws, moto_running, ses_to
 from tests.support.smtp_server import Letter, envelope
 
 from postroom.delivery.outcome import Verdict, classify
+from postroom.post.reply import Envelope, Reply, Stage
 from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.aws_credentials import CredentialChain
-from postroom.transports import Envelope, Reply, Stage
 from postroom.transports.ses import SesTransport
 
 LETTER = Letter(b"From: Room <room@example.org>\r\nTo: a@example.org\r\nSubject: hello\r\n\r\nhow are you?\r\n")

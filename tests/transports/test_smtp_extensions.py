@@ -3,7 +3,7 @@
 import pytest
 from tests.support.smtp_server import ALL_EXTENSIONS, Letter, Script, envelope, smtp_server, transport_to
 
-from postroom.transports import Stage
+from postroom.post.reply import Stage
 
 BOTH = Letter(plain=b"Subject: x\r\n\r\ngr=C3=BC=C3=9Fe\r\n", eight_bit="Subject: x\r\n\r\ngrüße\r\n".encode())
 

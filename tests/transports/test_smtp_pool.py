@@ -22,7 +22,7 @@ from tests.support.smtp_server import (
     transport_to,
 )
 
-from postroom.transports import Stage
+from postroom.post.reply import Stage
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
 

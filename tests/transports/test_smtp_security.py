@@ -21,7 +21,7 @@ from tests.support.smtp_server import (
     transport_to,
 )
 
-from postroom.transports import Reply, Stage
+from postroom.post.reply import Reply, Stage
 from postroom.transports.smtp import SmtpRelay
 from postroom.transports.smtp.relay import TlsMode
 

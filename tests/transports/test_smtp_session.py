@@ -23,7 +23,7 @@ from tests.support.smtp_server import (
     transport_to,
 )
 
-from postroom.transports import RecipientReply, Reply, Stage
+from postroom.post.reply import RecipientReply, Reply, Stage
 from postroom.transports.smtp import Timeouts
 from postroom.transports.smtp.session import stuffed
 

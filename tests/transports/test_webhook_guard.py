@@ -8,7 +8,7 @@ import pytest
 from tests.support.webhook_server import PATIENCE, Posting, Receiver, receiving
 
 from postroom.delivery.outcome import Verdict, classify
-from postroom.transports import Stage
+from postroom.post.reply import Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver, is_public
 from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from postroom.delivery.check import check_batch, check_url
-from postroom.delivery.model import Address, Attachment, Channel, DeliveryRequest
+from postroom.delivery.model import Channel, DeliveryRequest
 from postroom.errors import BadInput
+from postroom.post.address import Address
+from postroom.post.mime import Attachment
 
 GOOD = "https://hooks.example.org/greet"
 

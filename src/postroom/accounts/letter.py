@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from postroom.accounts.model import Action, DueToken
 from postroom.accounts.signature import PATHS, sign
-from postroom.delivery.address import parse_address
 from postroom.delivery.check import is_locale
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import SettingInvalid
+from postroom.post.address import parse_address
 from postroom.settings import Settings
 
 SOURCE = "accounts"

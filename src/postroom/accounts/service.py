@@ -17,22 +17,14 @@ from postroom.accounts.errors import (
     TokenNotFound,
     TokenUsed,
 )
-from postroom.accounts.model import (
-    Account,
-    AccountFilter,
-    Action,
-    Consumed,
-    NewAccount,
-    Stall,
-    Verdict,
-)
+from postroom.accounts.model import Account, AccountFilter, Action, Consumed, NewAccount, Stall, Verdict
 from postroom.accounts.signature import open_signed
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.delivery.address import parse_address
 from postroom.delivery.check import is_locale
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
+from postroom.post.address import parse_address
 from postroom.runtime.page import decode_cursor, encode_cursor
 
 LONGEST_LOGIN = 254

@@ -6,7 +6,7 @@ from datetime import datetime, time
 from enum import StrEnum
 from typing import Any
 
-from postroom.delivery.model import Address
+from postroom.post.address import Address
 
 
 class Status(StrEnum):

@@ -12,11 +12,11 @@ from postroom.campaigns.rendering import person_variables
 from postroom.campaigns.trial import lint_letter, render_letter, try_letter
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.address import parse_address
-from postroom.delivery.model import Address, DeliveryId, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.mail.render import Rendered
+from postroom.post.address import Address, parse_address
 
 MOST_TESTS = 20
 TEST_PREFIX = "[Test] "

@@ -24,9 +24,9 @@ import msgspec
 
 from postroom.campaigns.model import LineFormat, Refused
 from postroom.campaigns.zones import OWN_ZONE, zone_named
-from postroom.delivery.address import parse_address
 from postroom.delivery.check import MAX_DEPTH, has_unstorable
 from postroom.errors import BadInput
+from postroom.post.address import parse_address
 
 Person = tuple[str, str | None, str, str]
 """Address, name, time zone, and the merge fields as JSON: columns, in which thousands travel at once."""

@@ -21,10 +21,10 @@ from postroom.campaigns import store
 from postroom.campaigns.model import Letter
 from postroom.campaigns.template import PreparedTemplate, ready
 from postroom.db.pool import Pool
-from postroom.delivery.address import domain_of
 from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.errors import BadInput
 from postroom.mail.render import RenderError
+from postroom.post.address import domain_of
 from postroom.tracking.links import weave
 from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner

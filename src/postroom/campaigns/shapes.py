@@ -19,9 +19,8 @@ from postroom.campaigns.model import (
     Uploaded,
 )
 from postroom.campaigns.template import LONGEST_PART
-from postroom.delivery.address import parse_address
-from postroom.delivery.model import Address
 from postroom.errors import BadInput
+from postroom.post.address import Address, parse_address
 from postroom.runtime.page import Cursor, Limit
 from postroom.runtime.record import Moment, Shape, Text
 

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.campaigns.model import Campaign, Fed, Hour, Letter, Plan, Recipient, RecipientState, Status, Turn, Zone
 from postroom.db.queries import Connection, load
-from postroom.delivery.model import Address
+from postroom.post.address import Address
 
 QUERIES = load("postroom.campaigns")
 

@@ -17,13 +17,13 @@ from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import BounceListener, ListenerOptions
-from postroom.feedback.verp import room_keys
 from postroom.http import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.mail.catalog import Catalog
 from postroom.mail.template_check import TemplateCheck
+from postroom.post.message_id import room_keys
 from postroom.runtime import uvicorn_server
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK
@@ -141,7 +141,9 @@ def bounce_options(settings: Settings) -> ListenerOptions:
     if settings.secret_key is None:
         raise SettingInvalid("POSTROOM_SECRET_KEY", "is needed to recognise our own return paths")
     unlimited = (*LOOPBACK, *settings.trusted_proxies)
-    return ListenerOptions(domain=settings.bounce_domain, keys=room_keys(settings), unlimited=unlimited)
+    return ListenerOptions(
+        domain=settings.bounce_domain, keys=room_keys(settings.secret_keys, settings.schema), unlimited=unlimited
+    )
 
 
 def submitter(room: Room) -> Authenticate:

@@ -5,9 +5,9 @@ A worker would find the same, but later: after a port is open, or in a child tha
 
 from postroom.app import load_catalog, make_compose, open_routes
 from postroom.db.room import Room
-from postroom.delivery.address import parse_address
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import Catalog
+from postroom.post.address import parse_address
 
 
 async def prepare(room: Room) -> Catalog:

@@ -31,11 +31,12 @@ from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import Outcome, Verdict, classify
 from postroom.delivery.places import Places
 from postroom.delivery.settle import NOWHERE
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports import Content, Envelope, Passage, Reply, Stage, Transport
+from postroom.transports.base import Passage, Transport
 
 _log = structlog.get_logger()
 

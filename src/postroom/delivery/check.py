@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from postroom.delivery.header import MEDIA_TYPE, RESERVED_PREFIX, check_header, check_text
-from postroom.delivery.model import Address, Channel, DeliveryRequest
+from postroom.delivery.model import Channel, DeliveryRequest
 from postroom.delivery.retry import LADDERS, LONGEST_PATIENCE, MOST_RETRIES, SHORTEST_PATIENCE
 from postroom.errors import BadInput, FieldError
+from postroom.post.address import Address
+from postroom.post.header import MEDIA_TYPE, RESERVED_PREFIX, check_header, check_text
 
 MAX_RECIPIENTS = 100
 MAX_SUBJECT = 998

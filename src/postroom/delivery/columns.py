@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.address import write_address
 from postroom.delivery.model import Channel, DeliveryRequest, Lane
+from postroom.post.address import write_address
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 

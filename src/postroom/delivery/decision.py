@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from postroom.delivery.model import UNSERVED, Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
 from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
-from postroom.transports import Reply
+from postroom.post.reply import Reply
 
 NO_TIME = timedelta()
 MOST_FORGIVEN = 3

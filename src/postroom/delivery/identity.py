@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from postroom.delivery.model import Address, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.post.address import Address
 from postroom.senders.identity import Mailbox, identify
 from postroom.senders.model import SenderAccount
 

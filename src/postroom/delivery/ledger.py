@@ -25,13 +25,13 @@ from postroom.delivery import store
 from postroom.delivery.decision import NO_TIME, Result
 from postroom.delivery.model import ClaimId, DeliveryId, Outgoing
 from postroom.delivery.settle import settle, without_texts
+from postroom.post.reply import Reply, Stage
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
 from postroom.senders.health import Outcome
 from postroom.senders.model import HealthPolicy
 from postroom.senders.record import record_outcomes
-from postroom.transports import Reply, Stage
 
 _log = structlog.get_logger()
 

@@ -17,7 +17,8 @@ from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
 from postroom.delivery.lease import WORKER_SILENCE
-from postroom.delivery.model import Address, DeliveryRequest, Lane, Recovered
+from postroom.delivery.model import DeliveryRequest, Lane, Recovered
+from postroom.post.address import Address
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.metrics import RECOVERED
 from postroom.runtime.pace import Pace

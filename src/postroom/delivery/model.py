@@ -8,6 +8,8 @@ from typing import Any, NewType
 
 import msgspec
 
+from postroom.post.address import Address
+from postroom.post.mime import Attachment
 from postroom.senders.model import Slot
 
 ClaimId = NewType("ClaimId", int)
@@ -91,24 +93,6 @@ TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
     }
 )
 """Every step a delivery may take; the trigger `deliveries_guard` refuses all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A mailbox and the name shown beside it."""
-
-    email: str
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A file carried by the message; with a `content_id`, an image shown inside the HTML part."""
-
-    filename: str
-    content_type: str
-    content: str  # base64, as it came and as it will leave
-    content_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.transports import Envelope, RecipientReply, Reply, Stage
+from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 
 _OURS = frozenset({Stage.CONNECT, Stage.TLS, Stage.LOGIN})
 _TEMPORARY_5XX = frozenset({"5.2.2", "5.3.1", "5.4.5"})

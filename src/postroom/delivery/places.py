@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
-from postroom.transports import Passage, Transport
+from postroom.transports.base import Passage, Transport
 
 STALL_S = 10.0
 SILENCE_S = 60.0

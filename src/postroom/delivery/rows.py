@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from postroom.delivery.model import (
     Acceptance,
     Accepted,
-    Address,
-    Attachment,
     Channel,
     ClaimId,
     DeadLetter,
@@ -27,6 +25,8 @@ from postroom.delivery.model import (
     State,
     Unrendered,
 )
+from postroom.post.address import Address
+from postroom.post.mime import Attachment
 from postroom.senders.model import Slot
 
 T = TypeVar("T")

@@ -6,9 +6,10 @@ from typing import Any
 
 from postroom.db.queries import Connection
 from postroom.delivery import service
-from postroom.delivery.address import parse_address
-from postroom.delivery.model import Address, Attachment, DeliveryId, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
+from postroom.post.address import Address, parse_address
+from postroom.post.mime import Attachment
 
 Addresses = str | Iterable[str]
 

@@ -11,10 +11,10 @@ from postroom.delivery.decision import Result, complete_columns
 from postroom.delivery.model import Channel, DeliveryId, Recipient, RecipientOutcome
 from postroom.feedback import record as feedback
 from postroom.feedback.model import Refusal
+from postroom.post.reply import Reply
 from postroom.senders.health import Outcome
 from postroom.senders.model import HealthPolicy, Slot
 from postroom.senders.record import record_outcomes
-from postroom.transports import Reply
 
 NOWHERE = "none"
 """The transport of an attempt that never came to one."""

@@ -10,21 +10,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.delivery.address import parse_address, write_address
 from postroom.delivery.check import problems
-from postroom.delivery.model import (
-    Address,
-    Attachment,
-    Attempt,
-    Delivery,
-    DeliveryRequest,
-    DeliverySummary,
-    Lane,
-    Recipient,
-    RecipientKind,
-)
+from postroom.delivery.model import Attempt, Delivery, DeliveryRequest, DeliverySummary, Lane, Recipient, RecipientKind
 from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
+from postroom.post.address import Address, parse_address, write_address
+from postroom.post.mime import Attachment
 from postroom.runtime.record import Moment, Shape
 
 Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]

@@ -15,7 +15,7 @@ from datetime import timedelta
 import structlog
 
 from postroom.delivery.model import Channel, DeliveryId, Outgoing
-from postroom.transports import Reply, Stage
+from postroom.post.reply import Reply, Stage
 
 SILENCES = 5
 """So many posts in a row without an answer, and the host rests."""

@@ -24,7 +24,6 @@ from postroom.archive.model import MAY_HAVE_FILE, ArchiveOptions
 from postroom.archive.service import archive_session
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
-from postroom.delivery.address import parse_address
 from postroom.erasure import store
 from postroom.erasure.errors import ErasureNotFound
 from postroom.erasure.files import erase_file, remove_spare
@@ -32,6 +31,7 @@ from postroom.erasure.model import Erasure, ErasureState, Work
 from postroom.erasure.places import PLACES, How, Place
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
+from postroom.post.address import parse_address
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()

@@ -12,8 +12,8 @@ STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is 
          a person may undo anything and leaves a trace
 CALLED BY  delivery: when a request is accepted, and again right before sending; http, cli, the loop of `postroom work`
 HOSTILE INPUTS  every message and every webhook. Reports are read in processes of their own (`reading`), bounded in
-         bytes, boundaries, memory and time. A report without proof (`verp`, `attribution`, `providers`) is kept and
-         suppresses nobody; permanent suppression needs evidence about the mailbox (`classify`)
+         bytes, boundaries, memory and time. A report without proof (`attribution`, `providers`) is kept and
+         suppresses nobody; permanent suppression needs evidence about the mailbox (`postroom.post.meaning`)
 FAILURES   a report that cannot be read is kept in `unread_feedback`; without a database the listener answers 451, and
          servers try again
 """

@@ -1,7 +1,7 @@
 """Whose delivery a report is about, and whether to believe it. Pure.
 
-A report is believed if it carries the return path or the Message-ID of a delivery (both hold an HMAC, see `verp`), and
-only about people that delivery went to: every recipient of a mail knows its marks. Where the mail was forwarded, a
+A report is believed if it carries the return path or the Message-ID of a delivery (both hold an HMAC), and only
+about people that delivery went to: every recipient of a mail knows its marks. Where the mail was forwarded, a
 report names an address that Postroom never wrote to; if the report carries the return path and the delivery had one
 recipient, the report is about that recipient. A Message-ID is not enough for that: every reply to the mail quotes it.
 Reports that are not believed are kept and change nothing.
@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.feedback import verp
-from postroom.feedback.address import storable
-from postroom.feedback.classify import classify
 from postroom.feedback.model import LONGEST_TEXT, Bounce, Complaint, Feedback, Unsubscribe, report_identity
-from postroom.feedback.report import Failure, Report, ReportKind
+from postroom.post.meaning import classify
+from postroom.post.message_id import find_message_ids, is_message_id_of
+from postroom.post.report import Failure, Report, ReportKind
+from postroom.post.return_path import find_return_paths
+from postroom.post.text import storable
 
 MOST_CANDIDATES = 50
 
@@ -64,8 +65,8 @@ def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPat
     proved: list[int] = []
     if paths.domain is not None:
         text = "\n".join((*envelope_to, report.evidence))
-        proved = verp.find_return_paths(text, domain=paths.domain, keys=paths.keys)
-    message_ids = verp.find_message_ids(report.evidence) if paths.keys else []
+        proved = find_return_paths(text, domain=paths.domain, keys=paths.keys)
+    message_ids = find_message_ids(report.evidence) if paths.keys else []
     return Candidates(tuple(proved[:MOST_CANDIDATES]), tuple(message_ids[:MOST_CANDIDATES]))
 
 
@@ -77,7 +78,7 @@ def attribute(
     named = [
         known[message_id[0]]
         for message_id in candidates.message_ids
-        if message_id[0] in known and verp.is_message_id_of(known[message_id[0]].created_at, message_id, keys=keys)
+        if message_id[0] in known and is_message_id_of(known[message_id[0]].created_at, message_id, keys=keys)
     ]
     return [
         _feedback(

@@ -268,10 +268,10 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
 
     from postroom.errors import SecretKeyMissing
     from postroom.feedback.listener import BounceListener, ListenerOptions
-    from postroom.feedback.verp import room_keys
+    from postroom.post.message_id import room_keys
     from postroom.settings import parse_address
 
-    keys = room_keys(room.settings)
+    keys = room_keys(room.settings.secret_keys, room.settings.schema)
     if not keys:
         raise SecretKeyMissing
     host, port = parse_address(address)
@@ -285,9 +285,9 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
 
 def _paths(room: "Room", domain: str | None) -> "ReturnPaths":
     from postroom.feedback.attribution import ReturnPaths
-    from postroom.feedback.verp import room_keys
+    from postroom.post.message_id import room_keys
 
-    return ReturnPaths(domain, room_keys(room.settings))
+    return ReturnPaths(domain, room_keys(room.settings.secret_keys, room.settings.schema))
 
 
 async def _ingest(room: "Room", messages: Iterable[bytes], paths: "ReturnPaths") -> "Ingested":

@@ -23,7 +23,7 @@ from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
 from postroom.feedback.reading import ReportReaders
-from postroom.feedback.report import LARGEST
+from postroom.post.report import LARGEST
 
 ORIGIN = "imap"
 TIMEOUT_S = 60

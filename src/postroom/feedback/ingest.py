@@ -18,7 +18,7 @@ from postroom.feedback import record, store
 from postroom.feedback.attribution import Candidates, Incoming, ReturnPaths, attribute, find_candidates
 from postroom.feedback.metrics import NOT_KEPT, REPORTS
 from postroom.feedback.model import Feedback, report_identity
-from postroom.feedback.report import Failure, Report, ReportKind, read_report
+from postroom.post.report import Failure, Report, ReportKind, read_report
 
 READ_ASIDE_BYTES = 16 * 1024
 KEPT_BYTES = 64 * 1024

@@ -34,11 +34,11 @@ from aiosmtpd.smtp import SMTP, syntax
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid
-from postroom.feedback import verp
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import ingest
 from postroom.feedback.reading import ReportReaders
-from postroom.feedback.report import LARGEST
+from postroom.post.report import LARGEST
+from postroom.post.return_path import read_return_path
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
 
@@ -95,7 +95,7 @@ class BounceHandler:
         if domain.lower() != options.domain.lower():
             return "550 5.7.1 This server takes reports only and never relays"
         is_mailbox = local.lower() in options.mailboxes
-        if not is_mailbox and verp.read_return_path(address, domain=options.domain, keys=options.keys) is None:
+        if not is_mailbox and read_return_path(address, domain=options.domain, keys=options.keys) is None:
             return "550 5.1.1 There is no such address here"
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"

@@ -13,8 +13,9 @@ from itertools import islice
 from typing import TypeVar
 
 from postroom.errors import BadInput
-from postroom.feedback.address import parse, storable
 from postroom.feedback.model import NewSuppression, Reason, Scope, Suppression
+from postroom.post.address import parse_bare
+from postroom.post.text import storable
 from postroom.runtime.spreadsheet import unescape_cell, write_rows
 
 Member = TypeVar("Member", Reason, Scope)
@@ -85,7 +86,7 @@ class ListReader:
 
     def _suppression(self, cells: dict[str, str]) -> NewSuppression:
         try:
-            address = parse(cells.get("email", ""))
+            address = parse_bare(cells.get("email", ""))
         except ValueError as error:
             raise ValueError(f"email: {error}") from None
         scope = cells.get("scope")

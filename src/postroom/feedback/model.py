@@ -19,22 +19,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from postroom.post.meaning import BounceClass
+
 SESSION = "session"
 """The origin of what was said in the SMTP session itself."""
 
 LONGEST_TEXT = 2000
-
-
-class BounceClass(StrEnum):
-    """Whose trouble a failed delivery is."""
-
-    RECIPIENT_HARD = "recipient_hard"  # nobody lives there, and nobody will
-    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or asleep; it may come back
-    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
-    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
-    MESSAGE = "message"  # this mail was too large or not understood
-    UNKNOWN = "unknown"  # refused, and the reason was not given
-    TRANSIENT = "transient"  # not the last word: it is still being tried
 
 
 class FeedbackKind(StrEnum):

@@ -16,7 +16,7 @@ from postroom.feedback import store
 from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.providers import Batch, ProviderOptions, mailgun, postmark, sendgrid, ses
 from postroom.feedback.providers.receive import receive
-from postroom.feedback.verp import room_keys
+from postroom.post.message_id import room_keys
 from postroom.runtime.clock import Clock, utc_now
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Handler
 
@@ -76,7 +76,12 @@ class Providers:
             if not await store.use_token(connection, token=request.signature.token, now=None):
                 return Answer(Received(0, 1))
             batch = mailgun.read(request)
-            recorded = await receive(connection, batch, provider="mailgun", keys=room_keys(call.room.settings))
+            recorded = await receive(
+                connection,
+                batch,
+                provider="mailgun",
+                keys=room_keys(call.room.settings.secret_keys, call.room.settings.schema),
+            )
         return Answer(Received(recorded, batch.ignored))
 
     async def receive_postmark(self, call: Call) -> Answer:
@@ -89,7 +94,12 @@ class Providers:
 
     async def _record(self, call: Call, batch: Batch, provider: str) -> Answer:
         async with call.room.pool.acquire() as connection, connection.transaction():
-            recorded = await receive(connection, batch, provider=provider, keys=room_keys(call.room.settings))
+            recorded = await receive(
+                connection,
+                batch,
+                provider=provider,
+                keys=room_keys(call.room.settings.secret_keys, call.room.settings.schema),
+            )
         return Answer(Received(recorded, batch.ignored))
 
     def _now(self) -> datetime:

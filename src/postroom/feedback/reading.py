@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 import structlog
 
-from postroom.feedback.report import LARGEST, Report, ReportKind, read_report
+from postroom.post.report import LARGEST, Report, ReportKind, read_report
 from postroom.runtime import bounded
 from postroom.runtime.bounded import Children, Exceeded, Limits
 

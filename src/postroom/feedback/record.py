@@ -8,8 +8,6 @@ from datetime import datetime
 
 from postroom.db.queries import Connection
 from postroom.feedback import store
-from postroom.feedback.address import storable
-from postroom.feedback.classify import classify
 from postroom.feedback.columns import feedback_columns
 from postroom.feedback.model import (
     LONGEST_TEXT,
@@ -19,6 +17,8 @@ from postroom.feedback.model import (
     Refusal,
     report_identity,
 )
+from postroom.post.meaning import classify
+from postroom.post.text import storable
 
 
 async def record(connection: Connection, feedback: Sequence[Feedback], *, now: datetime | None = None) -> int:

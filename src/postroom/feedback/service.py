@@ -9,7 +9,6 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
-from postroom.feedback import address as addresses
 from postroom.feedback import store
 from postroom.feedback.columns import suppression_columns
 from postroom.feedback.errors import SuppressionNotFound
@@ -23,6 +22,7 @@ from postroom.feedback.model import (
     SuppressionChange,
     scope_of,
 )
+from postroom.post.address import parse_bare
 from postroom.runtime.page import decode_cursor, encode_cursor
 
 EXPORT_PAGE = 10_000
@@ -165,7 +165,7 @@ async def _by_scope(connection: Connection, address: str) -> dict[Scope, Suppres
 
 def _parsed(email: str) -> str:
     try:
-        return addresses.parse(email)
+        return parse_bare(email)
     except ValueError as error:
         raise BadInput.of("email", str(error)) from None
 

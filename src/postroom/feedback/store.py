@@ -9,15 +9,8 @@ import asyncpg
 
 from postroom.db.queries import Connection, load
 from postroom.feedback.attribution import Sent
-from postroom.feedback.model import (
-    BounceClass,
-    FeedbackKind,
-    Reason,
-    ReportRow,
-    Scope,
-    Suppression,
-    SuppressionChange,
-)
+from postroom.feedback.model import FeedbackKind, Reason, ReportRow, Scope, Suppression, SuppressionChange
+from postroom.post.meaning import BounceClass
 
 QUERIES = load("postroom.feedback")
 

@@ -14,8 +14,8 @@ from postroom.db.pool import Pool
 from postroom.inbox import store
 from postroom.inbox.model import Captured
 from postroom.inbox.reader import subject_of
+from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.combiner import Combiner, is_connection_lost
-from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
 
 SLOW = timedelta(seconds=2)
 KEPT = 500

@@ -8,7 +8,7 @@ cannot be written.
 import re
 from email.message import Message
 
-from postroom.delivery.header import MEDIA_TYPE
+from postroom.post.header import MEDIA_TYPE
 
 OCTETS = "application/octet-stream"
 

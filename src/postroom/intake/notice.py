@@ -8,8 +8,9 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.model import Address, DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.intake import store
+from postroom.post.address import Address
 from postroom.runtime.clock import Clock, database_time
 
 _log = structlog.get_logger()

@@ -7,7 +7,6 @@ OWNS     no table; it writes content through delivery's statements
          render     strict, sandboxed, bounded
          plaintext  the text part, derived when a template has none
          compose    a claimed delivery → envelope and message
-         mime, headers, dkim   the bytes
 STATES   moves deliveries from queued to rendered, or to failed (`render_failed`)
 CALLED BY  app (the renderer's loop, compose for the worker), http and cli (preview)
 FAILURES   `TemplateInvalid` at the start; a rendering that fails is a value, `RenderError`, and ends its delivery only,

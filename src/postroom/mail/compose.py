@@ -9,14 +9,14 @@ day it was written), the Message-ID never changes.
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from postroom.delivery.address import domain_of, parse_address
 from postroom.delivery.decision import is_open
-from postroom.delivery.model import Address, Lane, Outgoing, Recipient, RecipientKind
-from postroom.feedback import verp
-from postroom.mail import dkim
-from postroom.mail.headers import Field, encode_addresses, encode_custom, encode_text
-from postroom.mail.mime import Message
-from postroom.transports.base import Content, Envelope
+from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind
+from postroom.post import dkim
+from postroom.post.address import Address, domain_of, parse_address
+from postroom.post.headers import Field, encode_addresses, encode_custom, encode_text
+from postroom.post.message_id import make_message_id
+from postroom.post.mime import Message
+from postroom.post.reply import Content, Envelope
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -54,7 +54,7 @@ class Composer:
         sender = outgoing.sender or self._default_sender
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
-            message_id = verp.message_id(
+            message_id = make_message_id(
                 outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._message_key
             )
         message = Message(

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
-from postroom.delivery.address import parse_address
 from postroom.delivery.check import check_url, is_locale, is_template_id
 from postroom.errors import BadInput, FieldError
+from postroom.post.address import parse_address
 from postroom.schedule.civil import is_zone
 from postroom.schedule.model import Person
 

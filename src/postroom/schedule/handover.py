@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.address import parse_address
-from postroom.delivery.model import ENDED, Accepted, Address, Channel, DeliveryRequest, Lane, State
+from postroom.delivery.model import ENDED, Accepted, Channel, DeliveryRequest, Lane, State
+from postroom.post.address import Address, parse_address
 from postroom.schedule.kinds import KINDS
 from postroom.schedule.model import LATE_AFTER, UNREADABLE, Claimed, Policy, Status
 from postroom.transports.webhook.inbox import CAPTURE_URL

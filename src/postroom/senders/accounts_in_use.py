@@ -27,7 +27,7 @@ from postroom.senders.factory import TransportFactory, UnusableTransport
 from postroom.senders.model import HealthPolicy, SealedAccount, SenderAccount, Slot
 from postroom.senders.pace import PacedStarts, Release, Turn
 from postroom.senders.seal import Sealer
-from postroom.transports import Mailbox, Transport
+from postroom.transports.base import Mailbox, Transport
 
 _log = structlog.get_logger()
 

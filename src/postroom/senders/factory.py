@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.senders.credentials import Credentials
 from postroom.senders.model import SenderAccount, SmtpCredentials
-from postroom.transports import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.base import Transport
 from postroom.transports.gmail import GmailCredentials, GmailTransport
 from postroom.transports.gmail.transport import BASE_URL as GMAIL_BASE_URL
 from postroom.transports.guard import GuardedResolver

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from postroom.post.reply import Reply, Stage
 from postroom.senders.model import Slot
-from postroom.transports import Reply, Stage
 
 DEFAULT_REST_S = 60.0
 LONGEST_REST_S = 86_400.0

@@ -7,8 +7,9 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, formataddr
 
+from postroom.post.reply import Envelope, Reply, Stage
 from postroom.senders.model import AuthType, SenderAccount
-from postroom.transports import Envelope, Reply, Stage, Transport
+from postroom.transports.base import Transport
 
 _SUCCESS = 300
 _STEPS = {

@@ -12,7 +12,3 @@ OWNS     nothing in the database; the capture transport is in postroom.inbox
 CALLED BY  delivery's worker, once per attempt
 FAILURES   a failed attempt is a `Reply`; exceptions are bugs
 """
-
-from postroom.transports.base import Content, Envelope, Mailbox, Passage, RecipientReply, Reply, Stage, Transport
-
-__all__ = ["Content", "Envelope", "Mailbox", "Passage", "RecipientReply", "Reply", "Stage", "Transport"]

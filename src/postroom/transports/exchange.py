@@ -20,7 +20,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from postroom.transports.base import Passage, Reply, Stage
+from postroom.post.reply import Reply, Stage
+from postroom.transports.base import Passage
 from postroom.transports.response import KnownResponse
 from postroom.transports.smtp.answer import clean_text
 

@@ -1,6 +1,6 @@
 """The no-op transport: accepts everything and keeps nothing, so that the ledger alone can be measured."""
 
-from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
 
 DISCARDED = Reply(stage=Stage.FINAL, code=250, text="discarded")
 

@@ -1,6 +1,6 @@
 """The stub transport: tries nothing and says so, which ends every delivery as suppressed."""
 
-from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
 
 SUPPRESSED = Reply(stage=Stage.FINAL, suppress=True, text="stub")
 

@@ -7,13 +7,13 @@ from email.message import Message
 from email.utils import getaddresses, parseaddr, quote
 from typing import Any
 
-from postroom.delivery.model import Address
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
 from postroom.intake.media_type import OCTETS, media_type_of, plain_media_type
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
 from postroom.intake.smtp.message import content_of
 from postroom.intake.smtp.submission import NO_SUBJECT, key_of, recipients_of
+from postroom.post.address import Address
 
 Keyed = tuple[DeliveryBody, str | None]
 """A delivery and its idempotency key."""

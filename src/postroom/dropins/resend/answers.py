@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from postroom.delivery.errors import WrongState
-from postroom.delivery.model import Address, Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import Delivery, Lane, RecipientKind, RecipientOutcome, State
 from postroom.dropins.resend.model import ListedEmail
 from postroom.errors import BadInput, IdempotencyConflict, NotFoundError, ScopeMissing, Unauthenticated
-from postroom.feedback import verp
 from postroom.mail.compose import message_domain_of
+from postroom.post.address import Address
+from postroom.post.message_id import make_message_id, room_keys
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Refused
 from postroom.settings import Settings
@@ -219,8 +220,11 @@ def _message_id(delivery: Delivery, settings: Settings) -> str | None:
     if not delivery.has_body:
         return None
     given = {name.lower(): value for name, value in delivery.headers.items()}
-    domain, key = message_domain_of(settings.message_domain), next(iter(verp.room_keys(settings)), None)
-    return given.get("message-id") or verp.message_id(delivery.id, delivery.created_at, domain=domain, key=key)
+    domain, key = (
+        message_domain_of(settings.message_domain),
+        next(iter(room_keys(settings.secret_keys, settings.schema)), None),
+    )
+    return given.get("message-id") or make_message_id(delivery.id, delivery.created_at, domain=domain, key=key)
 
 
 def _written(address: Address | None) -> str | None:

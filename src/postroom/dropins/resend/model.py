@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.delivery.model import Address, Lane, Recipient, State
+from postroom.delivery.model import Lane, Recipient, State
+from postroom.post.address import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from datetime import datetime
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.delivery.model import Address, Lane, Recipient, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import Lane, Recipient, RecipientKind, RecipientOutcome, State
 from postroom.dropins.resend.model import ListedEmail
+from postroom.post.address import Address
 
 QUERIES = load("postroom.dropins.resend")
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.address import parse_address
-from postroom.delivery.model import Address, DeliveryRequest
+from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.post.address import Address, parse_address
 from postroom.runtime.record import Shape
 
 _TAGS = "x-ses-message-tags"

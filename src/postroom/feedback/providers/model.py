@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from postroom.feedback.model import BounceClass, FeedbackKind
+from postroom.feedback.model import FeedbackKind
+from postroom.post.meaning import BounceClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

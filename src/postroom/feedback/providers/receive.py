@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from postroom.db.queries import Connection
-from postroom.feedback import record, store, verp
-from postroom.feedback.address import parse_or_none, storable
+from postroom.feedback import record, store
 from postroom.feedback.attribution import Sent
 from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.model import (
     LONGEST_TEXT,
     Bounce,
-    BounceClass,
     Complaint,
     Feedback,
     FeedbackKind,
@@ -19,6 +17,10 @@ from postroom.feedback.model import (
     report_identity,
 )
 from postroom.feedback.providers.model import Batch, Notice
+from postroom.post.address import find_address
+from postroom.post.meaning import BounceClass
+from postroom.post.message_id import find_message_ids, is_message_id_of
+from postroom.post.text import storable
 
 _LARGEST_CODE = 999
 
@@ -30,8 +32,8 @@ async def receive(
 
     `keys` are those of the room's Message-IDs: without them an event is tied to no delivery.
     """
-    notices = [notice for notice in batch.notices if parse_or_none(notice.address) is not None]
-    ids = {found[0] for notice in notices for found in verp.find_message_ids(notice.trace)}
+    notices = [notice for notice in batch.notices if find_address(notice.address) is not None]
+    ids = {found[0] for notice in notices for found in find_message_ids(notice.trace)}
     known = await store.find_sent(connection, delivery_ids=sorted(ids)) if ids else {}
     feedback = [_feedback(notice, provider, _delivery(notice, known, keys)) for notice in notices]
     recorded = await record.record(connection, feedback, now=now)
@@ -42,7 +44,7 @@ async def receive(
 
 
 def _feedback(notice: Notice, provider: str, delivery_id: int | None) -> Feedback:
-    address = parse_or_none(notice.address) or ""
+    address = find_address(notice.address) or ""
     identity = report_identity(provider, notice.kind.value, notice.event_id, address.lower())
     text = storable(notice.text, LONGEST_TEXT)
     if notice.kind is FeedbackKind.BOUNCE:
@@ -72,14 +74,10 @@ def _feedback(notice: Notice, provider: str, delivery_id: int | None) -> Feedbac
 
 def _delivery(notice: Notice, known: dict[int, Sent], keys: Sequence[bytes]) -> int | None:
     """The delivery whose Message-ID the event carries, if it went to this person."""
-    address = parse_or_none(notice.address) or ""
-    for message_id in verp.find_message_ids(notice.trace):
+    address = find_address(notice.address) or ""
+    for message_id in find_message_ids(notice.trace):
         sent = known.get(message_id[0])
-        if (
-            sent is not None
-            and _went_to(sent, address)
-            and verp.is_message_id_of(sent.created_at, message_id, keys=keys)
-        ):
+        if sent is not None and _went_to(sent, address) and is_message_id_of(sent.created_at, message_id, keys=keys):
             return sent.delivery_id
     return None
 

@@ -21,7 +21,6 @@ import asyncpg
 import structlog
 
 from postroom.db.errors import DatabaseError
-from postroom.delivery.address import parse_address
 from postroom.delivery.check import MAX_RECIPIENTS
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Accepted, DeliveryRequest
@@ -29,6 +28,7 @@ from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthen
 from postroom.intake.aside import parse_aside
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.post.address import parse_address
 from postroom.runtime.combiner import is_connection_lost
 
 Authenticate = Callable[[str], Awaitable[str]]

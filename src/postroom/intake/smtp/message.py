@@ -17,11 +17,11 @@ from email.utils import collapse_rfc2231_value
 from urllib.parse import unquote
 
 from postroom.delivery.check import MAX_FILENAME
-from postroom.delivery.model import Attachment
 from postroom.errors import BadInput
 from postroom.inbox.reader import decode_octets, decode_text, decode_words
 from postroom.intake.media_type import media_type_of
-from postroom.runtime.mime_guard import find_excess
+from postroom.post.mime import Attachment
+from postroom.post.mime_guard import find_excess
 
 MOST_PARTS = 1000
 DEEPEST = 50

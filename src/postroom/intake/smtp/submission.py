@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from email.utils import getaddresses
 from typing import Any
 
-from postroom.delivery.address import normalize, parse_address
 from postroom.delivery.check import problems
-from postroom.delivery.header import check_header, is_structured
-from postroom.delivery.model import Address, DeliveryRequest
+from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput, FieldError
 from postroom.inbox.reader import decode_words
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
+from postroom.post.address import Address, normalize, parse_address
+from postroom.post.header import check_header, is_structured
 
 NO_SUBJECT = "(no subject)"
 _TRACE = frozenset({"x-originating-ip", "x-received"})

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.delivery.address import parse_address
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.outbox.publisher import SOURCE, Message, find_path
+from postroom.post.address import parse_address
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,9}")
 

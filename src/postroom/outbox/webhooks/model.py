@@ -8,9 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.delivery.model import Address, Channel, DeliveryRequest
+from postroom.delivery.model import Channel, DeliveryRequest
 from postroom.outbox.cloudevents import CONTENT_TYPE, cloud_event
 from postroom.outbox.publisher import SOURCE, Message
+from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed
 
 LADDER = "webhook"

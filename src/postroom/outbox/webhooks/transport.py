@@ -26,8 +26,9 @@ from postroom.outbox.webhooks.model import (
     Endpoint,
     EndpointStatus,
 )
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.secrets import SecretBox
-from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.transports.base import Transport
 from postroom.transports.webhook.compose import WebhookContent
 from postroom.transports.webhook.signing import read_secret, sign
 

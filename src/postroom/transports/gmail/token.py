@@ -15,7 +15,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from postroom.transports.base import Reply, Stage
+from postroom.post.reply import Reply, Stage
 from postroom.transports.exchange import Answered, Exchange, excerpt
 from postroom.transports.gmail.credentials import GmailCredentials
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from postroom.transports.base import Content, Envelope, Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.exchange import Answered, Exchange, is_private_channel
 from postroom.transports.gmail.addressing import addressed
 from postroom.transports.gmail.credentials import GmailCredentials

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from postroom.transports.base import Reply, Stage
+from postroom.post.reply import Reply, Stage
 from postroom.transports.exchange import Answered, excerpt
 from postroom.transports.webhook.verdict import parse_retry_after
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.transports.base import Envelope
+from postroom.post.reply import Envelope
 
 MOST_RECIPIENTS = 50
 """As many as SES takes for one message."""

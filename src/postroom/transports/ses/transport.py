@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from postroom.errors import ConfigurationError
+from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.aws import CredentialSource, sign
-from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.transports.exchange import Exchange, is_http
 from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
 from postroom.transports.ses.verdict import reply_to

@@ -19,7 +19,7 @@ AWS names its errors; the status says little (most are 400). A name that is not 
 from datetime import datetime
 from http import HTTPStatus
 
-from postroom.transports.base import Reply, Stage
+from postroom.post.reply import Reply, Stage
 from postroom.transports.exchange import Answered, excerpt
 from postroom.transports.webhook.verdict import parse_retry_after
 

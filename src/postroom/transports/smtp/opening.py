@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from postroom.transports.base import RecipientReply, Reply, Stage
+from postroom.post.reply import RecipientReply, Reply, Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.smtp.answer import Answer, clean_text
 from postroom.transports.smtp.hint import parse_retry_hint

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import cast
 
-from postroom.transports.base import Stage
+from postroom.post.reply import Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer, AnswerReader, clean_text
 
 BLOCK = 262_144  # content is written in blocks, each with a deadline of its own

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from postroom.transports.base import Content, Envelope, RecipientReply, Reply, Stage
+from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.transports.smtp.answer import Answer
 from postroom.transports.smtp.opening import Timeouts, answer_reply
 from postroom.transports.smtp.protocol import Connection

@@ -2,7 +2,8 @@
 
 import ssl
 
-from postroom.transports.base import Content, Envelope, Passage, Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
+from postroom.transports.base import Passage
 from postroom.transports.guard import GuardedResolver
 from postroom.transports.smtp.answer import SERVICE_CLOSING
 from postroom.transports.smtp.opening import Opener, Timeouts

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from postroom.transports.base import RecipientReply, Stage
+from postroom.post.reply import RecipientReply, Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer
 
 GO_AHEAD = 354

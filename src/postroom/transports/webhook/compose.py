@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 from urllib.parse import quote
 
-from postroom.transports.base import Content, Envelope
+from postroom.post.reply import Content, Envelope
 from postroom.transports.webhook.signing import read_secret, sign
 
 USER_AGENT = "Postroom-Webhook/1"

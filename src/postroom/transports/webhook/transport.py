@@ -9,7 +9,8 @@ import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
-from postroom.transports.base import Content, Envelope, Reply, Stage, Transport
+from postroom.post.reply import Content, Envelope, Reply, Stage
+from postroom.transports.base import Transport
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.response import KnownResponse
 from postroom.transports.webhook.compose import WebhookContent

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from postroom.transports.base import Reply, Stage
+from postroom.post.reply import Reply, Stage
 
 DELIVERED, DEFERRED, REFUSED = 250, 450, 550
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})

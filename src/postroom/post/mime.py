@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from postroom.delivery.header import LINE_LIMIT, MEDIA_TYPE
-from postroom.delivery.model import Attachment
-from postroom.mail import dkim
-from postroom.mail.headers import Field, encode_filename
+from postroom.post import dkim
+from postroom.post.header import LINE_LIMIT, MEDIA_TYPE
+from postroom.post.headers import Field, encode_filename
 
 MESSAGE = b"message/rfc822"
 OCTETS = b"application/octet-stream"
@@ -46,6 +45,16 @@ class _Entity(NamedTuple):
     fields: tuple[Field, ...]
     body: bytes
     is_eight_bit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file carried by the message; with a `content_id`, an image shown inside the HTML part."""
+
+    filename: str
+    content_type: str
+    content: str  # base64, as it came and as it will leave
+    content_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ import time
 import pytest
 from tests.support.feedback import REPORTS, report
 
-from postroom.feedback.classify import classify
-from postroom.feedback.report import ReportKind, read_report
+from postroom.post.meaning import classify
+from postroom.post.report import ReportKind, read_report
 
 READINGS: dict[str, tuple[str, list[tuple[str | None, str | None]]]] = {
     "arf-abuse": ("complaint", [("ada@example.org", None)]),

@@ -6,11 +6,10 @@ lives there is not asked: that is for the attempt to find out. Pure; nothing her
 """
 
 import re
+import unicodedata
+from dataclasses import dataclass
 
 from email_validator import EmailNotValidError, validate_email
-
-from postroom.delivery.model import Address
-from postroom.feedback.address import fold_local
 
 LOCAL_LIMIT = 64
 EMAIL_LIMIT = 254
@@ -24,7 +23,18 @@ _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+{_TOP_LABEL}|localhost")
 _ORDINARY = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_DOMAIN.pattern})")
 _NAMED = re.compile(r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)" *|(?P<plain>[^"<>]*))<(?P<email>[^<>]*)>')
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LENIENT = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)*[A-Za-z0-9-]{1,63}")
+_FOUND = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){0,8}[A-Za-z0-9-]{1,63}")
+_ERASED = re.compile(r"erased:[0-9a-f]{64}")
 _ESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A mailbox and the name shown beside it."""
+
+    email: str
+    name: str | None = None
 
 
 def domain_of(email: str) -> str:
@@ -51,6 +61,43 @@ def parse_address(value: str) -> Address:
     if named is None:
         raise ValueError("is not written as Name <address>")
     return Address(_parse_email(named["email"].strip()), _parse_name(named))
+
+
+def parse_bare(text: str) -> str:
+    """An address without its name; ValueError says what is wrong.
+
+    What stands for somebody who was erased passes too: lists of this room carry it out and in again.
+    """
+    address = text.strip()
+    if _ERASED.fullmatch(address):
+        return address
+    if address.startswith("<") and address.endswith(">"):
+        address = address[1:-1].strip()
+    if _LENIENT.fullmatch(address) and len(address) <= EMAIL_LIMIT:
+        return address
+    if len(address) > EMAIL_LIMIT:
+        raise ValueError("is too long")
+    try:
+        checked = validate_email(address, check_deliverability=False, test_environment=True, allow_quoted_local=True)
+    except EmailNotValidError as error:
+        raise ValueError(str(error)) from None
+    return f"{fold_local(checked.local_part)}@{checked.ascii_domain or checked.domain}"
+
+
+def fold_local(local: str) -> str:
+    """A local part as it is stored: in lower case unless it is ASCII, because a database may lower only ASCII."""
+    return local if local.isascii() else unicodedata.normalize("NFC", local.lower())
+
+
+def find_address(text: str | None) -> str | None:
+    """For reports, where half an address is as good as none."""
+    if text is None or "@" not in text:
+        return None
+    try:
+        return parse_bare(text)
+    except ValueError:
+        found = _FOUND.search(text)
+        return found[0] if found and len(found[0]) <= EMAIL_LIMIT else None
 
 
 def write_address(address: Address) -> str:

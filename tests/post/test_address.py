@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.addresses import ACCEPTED, REFUSED
 
-from postroom.delivery.address import domain_of, normalize, parse_address
-from postroom.delivery.model import Address
+from postroom.post.address import Address, domain_of, normalize, parse_address
 
 
 @pytest.mark.parametrize("written, email, name", ACCEPTED)

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from postroom.mail.dkim import Algorithm, Signer, canonical_body, sign_all
-from postroom.mail.mime import Message
+from postroom.post.dkim import Algorithm, Signer, canonical_body, sign_all
+from postroom.post.mime import Message
 
 BOUNDED = settings(max_examples=60)
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey

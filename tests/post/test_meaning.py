@@ -2,8 +2,7 @@
 
 import pytest
 
-from postroom.feedback.classify import classify, find_code, find_enhanced, says_failure
-from postroom.feedback.model import BounceClass
+from postroom.post.meaning import BounceClass, classify, find_code, find_enhanced, says_failure
 
 HARD = BounceClass.RECIPIENT_HARD
 SOFT = BounceClass.RECIPIENT_SOFT

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from postroom.feedback.address import parse_or_none
-from postroom.feedback.classify import find_code, find_enhanced, says_failure
+from postroom.post.address import find_address
+from postroom.post.meaning import find_code, find_enhanced, says_failure
 
 LONGEST_TEXT = 32 * 1024
 LONGEST_SEGMENT = 1500
@@ -271,4 +271,4 @@ def _refusal(address: str | None, segment: str) -> Told:
     enhanced = find_enhanced(segment)
     if enhanced is not None and enhanced.startswith("2."):
         enhanced = None
-    return Told(parse_or_none(address), find_code(segment), enhanced, " ".join(segment.split()))
+    return Told(find_address(address), find_code(segment), enhanced, " ".join(segment.split()))

@@ -6,9 +6,11 @@ import pytest
 from tests.support.builders import NOON, a_mail, accepted, claimed
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Address, Lane
-from postroom.feedback import verp
+from postroom.delivery.model import Lane
 from postroom.mail.compose import Composer
+from postroom.post.address import Address
+from postroom.post.message_id import find_message_ids, is_message_id_of, room_keys
+from postroom.post.return_path import find_return_paths, make_return_path, read_return_path
 from postroom.settings import Settings
 
 KEY, OTHER = bytes(range(32)), bytes(reversed(range(32)))
@@ -17,9 +19,9 @@ DOMAIN = "bounce.example.net"
 
 def test_a_return_path_comes_back() -> None:
     """What was made for a delivery is read as that delivery."""
-    address = verp.return_path(4711, domain=DOMAIN, key=KEY)
+    address = make_return_path(4711, domain=DOMAIN, key=KEY)
     assert address.startswith("bounce+4711.")
-    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
+    assert read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
 
 
 @pytest.mark.parametrize(
@@ -27,8 +29,8 @@ def test_a_return_path_comes_back() -> None:
 )
 def test_servers_may_change_its_case(change: object) -> None:
     """Case, angle brackets and blanks do no harm."""
-    address = change(verp.return_path(4711, domain=DOMAIN, key=KEY))  # type: ignore[operator]
-    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
+    address = change(make_return_path(4711, domain=DOMAIN, key=KEY))  # type: ignore[operator]
+    assert read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
 
 
 @pytest.mark.parametrize(
@@ -48,26 +50,26 @@ def test_servers_may_change_its_case(change: object) -> None:
 )
 def test_whatever_was_changed_is_none_of_ours(address: str) -> None:
     """Another id, domain or tag is nobody's return path."""
-    tag = verp.return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
-    assert verp.read_return_path(address.format(tag=tag), domain=DOMAIN, keys=[KEY]) is None
+    tag = make_return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
+    assert read_return_path(address.format(tag=tag), domain=DOMAIN, keys=[KEY]) is None
 
 
 def test_another_installation_s_tag_is_none_of_ours() -> None:
     """The tag depends on the key."""
-    address = verp.return_path(4711, domain=DOMAIN, key=OTHER)
-    assert verp.read_return_path(address, domain=DOMAIN, keys=[KEY]) is None
+    address = make_return_path(4711, domain=DOMAIN, key=OTHER)
+    assert read_return_path(address, domain=DOMAIN, keys=[KEY]) is None
 
 
 def test_the_longest_return_path_fits() -> None:
     """The local part stays within the 64 octets of RFC 5321, even for the largest id."""
-    assert len(verp.return_path(2**63 - 1, domain=DOMAIN, key=KEY).partition("@")[0]) <= 64
+    assert len(make_return_path(2**63 - 1, domain=DOMAIN, key=KEY).partition("@")[0]) <= 64
 
 
 def test_return_paths_are_found_in_text() -> None:
     """Each once, in order, and inventions are passed over."""
-    first, second = (verp.return_path(number, domain=DOMAIN, key=KEY) for number in (7, 8))
+    first, second = (make_return_path(number, domain=DOMAIN, key=KEY) for number in (7, 8))
     text = f"To: {first}\nbounce+9.aaaaaaaaaaaaaaaa@{DOMAIN}\nReturn-Path: <{second}> {first}"
-    assert verp.find_return_paths(text, domain=DOMAIN, keys=[KEY]) == [7, 8]
+    assert find_return_paths(text, domain=DOMAIN, keys=[KEY]) == [7, 8]
 
 
 def composer(key: bytes | None) -> Composer:
@@ -79,12 +81,12 @@ async def test_a_composed_message_id_is_recognised(pool: Pool) -> None:
     await accepted(pool, a_mail())
     (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
     envelope, _ = composer(KEY).compose(outgoing, now=NOON)
-    (found,) = verp.find_message_ids(f"Message-ID: {envelope.message_id}")
+    (found,) = find_message_ids(f"Message-ID: {envelope.message_id}")
     assert found[0] == outgoing.id
-    assert verp.is_message_id_of(outgoing.created_at, found, keys=[KEY])
-    assert verp.is_message_id_of(outgoing.created_at, found, keys=[OTHER, KEY])
-    assert not verp.is_message_id_of(datetime(2030, 1, 1, tzinfo=UTC), found, keys=[KEY])
-    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[OTHER])
+    assert is_message_id_of(outgoing.created_at, found, keys=[KEY])
+    assert is_message_id_of(outgoing.created_at, found, keys=[OTHER, KEY])
+    assert not is_message_id_of(datetime(2030, 1, 1, tzinfo=UTC), found, keys=[KEY])
+    assert not is_message_id_of(outgoing.created_at, found, keys=[OTHER])
 
 
 async def test_every_attempt_has_the_same_message_id(pool: Pool) -> None:
@@ -103,17 +105,18 @@ async def test_without_a_key_no_message_id_is_believed(pool: Pool) -> None:
     await accepted(pool, a_mail())
     (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
     envelope, _ = composer(None).compose(outgoing, now=NOON)
-    (found,) = verp.find_message_ids(envelope.message_id)
-    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[])
-    assert not verp.is_message_id_of(outgoing.created_at, found, keys=[KEY])
+    (found,) = find_message_ids(envelope.message_id)
+    assert not is_message_id_of(outgoing.created_at, found, keys=[])
+    assert not is_message_id_of(outgoing.created_at, found, keys=[KEY])
 
 
 def test_rooms_with_one_secret_have_marks_of_their_own() -> None:
     """The key of a room depends on its name; old secrets still read what they signed."""
-    one, other = (Settings(secret_key=KEY, old_secret_keys=(OTHER,), schema=name) for name in ("one", "other"))
-    address = verp.return_path(7, domain=DOMAIN, key=verp.room_keys(one)[0])
-    assert verp.read_return_path(address, domain=DOMAIN, keys=verp.room_keys(one)) == 7
-    assert verp.read_return_path(address, domain=DOMAIN, keys=verp.room_keys(other)) is None
-    before = verp.return_path(7, domain=DOMAIN, key=verp.room_key(OTHER, "one"))
-    assert verp.read_return_path(before, domain=DOMAIN, keys=verp.room_keys(one)) == 7
-    assert verp.room_keys(Settings()) == ()
+    secrets = Settings(secret_key=KEY, old_secret_keys=(OTHER,)).secret_keys
+    one, other = room_keys(secrets, "one"), room_keys(secrets, "other")
+    address = make_return_path(7, domain=DOMAIN, key=one[0])
+    assert read_return_path(address, domain=DOMAIN, keys=one) == 7
+    assert read_return_path(address, domain=DOMAIN, keys=other) is None
+    before = make_return_path(7, domain=DOMAIN, key=one[1])
+    assert read_return_path(before, domain=DOMAIN, keys=one) == 7
+    assert Settings().secret_keys == ()

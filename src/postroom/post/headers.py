@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from postroom.delivery.header import LINE_LIMIT, NAME_LIMIT, check_header, check_text, is_structured
-from postroom.delivery.model import Address
+from postroom.post.address import Address
+from postroom.post.header import LINE_LIMIT, NAME_LIMIT, check_header, check_text, is_structured
 
 Field = tuple[bytes, bytes]
 """A header field as emitted: its name and its folded value."""

@@ -19,10 +19,10 @@ from email.policy import compat32
 from enum import StrEnum
 from itertools import islice
 
-from postroom.feedback import prose, verp
-from postroom.feedback.address import parse_or_none
-from postroom.feedback.classify import find_code, find_enhanced
-from postroom.runtime.mime_guard import find_boundaries
+from postroom.post import message_id, prose, return_path
+from postroom.post.address import find_address
+from postroom.post.meaning import find_code, find_enhanced
+from postroom.post.mime_guard import find_boundaries
 
 LARGEST = 256 * 1024
 """Reports are small; of a larger message the beginning is read, where every server puts its reasons."""
@@ -35,6 +35,7 @@ MOST_FAILURES = 1000
 MOST_TEXTS = 5
 LONGEST_EVIDENCE = 256 * 1024
 
+_MARK = re.compile(f"{return_path.PATTERN.pattern}|{message_id.PATTERN.pattern}", re.IGNORECASE)
 _UNITEXT = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
 _DELAYED, _FAILED = "delayed", "failed"
 _FINE = ("delivered", "relayed", "expanded")
@@ -162,7 +163,7 @@ def _recipient(field: str | None) -> str | None:
         return None
     _, semicolon, address = field.partition(";")
     text = (address if semicolon else field).strip()
-    return parse_or_none(_UNITEXT.sub(_point, text))
+    return find_address(_UNITEXT.sub(_point, text))
 
 
 def _with_domain(field: str, originals: Sequence[str]) -> str | None:
@@ -231,7 +232,7 @@ def _microsoft_complaint(
     for part in parts:
         named = part.get("X-HmXmrOriginalRecipient")
         if named is not None and part is not message:
-            return ReportKind.COMPLAINT, (Failure(parse_or_none(header_text(named)), text="abuse"),), "abuse"
+            return ReportKind.COMPLAINT, (Failure(find_address(header_text(named)), text="abuse"),), "abuse"
     return None
 
 
@@ -318,7 +319,7 @@ def _evidence(message: Message, parts: Sequence[Message], raw: bytes) -> str:
 
 def _traces(text: str) -> str:
     """What looks like a return path or a Message-ID of ours, each once; whether it is one is checked elsewhere."""
-    found = islice(verp.MARK.finditer(text), MOST_TRACES * 10)
+    found = islice(_MARK.finditer(text), MOST_TRACES * 10)
     return "\n".join(list(dict.fromkeys(each[0] for each in found))[:MOST_TRACES])
 
 
@@ -337,8 +338,8 @@ def header_text(value: object) -> str:
 
 
 def _identity(message: Message, raw: bytes) -> str:
-    message_id = str(message.get("Message-ID", "")).strip()
-    return message_id[:500] if message_id else _digest(raw)
+    given = str(message.get("Message-ID", "")).strip()
+    return given[:500] if given else _digest(raw)
 
 
 def _digest(raw: bytes) -> str:

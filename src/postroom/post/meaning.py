@@ -22,14 +22,26 @@ gave up after days). Where no rule fits, the SMTP code decides (`_SMTP`), and ne
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
-from postroom.feedback import phrases
-from postroom.feedback.model import BounceClass
+from postroom.post import phrases
 
 _PERMANENT, _TRANSIENT = 5, 4
 _ENHANCED = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
 _CODE = re.compile(r"(?<![\d.\w-])([45]\d\d)(?![\d.]*\d)(?=[\s:;,#-]|$)")
 _ANY = None
+
+
+class BounceClass(StrEnum):
+    """Whose trouble a failed delivery is."""
+
+    RECIPIENT_HARD = "recipient_hard"  # nobody lives there, and nobody will
+    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or asleep; it may come back
+    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
+    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
+    MESSAGE = "message"  # this mail was too large or not understood
+    UNKNOWN = "unknown"  # refused, and the reason was not given
+    TRANSIENT = "transient"  # not the last word: it is still being tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from postroom.delivery.model import Attachment
-from postroom.mail import mime
-from postroom.mail.headers import Field
+from postroom.post import mime
+from postroom.post.headers import Field
+from postroom.post.mime import Attachment
 
 BOUNDED = settings(max_examples=100)
 HEADERS: tuple[Field, ...] = ((b"From", b"a@example.org"), (b"Subject", b"Hello"))

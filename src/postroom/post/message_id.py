@@ -1,0 +1,50 @@
+"""Message-IDs that cannot be forged: `<pr.<delivery>.<digest>@<domain>>`.
+
+The digest is an HMAC under the key of the room (`room_keys`); it covers the id, the time of acceptance and the domain.
+Mail sent through a plain mailbox has no return path of ours, so the Message-ID in the report takes its place.
+
+A Message-ID proves that the writer saw that mail, so it is evidence about the recipients of that mail only. Without a
+key the digest is a plain hash, which anyone can compute from another mail of the same batch (they share the time of
+acceptance, and ids are consecutive): it proves nothing, and reports that quote it are not believed.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+_ROOM_LABEL = b"postroom:feedback:v2\0"
+_LABEL = b"message id\0"
+_DIGEST_LETTERS = 16
+LARGEST_ID = 2**63 - 1
+PATTERN = re.compile(r"<?\bpr\.(\d{1,19})\.([0-9a-f]{16})@([A-Za-z0-9.-]{1,253})>?", re.IGNORECASE)
+
+
+def room_keys(secrets: Iterable[bytes], room: str) -> tuple[bytes, ...]:
+    """The keys of a room's Message-IDs and return paths, one per secret: rooms that share a secret share no key."""
+    return tuple(hmac.digest(secret, _ROOM_LABEL + room.encode(), hashlib.sha256) for secret in secrets)
+
+
+def make_message_id(delivery_id: int, created_at: datetime, *, domain: str, key: bytes | None) -> str:
+    """The Message-ID of a delivery whose caller gave none, the same at every attempt."""
+    return f"<pr.{delivery_id}.{_digest(delivery_id, created_at, domain, key)}@{domain}>"
+
+
+def find_message_ids(text: str) -> list[tuple[int, str, str]]:
+    """Message-IDs in a text that look like ours: delivery, digest, domain. They are still to be checked."""
+    found = [(int(each[1]), each[2].lower(), each[3].lower()) for each in PATTERN.finditer(text)]
+    return [each for each in dict.fromkeys(found) if each[0] <= LARGEST_ID]
+
+
+def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys: Sequence[bytes]) -> bool:
+    """True if a delivery of this id and time of acceptance has this Message-ID; without keys none has."""
+    delivery_id, digest, domain = found
+    return any(hmac.compare_digest(_digest(delivery_id, created_at, domain, key), digest) for key in keys)
+
+
+def _digest(delivery_id: int, created_at: datetime, domain: str, key: bytes | None) -> str:
+    covered = f"{delivery_id} {created_at.astimezone(UTC).isoformat()} {domain}".encode()
+    if key is None:
+        return hashlib.sha256(covered).hexdigest()[:_DIGEST_LETTERS]
+    return hmac.digest(key, _LABEL + covered, hashlib.sha256).hex()[:_DIGEST_LETTERS]

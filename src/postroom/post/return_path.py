@@ -1,0 +1,49 @@
+"""Return paths that cannot be forged: `bounce+<delivery>.<tag>@<domain>`.
+
+The tag is an HMAC of the delivery's id under the key of the room (`message_id.room_keys`), in base32 because some
+servers change the case of addresses. It proves that the writer saw that mail, so it is evidence about the recipients of
+that mail only.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+
+from postroom.post.message_id import LARGEST_ID
+
+PREFIX = "bounce+"
+_LABEL = b"return path\0"
+_TAG_BYTES = 10  # 80 bits: sixteen letters
+PATTERN = re.compile(r"bounce\+(\d{1,19})\.([a-z2-7]{16})@([a-z0-9.-]{1,253})", re.IGNORECASE)
+
+
+def make_return_path(delivery_id: int, *, domain: str, key: bytes) -> str:
+    """The envelope sender of a delivery."""
+    return f"{PREFIX}{delivery_id}.{_tag(delivery_id, key)}@{domain}"
+
+
+def read_return_path(address: str, *, domain: str, keys: Sequence[bytes]) -> int | None:
+    """The delivery a return path was made for; None if it is none of ours. Every wrong tag takes the same time."""
+    found = PATTERN.fullmatch(address.strip().removeprefix("<").removesuffix(">"))
+    if found is None or found[3].lower() != domain.lower():
+        return None
+    return _checked(found[1], found[2], keys)
+
+
+def find_return_paths(text: str, *, domain: str, keys: Sequence[bytes]) -> list[int]:
+    """Every delivery whose return path stands somewhere in a text, in order."""
+    ids = [_checked(found[1], found[2], keys) for found in PATTERN.finditer(text) if found[3].lower() == domain.lower()]
+    return list(dict.fromkeys(delivery_id for delivery_id in ids if delivery_id is not None))
+
+
+def _checked(number: str, tag: str, keys: Sequence[bytes]) -> int | None:
+    delivery_id = int(number)
+    is_ours = any(hmac.compare_digest(_tag(delivery_id, key).encode(), tag.lower().encode()) for key in keys)
+    return delivery_id if is_ours and delivery_id <= LARGEST_ID and str(delivery_id) == number else None
+
+
+def _tag(delivery_id: int, key: bytes) -> str:
+    digest = hmac.digest(key, _LABEL + str(delivery_id).encode(), hashlib.sha256)
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()

@@ -1,0 +1,15 @@
+"""Text that PostgreSQL can store: `text` holds neither NUL nor half of a surrogate pair."""
+
+import re
+
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def is_storable(text: str) -> bool:
+    """True if PostgreSQL can store the text as it is."""
+    return _UNSTORABLE.search(text) is None
+
+
+def storable(text: str, limit: int | None = None) -> str:
+    """The first `limit` characters of a text, with U+FFFD in place of those that PostgreSQL cannot store."""
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text[:limit])
