@@ -28,7 +28,7 @@ from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.model import Entry
 from postroom.intake.service import accept_commands
-from postroom.intake.smtp import SubmissionOptions, SubmissionServer
+from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.intake.source import StreamSource
 from postroom.intake.worker import CommandConsumer
 from postroom.runtime.log import configure_logging

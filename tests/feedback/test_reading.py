@@ -1,6 +1,7 @@
 """Reading in processes of their own: limits, replacement, and that nobody else waits for a hostile report."""
 
 import asyncio
+import signal
 import sys
 
 import pytest
@@ -11,27 +12,30 @@ from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import MOST_KEPT, MOST_KEPT_PER_PEER, ingest
 from postroom.feedback.listener import BounceListener, ListenerOptions
 from postroom.feedback.reading import ReportReaders
-from postroom.post.report import LARGEST, ReportKind, read_report
+from postroom.post.report import LARGEST, Report, ReportKind, read_report
 from postroom.post.return_path import make_return_path
 
 OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0)
-DEAF = (sys.executable, "-c", "import sys; sys.stdin.buffer.read()")
-"""A reader that takes everything and never answers: as busy as a process can be."""
 
-_HOG = """
-import sys
-from postroom.feedback import reading
-from postroom.post import report
-kept = []
-def hog(raw):
+
+@pytest.fixture(autouse=True)
+def importable_parsers(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """Child processes find the parsers of this module."""
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))
+
+
+def never_read(_raw: bytes) -> Report:
+    """A parser that never ends and uses no CPU."""
+    while True:
+        signal.pause()
+
+
+def read_greedily(raw: bytes) -> Report:
+    """A parser with a fault that fills the memory."""
+    kept = []
     while b"hostile" in raw:
         kept.append(bytearray(16 << 20))
-    return report.read_report(raw)
-reading.read_report = hog
-reading.serve(sys.stdin.buffer, sys.stdout.buffer)
-"""
-GREEDY = (sys.executable, "-c", _HOG)
-"""A parser with a fault that fills the memory."""
+    return read_report(raw)
 
 
 class Client:
@@ -80,12 +84,12 @@ async def test_a_child_reads_what_the_parser_reads() -> None:
     readers = ReportReaders(processes=1)
     for name in ("postfix-several", "arf-abuse", "out-of-office", "exim-unrouteable"):
         assert await readers.read(report(name)) == read_report(report(name))
-    await readers.close()
+    readers.close()
 
 
 async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
     """While every reader is busy, another client is served, and the loop turns."""
-    readers = ReportReaders(command=DEAF)
+    readers = ReportReaders(parse=never_read)
     async with BounceListener(pool, OPTIONS, readers=readers) as server:
         hostile = [await Client.connect(server.port) for _ in range(4)]
         waiting = [asyncio.create_task(each.send(b"Subject: hostile\n\n")) for each in hostile]
@@ -103,7 +107,7 @@ async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
 
 async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
     """Its message is kept as unreadable and answered; nothing is taken for the answer to another."""
-    async with BounceListener(pool, OPTIONS, readers=ReportReaders(command=DEAF, timeout_s=0.01)) as server:
+    async with BounceListener(pool, OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(2)] == [250, 250]
         client.close()
@@ -113,7 +117,7 @@ async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
 async def test_memory_of_a_reader_is_bounded(pool: Pool) -> None:
     """A parser that fills the memory ends; the next report is read by another process."""
     delivery_id = await sent(pool)
-    readers = ReportReaders(processes=1, command=GREEDY)
+    readers = ReportReaders(processes=1, parse=read_greedily)
     found = await readers.read(b"Subject: hostile\n\n")
     assert (found.kind, found.feedback_type) == (ReportKind.OTHER, "unreadable")
     done = await ingest(
@@ -122,7 +126,7 @@ async def test_memory_of_a_reader_is_bounded(pool: Pool) -> None:
         paths=PATHS,
         read=readers.read,
     )
-    await readers.close()
+    readers.close()
     assert done.recorded == 1
     assert await suppressed(pool) == [("hard_bounce", "all", None)]
 
@@ -135,7 +139,7 @@ async def test_a_cancelled_reading_does_not_answer_for_the_next() -> None:
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert (await readers.read(report("out-of-office"))).kind is ReportKind.AUTO_REPLY
-    await readers.close()
+    readers.close()
 
 
 async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:

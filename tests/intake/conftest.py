@@ -15,8 +15,7 @@ from tests.support.patience import PATIENCE_S
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.http.auth import Authenticator
-from postroom.intake.smtp import SubmissionOptions, SubmissionServer
-from postroom.intake.smtp.server import load_tls
+from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer, load_tls
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 

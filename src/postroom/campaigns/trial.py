@@ -1,4 +1,4 @@
-"""Letters of API callers, checked and rendered in processes with limits: see `postroom.runtime.bounded`.
+"""Check and render letters of API callers in child processes with limits: see `postroom.runtime.bounded`.
 
 A letter is a program: `{% set b = a ~ a ~ a ~ a %}` a few times over asks for gigabytes, which the engine does not
 bound. Checking, linting, previewing, test mails and the trial before a start happen in a child process. A letter that
@@ -9,113 +9,90 @@ The trial does not protect workers completely: see `postroom.mail.render`.
 """
 
 import atexit
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
 from postroom.campaigns.lint import Warning_, lint
 from postroom.campaigns.model import Letter
 from postroom.campaigns.template import ready
-from postroom.errors import BadInput, FieldError
+from postroom.errors import BadInput
 from postroom.mail.render import Rendered, RenderError
-from postroom.runtime.bounded import Children, Exceeded, Limits, Note, serve
+from postroom.runtime.bounded import Children, Exceeded, Limits, note
 
 LIMITS = Limits(memory_bytes=512 * 1024 * 1024, cpu_s=2)
-TIMEOUT_S = 15.0
-PROCESSES = 2
 TOO_MUCH = f"uses more than {LIMITS.memory_bytes >> 20} MB of memory or {LIMITS.cpu_s} s of CPU time; simplify it"
 
-_children = Children((sys.executable, "-m", "postroom.campaigns.trial"), processes=PROCESSES, timeout_s=TIMEOUT_S)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+_children = Children(processes=2, limits=LIMITS)
 atexit.register(_children.close)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    do: Literal["check", "render", "lint", "try"]
-    letter: Letter
-    people: list[Mapping[str, Any]] = field(default_factory=list)  # variables; one set to render, several to try
-    fields: Mapping[str, int] | None = None
-    count: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    errors: list[FieldError] = field(default_factory=list)
-    rendered: Rendered | None = None
-    warnings: list[Warning_] = field(default_factory=list)
 
 
 async def check_letter(letter: Letter) -> None:
     """Parse the letter; `BadInput` names what is wrong with it."""
-    await _ask(_Task(do="check", letter=letter))
+    await _call(try_for, letter, b"[]", tracked=False)
 
 
 async def render_letter(letter: Letter, variables: Mapping[str, Any]) -> Rendered:
     """The letter with these variables; `BadInput` says what cannot be rendered."""
-    rendered = (await _ask(_Task(do="render", letter=letter, people=[variables]))).rendered
-    assert rendered is not None
-    return rendered
+    return await _call(render_for, letter, _as_json(variables))
 
 
 async def lint_letter(letter: Letter, *, fields: Mapping[str, int] | None, people: int) -> list[Warning_]:
     """The warnings of `lint`."""
-    return (await _ask(_Task(do="lint", letter=letter, fields=fields, count=people))).warnings
+    return await _call(lint_for, letter, fields, people)
 
 
 async def try_letter(letter: Letter, people: Sequence[Mapping[str, Any]]) -> None:
     """Render the letter for these people as a worker would. A person without a needed field is no error here."""
-    await _ask(_Task(do="try", letter=letter, people=list(people)))
+    await _call(try_for, letter, _as_json(people), tracked=letter.is_tracked)
 
 
-async def _ask(task: _Task) -> _Done:
+async def _call(
+    function: Callable[Concatenate[Letter, Arguments], Result],
+    letter: Letter,
+    *arguments: Arguments.args,
+    **named: Arguments.kwargs,
+) -> Result:
     try:
-        answer = await _children.ask(_encode_task(task))
+        return await _children.call(None, function, letter, *arguments, **named)
     except Exceeded as exceeded:
-        derived = exceeded.note == "text" and task.letter.text is None
+        derived = exceeded.note == "text" and letter.text is None
         raise BadInput.of("html" if derived else exceeded.note or "html", TOO_MUCH) from None
-    done = msgspec.json.decode(answer, type=_Done)
-    if done.errors:
-        raise BadInput(done.errors)
-    return done
 
 
-def _encode_task(task: _Task) -> bytes:
+def _as_json(variables: Any) -> bytes:
+    """JSON, because integers of variables may have more than 64 bits."""
     try:
-        return msgspec.json.encode(task)
+        return msgspec.json.encode(variables)
     except (TypeError, ValueError):  # half a character, or an object that is no JSON value
         raise BadInput.of("variables", "must be JSON values") from None
 
 
-# ── the child ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── in the child; a lack of memory ends the process ───────────────────────────────────────────────────────────────
 
 
-def handle(raw: bytes, note: Note) -> bytes:
-    """Do one task. Errors of the letter are part of the answer; a lack of memory ends the process."""
-    task = msgspec.json.decode(raw, type=_Task)
-    try:
-        done = _do(task, note)
-    except BadInput as refused:
-        done = _Done(errors=list(refused.errors))
-    return msgspec.json.encode(done)
+def lint_for(letter: Letter, fields: Mapping[str, int] | None, people: int) -> list[Warning_]:
+    _note_larger(letter)
+    return lint(letter, fields=fields, people=people)
 
 
-def _do(task: _Task, note: Note) -> _Done:
-    letter = task.letter
-    note("text" if len(letter.text or "") > len(letter.html or "") else "html")
-    if task.do == "lint":
-        return _Done(warnings=lint(letter, fields=task.fields, people=task.count))
-    parsed = ready(letter, tracked=task.do == "try" and letter.is_tracked)
-    answers = [parsed.render(variables, on_part=note) for variables in task.people]
-    if task.do != "render":
-        return _Done()
-    [rendered] = answers
+def try_for(letter: Letter, people: bytes, *, tracked: bool) -> None:
+    _note_larger(letter)
+    parsed = ready(letter, tracked=tracked)
+    for variables in msgspec.json.decode(people):
+        parsed.render(variables, on_part=note)
+
+
+def render_for(letter: Letter, variables: bytes) -> Rendered:
+    _note_larger(letter)
+    rendered = ready(letter).render(msgspec.json.decode(variables), on_part=note)
     if isinstance(rendered, RenderError):
         raise BadInput.of(rendered.part, rendered.message)
-    return _Done(rendered=rendered)
+    return rendered
 
 
-if __name__ == "__main__":
-    serve(handle, LIMITS)
+def _note_larger(letter: Letter) -> None:
+    note("text" if len(letter.text or "") > len(letter.html or "") else "html")

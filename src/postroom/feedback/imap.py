@@ -106,7 +106,7 @@ class ImapPoller:
                 total += await ingest(self._pool, incoming, paths=self._paths, read=self._readers.read)
                 await asyncio.to_thread(mailbox.put_away, uids)
         finally:
-            await self._readers.close()
+            self._readers.close()
             await asyncio.to_thread(mailbox.close)
         return total
 

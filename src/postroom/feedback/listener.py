@@ -273,7 +273,7 @@ class BounceListener:
             with contextlib.suppress(OSError, RuntimeError):
                 await session.dismiss("421 4.3.2 Closing, please try again later")
         await self._server.wait_closed()
-        await self._readers.close()
+        self._readers.close()
 
     async def _listen(self) -> asyncio.Server:
         loop = asyncio.get_running_loop()

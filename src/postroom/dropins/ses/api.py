@@ -11,7 +11,7 @@ from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal
 from postroom.dropins.ses.shapes import requests_of
 from postroom.dropins.ses.sign_in import Signer, find_signer
 from postroom.errors import BadInput
-from postroom.intake.aside import parse_aside
+from postroom.intake.aside import read_aside
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _KEY = re.compile(r"[!-~]{1,240}")
@@ -87,8 +87,9 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
     signer = await find_signer(call)
     raw = await read_body(call)
     signer.verify(call, raw)
-    requests = await parse_aside(
+    requests = await read_aside(
         len(raw),
+        signer.key.name,
         requests_of,
         raw,
         source=signer.key.name,

@@ -15,6 +15,7 @@ from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
+from postroom.intake.aside import Copies
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.post.address import Address, parse_address
@@ -127,13 +128,11 @@ class SendEmail(_Aws, frozen=True, kw_only=True):
     feedback_forwarding_email_address_identity_arn: str | None = None
 
 
-def requests_of(
-    raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None
-) -> list[DeliveryRequest]:
+def requests_of(raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None) -> Copies:
     """The deliveries that a `SendEmail` asks for, each passing every rule; `BadInput` names what is wrong."""
     email = decode(raw, SendEmail)
     try:
-        return _requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent)
+        return Copies.of(_requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent))
     except RecursionError:  # `To: ((((…` in a whole message
         raise BadInput.of("Content", "is nested too deeply") from None
 

@@ -7,7 +7,3 @@ delivery. The envelope rules who receives; the message only says how they are sh
 The message is taken apart (subject, text, HTML, files, headers) and composed anew when it leaves: that is how it gets
 retries, signatures and a ledger. What would not survive this, a signed or encrypted body, is refused.
 """
-
-from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
-
-__all__ = ["SubmissionOptions", "SubmissionServer"]

@@ -25,9 +25,9 @@ from postroom.delivery.check import MAX_RECIPIENTS
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Accepted, DeliveryRequest
 from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated
-from postroom.intake.aside import parse_aside
+from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
-from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.intake.smtp.submission import Envelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.combiner import is_connection_lost
 
@@ -155,7 +155,7 @@ class SubmissionHandler:
 async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:
     sender = None if envelope.mail_from == NO_SENDER else envelope.mail_from
     given = Envelope(sender, tuple(envelope.rcpt_tos))
-    return await parse_aside(len(envelope.content), read_submission, envelope.content, given, source=source)
+    return await read_aside(len(envelope.content), source, read_copies, envelope.content, given, source=source)
 
 
 def refusal_of(bad: BadInput) -> str:

@@ -20,6 +20,7 @@ from postroom.delivery.check import problems
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput, FieldError
 from postroom.inbox.reader import decode_words
+from postroom.intake.aside import Copies
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
 from postroom.post.address import Address, normalize, parse_address
@@ -49,6 +50,11 @@ def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[Deli
         return _requests(raw, envelope, source=source)
     except RecursionError:  # parts within parts, or `To: ((((…`
         raise BadInput.of("message", "is nested too deeply") from None
+
+
+def read_copies(raw: bytes, envelope: Envelope, *, source: str) -> Copies:
+    """The same, in the form that `read_aside` wants."""
+    return Copies.of(read_submission(raw, envelope, source=source))
 
 
 def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
