@@ -24,10 +24,14 @@ from bench.server import running_server
 from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
 from postroom.events import Event, EventStore
-from postroom.outbox import Batch, Outbox, OutboxOptions, Pair, Publisher, Publishers, RelayOptions, Topic, service
+from postroom.outbox import service
+from postroom.outbox.model import Pair, Topic
+from postroom.outbox.publisher import Batch, Publisher, Publishers
+from postroom.outbox.relay import RelayOptions
 from postroom.outbox.topics import save_topic
 from postroom.outbox.webhooks import service as webhooks
 from postroom.outbox.webhooks.publisher import WebhookPublisher
+from postroom.outbox.worker import Outbox, OutboxOptions
 from postroom.runtime.secrets import SecretBox
 from postroom.settings import Settings
 

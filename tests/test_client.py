@@ -9,7 +9,7 @@ import postroom
 from postroom.db.room import Room
 from postroom.delivery.errors import DeliveryNotFound, WrongState
 from postroom.errors import BadInput, IdempotencyConflict, Unauthenticated
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.http.service import create_key
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import SettingInvalid
-from postroom.settings import Settings, parse_duration, read_settings
+from postroom.runtime.setting import parse_duration
+from postroom.settings import Settings, read_settings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 

@@ -36,7 +36,7 @@ from postroom.events.service import adopt_restored_events
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
-from postroom.inbox import CaptureTransport
+from postroom.inbox.transport import CaptureTransport
 from postroom.intake.notice import MalformedNotice
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers

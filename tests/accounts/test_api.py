@@ -9,7 +9,7 @@ from tests.support.http import Browser, open_browser
 
 from postroom.accounts import api
 from postroom.db.room import Room
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.runtime.endpoint import Endpoint
 

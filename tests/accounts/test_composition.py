@@ -16,7 +16,7 @@ from postroom.accounts.worker import make_mailing_collector
 from postroom.app import load_catalog, run_worker
 from postroom.db.pool import connect
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 
 
 @pytest.mark.parametrize(

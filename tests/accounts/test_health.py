@@ -21,7 +21,7 @@ from postroom.cli import database_checks, host_checks
 from postroom.cli.finding import Finding, Verdict
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.settings import Settings
 
 

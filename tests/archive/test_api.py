@@ -10,7 +10,7 @@ from tests.support.http import Browser, open_browser
 from postroom.archive import api
 from postroom.archive.service import archive_session
 from postroom.db.room import Room
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 

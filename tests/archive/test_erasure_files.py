@@ -29,7 +29,7 @@ from postroom.archive.service import list_segments, verify_archive
 from postroom.archive.worker import ArchiveKeeper
 from postroom.db.room import Room
 from postroom.erasure.service import erase, list_erasures, resume_erasures
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 ANN, BOB = "ann@example.org", "bob@example.org"

@@ -16,10 +16,11 @@ from postroom.archive.objects import Objects, ReadOnly, objects_of, open_objects
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
 from postroom.archive.service import list_segments, verify_archive
+from postroom.archive.settings import parse_archive_url
 from postroom.db.room import Room
 from postroom.erasure.service import erase
 from postroom.errors import SettingInvalid
-from postroom.settings import parse_archive_url, read_settings
+from postroom.settings import read_settings
 
 
 @pytest.fixture(params=["folder", "bucket"])

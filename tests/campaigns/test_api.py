@@ -13,7 +13,7 @@ from postroom.campaigns.api import ENDPOINTS
 from postroom.campaigns.worker import Feeder
 from postroom.db.room import Room, open_room
 from postroom.delivery.model import Lane
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.runtime.endpoint import Endpoint
 from postroom.settings import Settings
 

@@ -27,7 +27,7 @@ from tests.support.smtp_server import (
 from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.db.pool import Pool
-from postroom.inbox import CaptureTransport
+from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport

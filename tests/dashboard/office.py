@@ -19,7 +19,7 @@ from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.worker import WorkerOptions
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages

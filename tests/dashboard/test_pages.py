@@ -25,7 +25,7 @@ from postroom.dashboard.service import FRESH_S, FigureReader
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import Lane, State
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 
 RAW = b"From: a@example.org\r\nSubject: Hi\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>Hello</p>"
 

@@ -12,7 +12,7 @@ from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
 from postroom.delivery.shapes import DeliveryBody
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 
 MAIL: dict[str, Any] = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

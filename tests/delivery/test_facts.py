@@ -11,10 +11,10 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
+from postroom.delivery.settings import FACTS
 from postroom.events.model import Query
 from postroom.events.service import EventStore
 from postroom.post.reply import Reply
-from postroom.settings import FACTS
 from postroom.transports.base import Transport
 from postroom.transports.stub import StubTransport
 

@@ -17,7 +17,8 @@ from postroom.cli.database import psql_command, room_url
 from postroom.db.room import Room
 from postroom.embedded.binaries import find_binaries
 from postroom.embedded.data_directory import Home
-from postroom.http import build_app, service
+from postroom.http import service
+from postroom.http.asgi import build_app
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 
 DOCS = Path(__file__).parents[2] / "docs"

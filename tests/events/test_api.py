@@ -9,7 +9,7 @@ from tests.support.http import Browser, open_browser
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
 from postroom.events.api import endpoints
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 

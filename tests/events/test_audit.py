@@ -14,7 +14,7 @@ from postroom.db.room import Room
 from postroom.events.audit import record_audit
 from postroom.events.audit_api import ENDPOINTS
 from postroom.events.audit_cli import audit
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 

@@ -14,9 +14,11 @@ from postroom.errors import BadInput
 from postroom.events import Command, Event, EventSession, EventStore, Place, Query, SequencedEvent
 from postroom.events.api import endpoints
 from postroom.events.commands import list_commands
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
-from postroom.outbox import Outbox, Publishers, View, Views
+from postroom.outbox.publisher import Publishers
+from postroom.outbox.views import View, Views
+from postroom.outbox.worker import Outbox
 
 
 async def deposit_twice(session: EventSession) -> str:

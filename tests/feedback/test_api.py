@@ -10,7 +10,7 @@ from postroom.db.room import Room
 from postroom.feedback import api
 from postroom.feedback.model import Feedback
 from postroom.feedback.record import record
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 

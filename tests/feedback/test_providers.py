@@ -21,7 +21,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.feedback import provider_api
 from postroom.feedback.providers import ProviderOptions, ses
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 
 NOW = datetime(2030, 6, 1, 12, tzinfo=UTC)

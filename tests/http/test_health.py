@@ -5,7 +5,7 @@ import re
 from tests.support.http import Browser
 
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 
 

@@ -7,8 +7,7 @@ from uuid import UUID
 import msgspec
 from tests.support.http import Browser
 
-from postroom.http import HttpApplication
-from postroom.http.asgi import FOREIGN
+from postroom.http.asgi import FOREIGN, HttpApplication
 from postroom.http.decode import decode_body
 from postroom.http.examples import EXAMPLES
 

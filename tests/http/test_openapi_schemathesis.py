@@ -13,8 +13,8 @@ from schemathesis.core.result import Ok
 from tests.support.http import Browser, Letter, open_browser, served
 
 from postroom.db.room import Room
-from postroom.http import build_app
-from postroom.inbox import CaptureTransport
+from postroom.http.asgi import build_app
+from postroom.inbox.transport import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.post.reply import Envelope
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.http import Browser, Response, call, open_browser
 
 from postroom.db.room import Room
-from postroom.http import HttpApplication, build_app
+from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.auth import Authenticator
 from postroom.http.problems import answer_to
 from postroom.runtime.endpoint import Answer, Call, Endpoint

@@ -7,7 +7,7 @@ from tests.intake.commands import PAYLOAD, entries, keys_of, raw
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.intake import service
 from postroom.intake.api import ENDPOINTS
 from postroom.intake.errors import MalformedCommandNotFound

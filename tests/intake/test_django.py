@@ -18,8 +18,8 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import Delivery, DeliveryFilter, Lane, RecipientKind
-from postroom.http import build_app
 from postroom.http import service as keys
+from postroom.http.asgi import build_app
 from postroom.post.address import Address
 
 pytest.importorskip("django", reason="Django is not installed: its backend is NOT tested")

@@ -26,9 +26,8 @@ from postroom.dropins.resend import api as drop_in
 from postroom.dropins.resend.answers import email_of, last_event, refusal
 from postroom.dropins.resend.shapes import parse_schedule
 from postroom.errors import BadInput
-from postroom.http import build_app
 from postroom.http import service as keys
-from postroom.http.asgi import HttpApplication
+from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.auth import Authenticator
 from postroom.mail.compose import Composer
 from postroom.post.address import Address

@@ -30,9 +30,8 @@ from postroom.dropins.ses.cli import ses_credentials
 from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
 from postroom.dropins.ses.service import show_credentials
 from postroom.errors import KeyNotFound, SecretKeyMissing
-from postroom.http import build_app
 from postroom.http import service as keys
-from postroom.http.asgi import HttpApplication
+from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.model import ApiKey
 from postroom.post.address import Address
 from postroom.runtime.aws import AwsCredentials, sign

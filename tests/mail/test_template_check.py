@@ -11,7 +11,7 @@ from tests.support.http import open_browser
 from postroom.db.room import Room
 from postroom.delivery.model import Accepted
 from postroom.errors import BadInput
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.intake.model import Malformed
 from postroom.intake.service import accept_commands
 from postroom.mail.catalog import Catalog

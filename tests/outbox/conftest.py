@@ -14,8 +14,11 @@ from tests.support.outbox import HURRY, lead
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.events import EventStore
-from postroom.outbox import Outbox, OutboxOptions, Pair, Publisher, Publishers, Relay, RelayOptions, Topic
+from postroom.outbox.model import Pair, Topic
+from postroom.outbox.publisher import Publisher, Publishers
+from postroom.outbox.relay import Relay, RelayOptions
 from postroom.outbox.topics import save_topic
+from postroom.outbox.worker import Outbox, OutboxOptions
 
 MakeTopic = Callable[..., Awaitable[Pair]]
 MakeRelay = Callable[..., Awaitable[Relay]]

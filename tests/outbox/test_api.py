@@ -10,7 +10,7 @@ from tests.support.outbox import Recorder, append
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.events import EventStore
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.http.openapi import describe
 from postroom.outbox.api import ENDPOINTS

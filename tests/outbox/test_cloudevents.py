@@ -9,8 +9,8 @@ import pytest
 from tests.support.cloudevents import read_cloud_event
 
 from postroom.events import SequencedEvent
-from postroom.outbox import Message
 from postroom.outbox.cloudevents import cloud_event
+from postroom.outbox.publisher import Message
 
 EVENT = SequencedEvent(
     position=73,

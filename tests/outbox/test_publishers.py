@@ -24,16 +24,18 @@ from tests.support.silence import wait_out
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.events import Event, EventStore, Query, SequencedEvent
-from postroom.outbox import Batch, Pair, Publisher, Topic, View, service
+from postroom.outbox import service
 from postroom.outbox.cloudevents import cloud_event
 from postroom.outbox.errors import PublishFailed
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.mails.publisher import MailPublisher
-from postroom.outbox.publisher import Encode, encode_json, make_batch
+from postroom.outbox.model import Pair, Topic
+from postroom.outbox.publisher import Batch, Encode, Publisher, encode_json, make_batch
 from postroom.outbox.publishers.log import LogPublisher
 from postroom.outbox.relay import Relay, Step
 from postroom.outbox.topics import save_topic
+from postroom.outbox.views import View
 from postroom.outbox.webhooks import service as webhooks
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.runtime.secrets import SecretBox

@@ -12,7 +12,10 @@ from tests.support.outbox import HURRY, Recorder, append, lead, settled, until
 
 from postroom.db.pool import Pool
 from postroom.events import Event, EventSession, EventStore
-from postroom.outbox import Batch, PublishFailed, Status, service
+from postroom.outbox import service
+from postroom.outbox.errors import PublishFailed
+from postroom.outbox.model import Status
+from postroom.outbox.publisher import Batch
 from postroom.outbox.relay import Step
 
 

@@ -19,8 +19,10 @@ from postroom.backup.service import make_backup, restore_backup
 from postroom.db.room import Room, open_room
 from postroom.embedded.server import EmbeddedServer
 from postroom.events import EventStore
-from postroom.outbox import Outbox, OutboxOptions, Pair, Publishers, Topic
+from postroom.outbox.model import Pair, Topic
+from postroom.outbox.publisher import Publishers
 from postroom.outbox.topics import save_topic
+from postroom.outbox.worker import Outbox, OutboxOptions
 from postroom.settings import Settings
 
 Carry = Callable[[Room, str, Path], Awaitable[None]]

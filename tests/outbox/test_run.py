@@ -17,10 +17,11 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.errors import ConfigurationError
 from postroom.events import Event, EventSession, EventStore, Query
-from postroom.outbox import Pair, Status, make_publishers, run, service, topics
+from postroom.outbox import run, service, topics
 from postroom.outbox.cloudevents import cloud_event
+from postroom.outbox.model import Pair, Status
 from postroom.outbox.publisher import make_batch
-from postroom.outbox.run import outbox_options
+from postroom.outbox.run import make_publishers, outbox_options
 from postroom.runtime.metrics import REGISTRY
 from postroom.settings import Settings, read_settings
 

@@ -11,8 +11,9 @@ from tests.support.outbox import Recorder, append, settled, until
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.events import Event, EventSession, EventStore
-from postroom.outbox import Moved, Pair, Status, Topic, service, topics
+from postroom.outbox import service, topics
 from postroom.outbox.errors import NotNext, ProgressNotFound, TopicNotFound
+from postroom.outbox.model import Moved, Pair, Status, Topic
 from postroom.outbox.relay import Step
 
 

@@ -15,9 +15,11 @@ from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.embedded.server import EmbeddedServer
 from postroom.events import Event, EventSession, EventStore
-from postroom.outbox import Batch, Relay, Topic, service
+from postroom.outbox import service
 from postroom.outbox import store as outbox_store
-from postroom.outbox.relay import Step
+from postroom.outbox.model import Topic
+from postroom.outbox.publisher import Batch
+from postroom.outbox.relay import Relay, Step
 from postroom.outbox.topics import save_topic
 
 

@@ -11,8 +11,10 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import Event, EventStore, SequencedEvent
-from postroom.outbox import Pair, Status, Topic, View, Views, service, topics
+from postroom.outbox import service, topics
 from postroom.outbox.errors import ProgressNotFound, TopicNeeded, ViewFailed
+from postroom.outbox.model import Pair, Status, Topic
+from postroom.outbox.views import View, Views
 
 
 async def add(connection: Connection, events: Sequence[SequencedEvent]) -> None:

@@ -22,8 +22,8 @@ from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import BadInput, ConfigurationError, SecretKeyMissing
 from postroom.events import Event, EventStore
-from postroom.outbox import Pair
 from postroom.outbox.errors import EndpointNotFound, TopicNotFound
+from postroom.outbox.model import Pair
 from postroom.outbox.relay import Step
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint, EndpointStatus

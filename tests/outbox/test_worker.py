@@ -19,8 +19,10 @@ from tests.support.soak import TIMES
 from postroom.db.pool import Pool, connect, open_pool
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
-from postroom.outbox import Batch, Pair, ProgressLine, service
+from postroom.outbox import service
 from postroom.outbox.leadership import Leadership
+from postroom.outbox.model import Pair, ProgressLine
+from postroom.outbox.publisher import Batch
 
 REPOSITORY = Path(__file__).parents[2]
 SOAK_S, KILL_EVERY_S = (60, 3) if TIMES > 1 else (0, 0)

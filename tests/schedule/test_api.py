@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.schedule.api import ENDPOINTS
 

@@ -11,7 +11,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.inbox import CaptureTransport
+from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Content, Envelope
 from postroom.schedule import agenda, service
 from postroom.schedule.model import Policy, User

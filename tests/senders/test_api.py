@@ -13,7 +13,7 @@ from tests.support.smtp_server import Script, smtp_server
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders import store

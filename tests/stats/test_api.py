@@ -5,7 +5,7 @@ from tests.support.builders import NOON
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.stats import api
 

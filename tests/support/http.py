@@ -12,7 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from postroom.db.room import Room
-from postroom.http import build_app, service
+from postroom.http import service
+from postroom.http.asgi import build_app
 from postroom.http.model import ApiKey
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 

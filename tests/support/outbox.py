@@ -8,8 +8,10 @@ from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.events import Event, EventStore
-from postroom.outbox import Batch, Message, Pair, RelayOptions
 from postroom.outbox.errors import PublishFailed
+from postroom.outbox.model import Pair
+from postroom.outbox.publisher import Batch, Message
+from postroom.outbox.relay import RelayOptions
 
 HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timedelta(milliseconds=20), max_errors=3)
 

@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from postroom.db.room import open_room
-from postroom.outbox import Batch, Outbox, OutboxOptions, Publishers, RelayOptions
+from postroom.outbox.publisher import Batch, Publishers
+from postroom.outbox.relay import RelayOptions
+from postroom.outbox.worker import Outbox, OutboxOptions
 from postroom.settings import Settings
 
 

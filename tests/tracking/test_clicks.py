@@ -6,7 +6,7 @@ from tests.support.http import Browser, open_browser
 from tests.support.tracking import ADA, Desk
 
 from postroom.db.room import Room
-from postroom.http import HttpApplication
+from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.tracking import api
 from postroom.tracking.model import Mark

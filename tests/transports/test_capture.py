@@ -9,7 +9,7 @@ from tests.support.http import Browser, Letter, open_browser
 
 from postroom.db.room import Room
 from postroom.delivery.outcome import Verdict, classify
-from postroom.inbox import CaptureTransport
+from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
 
 RAW = (

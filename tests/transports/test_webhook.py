@@ -16,7 +16,7 @@ from tests.support.webhook_server import PATIENCE, Posting, Receiver, is_genuine
 
 from postroom.db.pool import Pool
 from postroom.delivery.outcome import Verdict, classify
-from postroom.inbox import CaptureTransport
+from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
 from postroom.transports.webhook.compose import WebhookComposer, WebhookContent
 from postroom.transports.webhook.inbox import CAPTURE_URL

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.archive.model import ArchiveOptions, Month, Segment
+from postroom.archive.settings import parse_archive_url
 from postroom.errors import SettingInvalid
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say
-from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
     from postroom.archive.model import RunReport

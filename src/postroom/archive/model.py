@@ -6,7 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from postroom.settings import ARCHIVED_TABLES, Settings
+from postroom.archive.settings import ARCHIVED_TABLES
+from postroom.settings import Settings
 
 BACKGROUND_SHARE = 0.05
 BACKGROUND_PAGES = 256

@@ -24,8 +24,8 @@ from postroom.archive.errors import (
     ArchiveUnreachable,
 )
 from postroom.archive.model import ArchiveOptions, Segment
+from postroom.archive.settings import parse_archive_url
 from postroom.runtime.aws_credentials import CredentialChain, find_region
-from postroom.settings import parse_archive_url
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -25,12 +25,12 @@ from postroom.db.connection import Url
 from postroom.db.migrate import migrate
 from postroom.db.pool import Session, connect, quote_identifier
 from postroom.db.room import Room
+from postroom.db.settings import parse_schema
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.events.store import adopt_restored_events
 from postroom.runtime.signals import Signal, unheard
-from postroom.settings import parse_schema
 
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:

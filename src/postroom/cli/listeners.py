@@ -17,7 +17,7 @@ from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import BounceListener, ListenerOptions
-from postroom.http import build_app
+from postroom.http.asgi import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer

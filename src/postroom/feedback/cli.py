@@ -269,7 +269,7 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
     from postroom.errors import SecretKeyMissing
     from postroom.feedback.listener import BounceListener, ListenerOptions
     from postroom.post.message_id import room_keys
-    from postroom.settings import parse_address
+    from postroom.runtime.setting import parse_address
 
     keys = room_keys(room.settings.secret_keys, room.settings.schema)
     if not keys:

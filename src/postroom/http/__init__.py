@@ -24,7 +24,3 @@ HOSTILE INPUTS  the whole request, before and after authentication
 A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →
 decoding (400) → the handler.
 """
-
-from postroom.http.asgi import HttpApplication, build_app
-
-__all__ = ["HttpApplication", "build_app"]

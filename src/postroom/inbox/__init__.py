@@ -20,7 +20,3 @@ Nothing captured ever leaves. Some recipients behave badly on purpose, whatever 
 Recipients of one message are answered one by one; the good ones get it. `drop` and `ambiguous` concern the line, and
 with it the whole message.
 """
-
-from postroom.inbox.transport import CaptureTransport
-
-__all__ = ["CaptureTransport"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.delivery.model import Lane
+from postroom.runtime.setting import parse_duration
 from postroom.runtime.terminal import AsJson, in_room, parse_moment, parse_pair, parse_variables, print_json, say
-from postroom.settings import parse_duration
 
 if TYPE_CHECKING:
     from postroom.db.room import Room

@@ -33,34 +33,3 @@ CALLS    events (to follow), delivery (to accept), transports.webhook (to sign)
 FAILURES   `TopicNotFound`, `ProgressNotFound`, `EndpointNotFound`, `RuleNotFound`, `TopicExists`, `TopicNeeded`,
          `NotNext`, `BadInput`; `ViewFailed` to who waits for one. `PublishFailed` is for publishers to raise.
 """
-
-from postroom.outbox.errors import PublishFailed
-from postroom.outbox.model import Moved, Pair, ProgressLine, Skipped, Stall, Status, Topic
-from postroom.outbox.publisher import Batch, Message, Publisher, Publishers
-from postroom.outbox.relay import Relay, RelayOptions
-from postroom.outbox.run import make_publishers, run_outbox
-from postroom.outbox.views import View, Views
-from postroom.outbox.worker import Outbox, OutboxOptions
-
-__all__ = [
-    "Batch",
-    "Message",
-    "Moved",
-    "Outbox",
-    "OutboxOptions",
-    "Pair",
-    "ProgressLine",
-    "PublishFailed",
-    "Publisher",
-    "Publishers",
-    "Relay",
-    "RelayOptions",
-    "Skipped",
-    "Stall",
-    "Status",
-    "Topic",
-    "View",
-    "Views",
-    "make_publishers",
-    "run_outbox",
-]

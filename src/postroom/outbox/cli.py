@@ -238,7 +238,7 @@ def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, he
 
 
 def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable[Any]]") -> Any:
-    from postroom.outbox import Pair
+    from postroom.outbox.model import Pair
 
     return in_room(lambda room: step(room, Pair(topic, publisher)))
 
@@ -246,7 +246,7 @@ def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable
 def _topic(
     name: str, types: list[str] | None, keys: list[str] | None, any_keys: list[str] | None, tags: list[str] | None
 ) -> "Topic":
-    from postroom.outbox import Topic
+    from postroom.outbox.model import Topic
 
     return Topic(
         name=name,

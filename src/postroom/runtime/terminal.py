@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from postroom.settings import Settings, parse_duration, read_settings
+from postroom.runtime.setting import parse_duration
+from postroom.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from postroom.db.room import Room

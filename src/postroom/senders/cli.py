@@ -273,7 +273,7 @@ def _type(value: str) -> Any:
 def _host(host: str | None) -> dict[str, Any]:
     if host is None:
         return {}
-    from postroom.settings import parse_address
+    from postroom.runtime.setting import parse_address
 
     try:
         name, port = parse_address(host)

@@ -165,7 +165,7 @@ def _box(room: "Room") -> "SecretBox":
 
 
 def _duration(text: str) -> timedelta:
-    from postroom.settings import parse_duration
+    from postroom.runtime.setting import parse_duration
 
     try:
         return parse_duration(text)

@@ -1,0 +1,21 @@
+"""The settings of campaigns, read from the environment by `postroom.settings`."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from postroom.runtime.setting import kept_for, positive, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignsSettings:
+    """The settings of campaigns."""
+
+    campaign_queue: int = setting(
+        "POSTROOM_CAMPAIGN_QUEUE", positive, 10_000, "most mails of one campaign in the queue at the same time"
+    )
+    campaign_retention: timedelta = setting(
+        "POSTROOM_CAMPAIGN_RETENTION",
+        kept_for,
+        timedelta(days=365),
+        "retention of a campaign's recipients after its end; the campaign and its counts stay",
+    )

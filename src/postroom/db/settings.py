@@ -1,0 +1,53 @@
+"""The settings of db, read from the environment by `postroom.settings`."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from postroom.runtime.setting import duration_from, positive, setting
+
+
+def parse_schema(value: str) -> str:
+    """The name of a room. PostgreSQL keeps names that begin with pg_ for itself."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", value) or value.startswith("pg_") or value == "information_schema":
+        raise ValueError("must be a lower-case identifier of at most 48 characters that does not begin with pg_")
+    return value
+
+
+def _database_url(value: str) -> str:
+    if not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must be a postgresql:// URL")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseSettings:
+    """The settings of db."""
+
+    database_url: str | None = setting(
+        "POSTROOM_DATABASE_URL",
+        _database_url,
+        None,
+        "URL of the PostgreSQL database; absent: the embedded server",
+        secret=True,
+    )
+    database_direct_url: str | None = setting(
+        "POSTROOM_DATABASE_DIRECT_URL",
+        _database_url,
+        None,
+        "direct URL of the same database, when POSTROOM_DATABASE_URL goes through a transaction pooler",
+        secret=True,
+    )
+    schema: str = setting("POSTROOM_SCHEMA", parse_schema, "postroom", "the room: one PostgreSQL schema")
+    pool_size: int = setting("POSTROOM_POOL_SIZE", positive, 20, "database connections per process")
+    database_timeout: timedelta = setting(
+        "POSTROOM_DATABASE_TIMEOUT",
+        duration_from(timedelta(seconds=1)),
+        timedelta(seconds=30),
+        "statement timeout of API and worker processes; the connection is closed when it expires",
+    )
+
+    @property
+    def is_pooled(self) -> bool:
+        """True behind a transaction pooler: no prepared statements there, and LISTEN goes around it."""
+        return self.database_direct_url is not None

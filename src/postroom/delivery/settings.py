@@ -1,0 +1,125 @@
+"""The settings of delivery, read from the environment by `postroom.settings`."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from postroom.runtime.setting import kept_for, one_of, parse_duration, positive, setting
+
+FACTS = (
+    "DeliveryAccepted",
+    "DeliverySent",
+    "DeliveryDeferred",
+    "DeliveryFailed",
+    "DeliveryDeadLettered",
+    "DeliverySuppressed",
+    "DeliveryCancelled",
+    "DeliveryRedriven",
+    "RecipientUnsubscribed",
+    "RecipientBounced",
+    "RecipientComplained",
+    "RecipientSuppressed",
+    "SuppressionLifted",
+)
+
+
+def _facts(value: str) -> tuple[str, ...]:
+    names = {"all": FACTS, "none": ()}.get(value, tuple(name.strip() for name in value.split(",")))
+    unknown = [name for name in names if name not in FACTS]
+    if unknown:
+        raise ValueError(f"must be all, none, or some of {', '.join(FACTS)}")
+    return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliverySettings:
+    """The settings of delivery."""
+
+    worker_batch: int = setting("POSTROOM_WORKER_BATCH", positive, 500, "most deliveries in one claim")
+    worker_chunk: int = setting(
+        "POSTROOM_WORKER_CHUNK",
+        positive,
+        100,
+        "mails started at the same time in each lane; a crash makes at most twice as many ambiguous",
+    )
+    worker_mb: int = setting(
+        "POSTROOM_WORKER_MB",
+        positive,
+        32,
+        "most megabytes of mail content in one claim of a lane",
+    )
+    lease: timedelta = setting(
+        "POSTROOM_LEASE", parse_duration, timedelta(seconds=30), "lease of a claim; workers renew it"
+    )
+    poll_interval: timedelta = setting(
+        "POSTROOM_POLL_INTERVAL",
+        parse_duration,
+        timedelta(milliseconds=500),
+        "interval at which an idle worker polls, besides notifications",
+    )
+    shutdown_grace: timedelta = setting(
+        "POSTROOM_SHUTDOWN_GRACE",
+        parse_duration,
+        timedelta(seconds=25),
+        "time that a process has to finish its work after SIGTERM",
+    )
+    ambiguous_auth: str = setting(
+        "POSTROOM_AMBIGUOUS_AUTH",
+        one_of("resend", "hold"),
+        "resend",
+        "policy for an ambiguous mail in lane auth: `resend` or `hold`",
+    )
+    ambiguous_transactional: str = setting(
+        "POSTROOM_AMBIGUOUS_TRANSACTIONAL",
+        one_of("resend", "hold"),
+        "resend",
+        "policy for an ambiguous mail in lane transactional: `resend` or `hold`",
+    )
+    ambiguous_bulk: str = setting(
+        "POSTROOM_AMBIGUOUS_BULK",
+        one_of("resend", "hold"),
+        "hold",
+        "policy for an ambiguous mail in lane bulk: `resend` or `hold`",
+    )
+    idempotency_ttl: timedelta = setting(
+        "POSTROOM_IDEMPOTENCY_TTL",
+        parse_duration,
+        timedelta(days=7),
+        "retention of idempotency keys",
+    )
+    delivery_retention: timedelta = setting(
+        "POSTROOM_DELIVERY_RETENTION",
+        kept_for,
+        timedelta(days=7),
+        "retention of finished deliveries, and at least as long as their idempotency keys",
+    )
+    dead_letter_retention: timedelta = setting(
+        "POSTROOM_DEAD_LETTER_RETENTION",
+        kept_for,
+        timedelta(days=30),
+        "retention of dead letters; at least as long as finished deliveries",
+    )
+    payload_retention: timedelta = setting(
+        "POSTROOM_PAYLOAD_RETENTION",
+        kept_for,
+        timedelta(days=3),
+        "retention of the content of finished deliveries",
+    )
+    cleanup_interval: timedelta = setting(
+        "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "interval at which retention runs"
+    )
+    facts: tuple[str, ...] | None = setting(
+        "POSTROOM_FACTS",
+        _facts,
+        None,
+        "delivery facts that `migrate` and `up` enable in the event store: all, none, or names; absent: unchanged",
+    )
+
+    @property
+    def held_lanes(self) -> tuple[str, ...]:
+        """Lanes in which an ambiguous mail is held for an operator instead of being sent again."""
+        policies = {
+            "auth": self.ambiguous_auth,
+            "transactional": self.ambiguous_transactional,
+            "bulk": self.ambiguous_bulk,
+        }
+        return tuple(lane for lane, policy in policies.items() if policy == "hold")

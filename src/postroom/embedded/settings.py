@@ -1,0 +1,13 @@
+"""The settings of embedded, read from the environment by `postroom.settings`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.runtime.setting import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedSettings:
+    """The settings of embedded."""
+
+    data_dir: Path = setting("POSTROOM_DATA_DIR", Path, Path(".postroom"), "data directory of the embedded server")

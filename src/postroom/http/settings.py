@@ -1,0 +1,48 @@
+"""The settings of http, read from the environment by `postroom.settings`."""
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+from postroom.runtime.setting import http_url, parse_address, positive, setting
+
+
+def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(ip_network(part.strip()) for part in value.split(","))
+    except ValueError as error:
+        raise ValueError(f"must be addresses or networks such as 10.0.0.0/8: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """The settings of http."""
+
+    http_addr: tuple[str, int] = setting(
+        "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "address where the HTTP server listens"
+    )
+    public_url: str | None = setting(
+        "POSTROOM_PUBLIC_URL", http_url, None, "public URL of the HTTP server, for links in mail"
+    )
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = setting(
+        "POSTROOM_TRUSTED_PROXIES",
+        _networks,
+        (),
+        "networks of proxies whose X-Forwarded-For is trusted, separated by commas",
+    )
+    max_body_mb: int = setting("POSTROOM_MAX_BODY_MB", positive, 35, "largest request body, in megabytes")
+    http_connections: int = setting(
+        "POSTROOM_HTTP_CONNECTIONS", positive, 800, "most open HTTP connections per process"
+    )
+    connections_per_peer: int = setting(
+        "POSTROOM_CONNECTIONS_PER_PEER",
+        positive,
+        100,
+        "most open connections from one address, for HTTP and for SMTP submission; "
+        "the local host and POSTROOM_TRUSTED_PROXIES have no limit",
+    )
+
+    @property
+    def base_url(self) -> str:
+        """The public URL; without one, the address where the HTTP server listens."""
+        host, port = self.http_addr
+        return self.public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}"

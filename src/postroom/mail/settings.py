@@ -1,0 +1,28 @@
+"""The settings of mail, read from the environment by `postroom.settings`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from postroom.runtime.setting import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailSettings:
+    """The settings of mail."""
+
+    template_dir: Path | None = setting(
+        "POSTROOM_TEMPLATE_DIR", Path, None, "folder of your templates, in addition to the built-in ones"
+    )
+    default_locale: str = setting(
+        "POSTROOM_DEFAULT_LOCALE", str, "en", "language of account mail to people without a locale"
+    )
+    default_from: str = setting(
+        "POSTROOM_FROM", str, "Postroom <postroom@localhost>", "From address of mail without one"
+    )
+    message_domain: str = setting("POSTROOM_MESSAGE_DOMAIN", str, "postroom.localhost", "domain of Message-IDs")
+    dkim_keys: str | None = setting(
+        "POSTROOM_DKIM_KEYS",
+        str,
+        None,
+        "DKIM keys as domain:selector:path-of-PEM, separated by commas; each key of a domain signs",
+    )

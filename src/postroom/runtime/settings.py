@@ -1,0 +1,100 @@
+"""The settings of runtime, read from the environment by `postroom.settings`."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from postroom.runtime.setting import address_or_off, one_of, setting, switch, up_to
+
+
+def _secret_key(value: str) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        raise ValueError("must be 64 hexadecimal characters")
+    return bytes.fromhex(value)
+
+
+def _broker_url(*schemes: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if not all(part.strip().startswith(schemes) for part in value.split(",")):
+            raise ValueError(f"must be a {' or '.join(schemes)} URL")
+        return value
+
+    return parse
+
+
+def _redis_url(value: str) -> str:
+    forms = r"(unix:///\S+|rediss?://[^/\s]+(/\d*)?(\?\S*)?|rediss?\+sentinel://[^/\s]+/[^/\s?]+(/\d+)?(\?\S*)?)"
+    if not re.fullmatch(forms, value):
+        raise ValueError("must be redis://host:6379/0, redis://a:6379,b:6379 or redis+sentinel://a:26379/name")
+    return value
+
+
+def _secret_keys(value: str) -> tuple[bytes, ...]:
+    return tuple(_secret_key(part.strip()) for part in value.split(","))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """The settings of runtime."""
+
+    secret_key: bytes | None = setting(
+        "POSTROOM_SECRET_KEY",
+        _secret_key,
+        None,
+        "key of 64 hexadecimal characters that signs links and encrypts credentials",
+        secret=True,
+    )
+    old_secret_keys: tuple[bytes, ...] = setting(
+        "POSTROOM_OLD_SECRET_KEYS",
+        _secret_keys,
+        (),
+        "previous values of POSTROOM_SECRET_KEY, which still verify links and decrypt secrets",
+        secret=True,
+    )
+    metrics_addr: tuple[str, int] | None = setting(
+        "POSTROOM_METRICS_ADDR",
+        address_or_off,
+        None,
+        "address where a worker serves metrics; it takes the next free port",
+    )
+    admin_email: str | None = setting(
+        "POSTROOM_ADMIN_EMAIL", str, None, "recipient of notices about dead letters, malformed commands and complaints"
+    )
+    log_level: str = setting(
+        "POSTROOM_LOG_LEVEL",
+        one_of("debug", "info", "warning", "error"),
+        "info",
+        "lowest level that is logged; debug may show addresses",
+    )
+    log_format: str = setting(
+        "POSTROOM_LOG_FORMAT",
+        one_of("auto", "json", "text"),
+        "auto",
+        "format of log lines; auto: text on a terminal, otherwise json",
+    )
+    tracing: bool = setting(
+        "POSTROOM_TRACING", switch, default=False, about="export OpenTelemetry spans (needs the extra `tracing`)"
+    )
+    redis_url: str | None = setting(
+        "POSTROOM_REDIS_URL",
+        _redis_url,
+        None,
+        "Redis or Valkey of the stream mail:delivery_commands; redis://a:6379,b:6379 for a primary and its replicas, "
+        "redis+sentinel://a:26379,b:26379/name for Sentinel",
+        secret=True,
+    )
+    nats_url: str | None = setting(
+        "POSTROOM_NATS_URL",
+        _broker_url("nats://", "tls://"),
+        None,
+        "NATS servers of the subject mail.delivery_commands, separated by commas",
+        secret=True,
+    )
+    nats_replicas: int = setting(
+        "POSTROOM_NATS_REPLICAS", up_to(5), 1, "replicas of the streams that Postroom creates on NATS; 3 in a cluster"
+    )
+
+    @property
+    def secret_keys(self) -> tuple[bytes, ...]:
+        """The key that signs and encrypts, then the old ones, which only verify and decrypt; empty without a key."""
+        return () if self.secret_key is None else (self.secret_key, *self.old_secret_keys)
