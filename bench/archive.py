@@ -36,6 +36,7 @@ from postroom.db.pool import connect
 from postroom.db.queries import load
 from postroom.db.room import open_room
 from postroom.delivery import service
+from postroom.delivery.check import check_batch
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.post.address import Address
@@ -116,7 +117,7 @@ async def fill_queue(url: str, count: int) -> None:
                 DeliveryRequest(to=(Address(f"p{n}@example.org"),), subject="Hello", text="Hello.", lane=Lane.BULK)
                 for n in range(start, min(start + BATCH, count))
             ]
-            await service.accept_batch(connection, mails)
+            await service.accept_batch(connection, check_batch(mails))
 
 
 async def measure_archive(arena: Arena, rows: int) -> dict[str, float]:

@@ -21,6 +21,7 @@ from bench.server import Arena, running_server
 from bench.statements import read_statements
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.service import accept_batch
 from postroom.feedback.lists import ListReader, batches
@@ -91,7 +92,7 @@ async def measure_accept(pool: Pool, entries: int, offset: int) -> float:
         requests = [DeliveryRequest(to=(Address(each),), subject="Hello", text="Hello.") for each in given]
         async with pool.acquire() as connection:
             for start in range(0, BATCH, STEP):
-                await accept_batch(connection, requests[start : start + STEP])
+                await accept_batch(connection, check_batch(requests[start : start + STEP]))
         return None
 
     return await timed(ROUNDS, accept)

@@ -25,6 +25,7 @@ from bench.workers import Command, drain
 from postroom.db.migrate import migrate
 from postroom.db.pool import connect
 from postroom.delivery import service, store
+from postroom.delivery.check import check_batch, check_request
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.post.address import Address
 
@@ -149,7 +150,7 @@ class PostroomSubject:
         numbers = self._numbers.take(count)
         for first in range(0, len(numbers), load.BATCH):
             requests = [ready(number) for number in numbers[first : first + load.BATCH]]
-            await service.accept_batch(self._connections[0], requests)
+            await service.accept_batch(self._connections[0], check_batch(requests))
         await self._connections[0].execute(SQL["settle"])
 
     async def _drain(self, count: int) -> Readings:
@@ -203,7 +204,7 @@ class PostroomSubject:
         for number in self._numbers.take(CODES):
             address = f"code-{number}@example.org"
             async with self._many.transaction():
-                await service.accept(self._many, by_body(number, address, Lane.AUTH))
+                await service.accept(self._many, check_request(by_body(number, address, Lane.AUTH)))
             accepted[address] = time.monotonic()
             await asyncio.sleep(CODE_PACE_S)
         return accepted
@@ -211,7 +212,7 @@ class PostroomSubject:
 
 async def accept_one(connection: asyncpg.Connection, number: int) -> None:
     async with connection.transaction():
-        await service.accept(connection, by_template(number))
+        await service.accept(connection, check_request(by_template(number)))
 
 
 async def accept_batch(
@@ -219,7 +220,7 @@ async def accept_batch(
 ) -> None:
     request = partial(by_body, lane=lane) if bodies else partial(by_template, lane=lane)
     async with connection.transaction():
-        accepted = await service.accept_batch(connection, [request(number) for number in numbers])
+        accepted = await service.accept_batch(connection, check_batch([request(number) for number in numbers]))
     assert len(accepted) == len(numbers)
 
 

@@ -26,6 +26,7 @@ from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery import store as deliveries
+from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryFilter, Lane, State
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -266,7 +267,7 @@ async def test_a_token_whose_key_another_mail_holds_is_mailed(pool: Pool) -> Non
     """The mail that took the key is not this token's, so the person has not got theirs."""
     async with pool.acquire() as connection:
         taken = a_mail("mallory@example.org", source="accounts", idempotency_key="token:1")
-        await delivery.accept(connection, taken)
+        await delivery.accept(connection, check_request(taken))
     await sign_up(pool, "ada")
     assert await run_once(pool) == 1
     rows = await pool.fetch("SELECT email FROM delivery_recipients ORDER BY delivery_id")

@@ -9,11 +9,22 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.support.builders import NOON, a_mail, accepted, addresses, outcomes_of, state_of, suppress, until
+from tests.support.builders import (
+    NOON,
+    a_checked_mail,
+    a_mail,
+    accepted,
+    addresses,
+    outcomes_of,
+    state_of,
+    suppress,
+    until,
+)
 
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.check import check_batch
 from postroom.delivery.model import Acceptance, DeliveryRequest, Lane, State
 from postroom.errors import BadInput, IdempotencyConflict
 from postroom.post.address import Address
@@ -101,7 +112,7 @@ async def test_bad_input_stores_nothing(pool: Pool) -> None:
     """One bad request refuses its whole batch and names the request and the field."""
     async with pool.acquire() as connection:
         with pytest.raises(BadInput) as caught:
-            await service.accept_batch(connection, [a_mail(), a_mail(subject="two\r\nlines")])
+            await service.accept_batch(connection, check_batch([a_mail(), a_mail(subject="two\r\nlines")]))
     assert [error.field for error in caught.value.errors] == ["[1].subject"]
     assert await count(pool) == 0
 
@@ -119,7 +130,7 @@ async def test_thirty_two_clients_with_one_key_make_one_delivery(room: Room) -> 
     """Thirty-two connections bring the same key at once: one row, one accepted, all with the same id."""
     async with connections(room, 32) as clients:
         answers = await asyncio.gather(
-            *(service.accept(client, a_mail(idempotency_key="order-7")) for client in clients)
+            *(service.accept(client, a_checked_mail(idempotency_key="order-7")) for client in clients)
         )
     assert len({answer.id for answer in answers}) == 1
     assert Counter(answer.acceptance for answer in answers) == {Acceptance.ACCEPTED: 1, Acceptance.REPLAYED: 31}
@@ -132,8 +143,8 @@ async def test_the_second_waits_for_the_first_to_commit(room: Room) -> None:
     async with connections(room, 2) as (first, second):
         transaction = first.transaction()
         await transaction.start()
-        lost = await service.accept(first, a_mail(idempotency_key="k"))
-        waiting = asyncio.create_task(service.accept(second, a_mail(idempotency_key="k")))
+        lost = await service.accept(first, a_checked_mail(idempotency_key="k"))
+        waiting = asyncio.create_task(service.accept(second, a_checked_mail(idempotency_key="k")))
         await until(room.pool, "EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
         assert not waiting.done()
         await transaction.rollback()
@@ -147,7 +158,7 @@ async def test_a_key_with_another_body_is_a_conflict(pool: Pool) -> None:
     await accepted(pool, a_mail(idempotency_key="k"))
     async with pool.acquire() as connection:
         with pytest.raises(IdempotencyConflict):
-            await service.accept(connection, a_mail(idempotency_key="k", text="Something else."))
+            await service.accept(connection, a_checked_mail(idempotency_key="k", text="Something else."))
     assert await count(pool) == 1
 
 
@@ -173,7 +184,7 @@ async def test_any_difference_in_content_is_a_conflict(pool: Pool, change: dict[
     """Every part of what is sent belongs to the fingerprint."""
     await accepted(pool, a_mail(idempotency_key="k"))
     async with pool.acquire() as connection:
-        [answer] = await service.accept_batch(connection, [a_mail(idempotency_key="k", **change)])
+        [answer] = await service.accept_batch(connection, [a_checked_mail(idempotency_key="k", **change)])
     assert answer.acceptance is Acceptance.CONFLICT
 
 
@@ -181,7 +192,7 @@ async def test_text_that_moves_to_html_is_a_conflict(pool: Pool) -> None:
     """The fingerprint keeps text and HTML apart."""
     await accepted(pool, a_mail(idempotency_key="k", text="ab", html="c"))
     async with pool.acquire() as connection:
-        [answer] = await service.accept_batch(connection, [a_mail(idempotency_key="k", text="a", html="bc")])
+        [answer] = await service.accept_batch(connection, [a_checked_mail(idempotency_key="k", text="a", html="bc")])
     assert answer.acceptance is Acceptance.CONFLICT
 
 
@@ -204,7 +215,7 @@ async def test_a_replay_answers_the_state_of_now(pool: Pool) -> None:
     [delivery] = await accepted(pool, a_mail(idempotency_key="k"))
     await service.cancel(pool, delivery, actor="cli:ada")
     async with pool.acquire() as connection:
-        answer = await service.accept(connection, a_mail(idempotency_key="k"))
+        answer = await service.accept(connection, a_checked_mail(idempotency_key="k"))
     assert (answer.id, answer.state, answer.replayed) == (delivery, State.CANCELLED, True)
 
 
@@ -224,7 +235,7 @@ async def test_many_clients_take_an_expired_key_once(room: Room) -> None:
     later = NOON + WEEK
     async with connections(room, 8) as clients:
         answers = await asyncio.gather(
-            *(service.accept(client, a_mail(idempotency_key="k"), now=later) for client in clients)
+            *(service.accept(client, a_checked_mail(idempotency_key="k"), now=later) for client in clients)
         )
     assert len({answer.id for answer in answers}) == 1
     assert await count(room.pool) == 2
@@ -244,10 +255,10 @@ async def test_duplicates_inside_a_batch_are_recognised(pool: Pool) -> None:
         answers = await service.accept_batch(
             connection,
             [
-                a_mail(idempotency_key="k"),
-                a_mail(),
-                a_mail(idempotency_key="k"),
-                a_mail(idempotency_key="k", text="Other."),
+                a_checked_mail(idempotency_key="k"),
+                a_checked_mail(),
+                a_checked_mail(idempotency_key="k"),
+                a_checked_mail(idempotency_key="k", text="Other."),
             ],
         )
     assert [answer.acceptance.value for answer in answers] == ["accepted", "accepted", "replayed", "conflict"]
@@ -257,7 +268,7 @@ async def test_duplicates_inside_a_batch_are_recognised(pool: Pool) -> None:
 
 async def test_batches_in_opposite_order_do_not_lock_each_other_up(room: Room) -> None:
     """Many batches with the same keys, forwards and backwards at once: no deadlock, one row per key."""
-    requests = [a_mail(f"p{n}@example.org", idempotency_key=f"k{n}") for n in range(500)]
+    requests = [a_checked_mail(f"p{n}@example.org", idempotency_key=f"k{n}") for n in range(500)]
     async with connections(room, 8) as clients:
         batches = [requests if n % 2 else requests[::-1] for n in range(8)]
         await asyncio.gather(
@@ -280,7 +291,7 @@ async def test_what_is_rolled_back_was_never_accepted(pool: Pool) -> None:
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await service.accept(connection, a_mail())
+        await service.accept(connection, a_checked_mail())
         await transaction.rollback()
     assert await count(pool) == 0
 
@@ -289,7 +300,7 @@ async def test_nobody_sees_a_delivery_before_the_commit(room: Room) -> None:
     """Accepted in an open transaction, it cannot be claimed by others."""
     async with connections(room, 1) as (mine,):
         async with mine.transaction():
-            await service.accept(mine, a_mail())
+            await service.accept(mine, a_checked_mail())
             assert await count(room.pool) == 0
         assert await count(room.pool) == 1
 
@@ -302,7 +313,9 @@ async def test_a_foreign_connection_names_the_room(room: Room) -> None:
         await foreign.execute("CREATE TABLE public.deliveries (id int)")
         async with foreign.transaction():
             await foreign.execute("INSERT INTO public.deliveries VALUES (1)")
-            request = a_mail(template="welcome", variables={"name": "Ada"}, tags={"a": "b"}, idempotency_key="k")
+            request = a_checked_mail(
+                template="welcome", variables={"name": "Ada"}, tags={"a": "b"}, idempotency_key="k"
+            )
             answer = await service.accept_from_application(foreign, request, room="postroom")
         assert await foreign.fetchval("SHOW search_path") == "pg_temp, public"
     finally:

@@ -15,7 +15,7 @@ from tests.support.requests import GOOD
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
-from postroom.delivery.check import check_batch, problems
+from postroom.delivery.check import check_batch, check_request, problems
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.send import send
 from postroom.errors import BadInput
@@ -190,7 +190,7 @@ async def accept_and_forget(session: Session, request: DeliveryRequest) -> None:
     transaction = session.transaction()
     await transaction.start()
     try:
-        accepted = await service.accept(session, request)
+        accepted = await service.accept(session, check_request(request))
         found = await store.find_delivery(session, delivery_id=accepted.id)
     except BadInput:
         return

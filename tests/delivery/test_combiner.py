@@ -2,20 +2,20 @@
 
 import asyncio
 
+import asyncpg
 import pytest
+from tests.support.builders import a_checked_mail, a_mail
 
 from postroom.db.room import Room
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Acceptance, DeliveryRequest
-from postroom.errors import BadInput, IdempotencyConflict
-from postroom.post.address import Address
+from postroom.delivery.model import Acceptance
+from postroom.errors import IdempotencyConflict
 from postroom.runtime.metrics import ACCEPTED
 
 
-def _request(subject: str = "Hello", key: str | None = None) -> DeliveryRequest:
-    return DeliveryRequest(
-        to=(Address("ann@example.org"),), subject=subject, text="Hello", source="tests", idempotency_key=key
-    )
+def _request(subject: str = "Hello", key: str | None = None) -> CheckedRequest:
+    return a_checked_mail(subject=subject, source="tests", idempotency_key=key)
 
 
 async def test_requests_that_wait_together_share_a_statement(room: Room) -> None:
@@ -33,12 +33,12 @@ async def test_requests_that_wait_together_share_a_statement(room: Room) -> None
     assert len({row["made_by"] for row in rows}) <= 2
 
 
-async def test_a_bad_request_that_slipped_through_fails_alone(room: Room) -> None:
-    """Even unchecked, a bad request takes nobody with it."""
+async def test_a_request_that_the_database_rejects_fails_alone(room: Room) -> None:
+    """PostgreSQL rejects the statement of the batch; the combiner then accepts each request alone."""
     combiner = AcceptCombiner(room.pool)
-    requests = [_request("one"), _request("two\r\nBcc: eve@example.org"), _request("three")]
+    requests = [_request("one"), CheckedRequest(a_mail(subject="NUL: \0")), _request("three")]
     answers = await asyncio.gather(*map(combiner.accept, requests), return_exceptions=True)
-    assert isinstance(answers[1], BadInput)
+    assert isinstance(answers[1], asyncpg.DataError)
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 2
 
 

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
-from tests.support.builders import BUSY, DELIVERED, REFUSED, Hands, Recording, a_mail, a_worker, suppress
+from tests.support.builders import (
+    BUSY,
+    DELIVERED,
+    REFUSED,
+    Hands,
+    Recording,
+    a_checked_mail,
+    a_worker,
+    suppress,
+)
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
@@ -26,7 +35,7 @@ async def facts_of(pool: Pool, delivery_id: int) -> list[str]:
 
 async def accepted(pool: Pool, *, now: datetime | None = None, **fields: object) -> DeliveryId:
     async with pool.acquire() as connection:
-        return (await service.accept(connection, a_mail(**fields), now=now)).id
+        return (await service.accept(connection, a_checked_mail(**fields), now=now)).id
 
 
 async def delivered(pool: Pool, transport: Transport, hands: Hands, *, attempts: int) -> None:
@@ -97,7 +106,7 @@ async def test_a_rolled_back_acceptance_is_no_fact(pool: Pool) -> None:
     async with pool.acquire() as connection:
         attempt = connection.transaction()
         await attempt.start()
-        await service.accept(connection, a_mail())
+        await service.accept(connection, a_checked_mail())
         await attempt.rollback()
     assert (await EventStore(pool).read(Query.all())).events == []
 
@@ -114,7 +123,7 @@ async def test_a_statement_by_hand_leaves_the_same_trace(pool: Pool) -> None:
 async def test_a_batch_is_one_append(pool: Pool) -> None:
     """Many deliveries accepted by one statement share one transaction and as many facts."""
     async with pool.acquire() as connection:
-        taken = await service.accept_batch(connection, [a_mail() for _ in range(300)])
+        taken = await service.accept_batch(connection, [a_checked_mail() for _ in range(300)])
     page = await EventStore(pool).read(Query.of("DeliveryAccepted"), limit=1000)
     assert sorted(event.data["delivery"] for event in page.events) == sorted(answer.id for answer in taken)
     assert len({event.transaction_id for event in page.events}) == 1

@@ -25,6 +25,7 @@ from tests.support.silence import let_pass
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
+from postroom.delivery.check import check_request
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
@@ -213,14 +214,14 @@ async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool, monkeypatch
     hands, ttl = Hands(), timedelta(days=30)
     request = a_mail(idempotency_key="order-7")
     async with pool.acquire() as connection:
-        first = await service.accept(connection, request, now=hands(), idempotency_ttl=ttl)
+        first = await service.accept(connection, check_request(request), now=hands(), idempotency_ttl=ttl)
     await accepted(pool, *(a_mail() for _ in range(5)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
     hands.forward(days=29)
     assert await Maintenance(pool, clock=hands).clean_up() == 6 + 5
     assert (await service.get_delivery(pool, first.id)).text is None
     async with pool.acquire() as connection:
-        again = await service.accept(connection, request, now=hands(), idempotency_ttl=ttl)
+        again = await service.accept(connection, check_request(request), now=hands(), idempotency_ttl=ttl)
     assert (again.id, again.replayed) == (first.id, True)
     hands.forward(days=1)
     assert await Maintenance(pool, clock=hands).clean_up() == 1

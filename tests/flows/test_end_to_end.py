@@ -4,7 +4,16 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.support.builders import a_mail, accepted, addresses, attempts_of, outcomes_of, state_of, until
+from tests.support.builders import (
+    a_checked_mail,
+    a_mail,
+    accepted,
+    addresses,
+    attempts_of,
+    outcomes_of,
+    state_of,
+    until,
+)
 from tests.support.smtp_server import smtp_server
 
 from postroom.app import load_catalog, run_worker
@@ -46,7 +55,9 @@ async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(roo
     for subject, keeps in (("kept", True), ("dropped", False)):
         transaction = application.transaction()
         await transaction.start()
-        await service.accept_from_application(application, a_mail(subject=f"{subject} by Python"), room=room.name)
+        await service.accept_from_application(
+            application, a_checked_mail(subject=f"{subject} by Python"), room=room.name
+        )
         await application.execute(
             "SELECT postroom.send('{a@example.org}', p_subject => $1::text, p_text => 'Hi')", f"{subject} by SQL"
         )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed
+from tests.support.builders import Recording, a_checked_mail, a_mail, a_worker, accepted, claimed
 
 from postroom.db.listen import Listener
 from postroom.db.migrate import migrate
@@ -36,7 +36,7 @@ async def test_a_key_belongs_to_its_room(room: Room, annex: Room) -> None:
     """The same source and key mean different deliveries in different rooms."""
     await accepted(room.pool, a_mail(idempotency_key="k"))
     async with annex.pool.acquire() as connection:
-        answer = await service.accept(connection, a_mail(idempotency_key="k", text="Other."))
+        answer = await service.accept(connection, a_checked_mail(idempotency_key="k", text="Other."))
     assert not answer.replayed
 
 
@@ -66,7 +66,7 @@ async def test_a_bell_rings_in_its_room_only(room: Room, annex: Room) -> None:
 async def test_one_connection_can_serve_two_rooms(room: Room, annex: Room) -> None:
     """An application names the room with each call, in one transaction of its own."""
     async with room.pool.acquire() as connection, connection.transaction():
-        first = await service.accept_from_application(connection, a_mail("a@example.org"), room="postroom")
-        second = await service.accept_from_application(connection, a_mail("b@example.org"), room="annex")
+        first = await service.accept_from_application(connection, a_checked_mail("a@example.org"), room="postroom")
+        second = await service.accept_from_application(connection, a_checked_mail("b@example.org"), room="annex")
     assert (await service.get_delivery(room.pool, first)).recipients[0].address == "a@example.org"
     assert (await service.get_delivery(annex.pool, second)).recipients[0].address == "b@example.org"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput
 from postroom.intake import aside
@@ -30,16 +31,16 @@ def children(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> It
 
 
 def who_reads() -> Copies:
-    return Copies(DeliveryRequest(subject=str(os.getpid())), [])
+    return Copies(CheckedRequest(DeliveryRequest(subject=str(os.getpid()))), [])
 
 
 def fill_the_memory() -> Copies:
-    return Copies(DeliveryRequest(text="x" * Limits().memory_bytes * 4), [])
+    return Copies(CheckedRequest(DeliveryRequest(text="x" * Limits().memory_bytes * 4)), [])
 
 
 def wait_for_line(path: str) -> Copies:
     """Wait until a test writes into the pipe."""
-    return Copies(DeliveryRequest(subject=Path(path).read_text()), [])
+    return Copies(CheckedRequest(DeliveryRequest(subject=Path(path).read_text())), [])
 
 
 async def test_a_large_message_is_read_in_another_process() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput
 from postroom.intake.smtp.submission import Envelope, read_submission
@@ -37,7 +38,7 @@ def read(message: EmailMessage | bytes, *recipients: str) -> DeliveryRequest:
     return request
 
 
-def read_all(message: EmailMessage | bytes, *recipients: str) -> list[DeliveryRequest]:
+def read_all(message: EmailMessage | bytes, *recipients: str) -> list[CheckedRequest]:
     data = message if isinstance(message, bytes) else message.as_bytes(policy=SMTPUTF8)
     return read_submission(data, Envelope("bounce@example.com", recipients or (ADA,)), source="shop")
 

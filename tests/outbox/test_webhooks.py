@@ -16,6 +16,7 @@ from tests.support.outbox import settled
 from tests.support.webhook_server import Receiver, Request, receiving
 
 from postroom.db.pool import Pool
+from postroom.delivery.check import check_request
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Channel, DeliveryRequest, State
 from postroom.delivery.service import accept, get_delivery
@@ -220,10 +221,10 @@ async def test_nobody_else_has_an_endpoint_s_signature(scene: Scene, name: str) 
     )
     async with scene.pool.acquire() as connection:
         with pytest.raises(BadInput, match=f"headers.{name}"):
-            await accept(connection, request)
+            await accept(connection, check_request(request))
         mail = replace(request, to=(Address("ada@example.org"),), subject="Hi", channel=Channel.EMAIL, source="outbox")
         with pytest.raises(BadInput, match=f"headers.{name}"):
-            await accept(connection, mail)
+            await accept(connection, check_request(mail))
 
 
 @pytest.mark.parametrize("source, is_posted", [("shop", False), ("outbox", True)])
@@ -237,7 +238,7 @@ async def test_a_row_written_by_hand_is_signed_for_no_other_url(scene: Scene, so
         source="outbox",
     )
     async with scene.pool.acquire() as connection:
-        accepted = await accept(connection, request)
+        accepted = await accept(connection, check_request(request))
         await connection.execute("UPDATE deliveries SET source = $1", source)
     await scene.deliver()
     assert [request.path.endswith("/mallory") for request in scene.receiver.requests] == [False] * is_posted
@@ -260,7 +261,7 @@ async def test_other_webhooks_pass_through(scene: Scene) -> None:
     """A webhook that names no endpoint is posted as it was composed."""
     request = DeliveryRequest(to=(Address(scene.receiver.url),), text="{}", channel=Channel.WEBHOOK)
     async with scene.pool.acquire() as connection:
-        await accept(connection, request)
+        await accept(connection, check_request(request))
     await scene.deliver()
     (posted,) = scene.receiver.requests
     assert posted.headers["webhook-id"].startswith("msg_")

@@ -8,6 +8,7 @@ from tests.support.builders import (
     REFUSED,
     Hands,
     Recording,
+    a_checked_mail,
     a_mail,
     a_worker,
     accepted,
@@ -159,7 +160,7 @@ async def test_what_is_rolled_back_was_never_counted(pool: Pool) -> None:
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await deliveries.accept(connection, a_mail())
+        await deliveries.accept(connection, a_checked_mail())
         await transaction.rollback()
     assert await figures(pool) == Figures()
 

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
+from postroom.delivery.attempt import Compose
+from postroom.delivery.check import CheckedRequest, check_batch, check_request
 from postroom.delivery.decision import Result
 from postroom.delivery.model import Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.rows import read_content
-from postroom.delivery.worker import Compose, Worker, WorkerOptions
+from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.post.address import Address
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
@@ -36,6 +38,11 @@ def a_mail(*to: str, **fields: Any) -> DeliveryRequest:
     if "template" in fields:
         del given["subject"], given["text"]
     return DeliveryRequest(**{**given, **fields})
+
+
+def a_checked_mail(*to: str, **fields: Any) -> CheckedRequest:
+    """The same mail, checked."""
+    return check_request(a_mail(*to, **fields))
 
 
 class Hands:
@@ -120,8 +127,9 @@ def a_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
 
 async def accepted(pool: Pool, *requests: DeliveryRequest, now: datetime | None = None) -> list[DeliveryId]:
     """Accept and commit; the ids in order."""
+    checked = check_batch(requests or [a_mail()])
     async with pool.acquire() as connection:
-        return [answer.id for answer in await service.accept_batch(connection, requests or [a_mail()], now=now)]
+        return [answer.id for answer in await service.accept_batch(connection, checked, now=now)]
 
 
 async def claimed(

@@ -30,8 +30,9 @@ from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery import store as delivery_store
-from postroom.delivery.check import problems
+from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
+from postroom.errors import BadInput
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
@@ -88,17 +89,16 @@ class Deliver:
         COLLECTED.labels("conflict").inc(len(taken))
         COLLECTED.labels("unmailable").inc(len(tokens) - len(good))
 
-    def _request(self, token: DueToken) -> DeliveryRequest | None:
-        """The token's mail; None, and a line in the log, for one that no constraint foresaw: the others are mailed."""
+    def _request(self, token: DueToken) -> CheckedRequest | None:
+        """Return the token's mail; log a token that no mail can be made of and return None: the others are mailed."""
         try:
-            request = self._letterhead.request(token)
-            wrong = [field for field, _message in problems(request)]
-        except Exception as error:  # noqa: BLE001 - an address that is none, or a row written by hand
-            wrong = [type(error).__name__]
-        if wrong:
-            _log.warning("token_unmailable", token=token.id, fields=wrong)
-            return None
-        return request
+            return check_request(self._letterhead.request(token))
+        except BadInput as bad:
+            invalid = [error.field for error in bad.errors]
+        except Exception as error:  # noqa: BLE001 - an invalid address, or a row that plain SQL wrote
+            invalid = [type(error).__name__]
+        _log.warning("token_unmailable", token=token.id, fields=invalid)
+        return None
 
 
 async def _is_same(connection: Connection, request: DeliveryRequest, holder: DeliveryId) -> bool:

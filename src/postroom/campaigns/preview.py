@@ -12,6 +12,7 @@ from postroom.campaigns.rendering import person_variables
 from postroom.campaigns.trial import lint_letter, render_letter, try_letter
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
+from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
@@ -86,7 +87,7 @@ async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
         if campaign is None:
             raise CampaignNotFound
         requests = [_request(campaign, rendered, address) for address in to]
-        accepted = await delivery_service.accept_batch(connection, requests, now=now)
+        accepted = await delivery_service.accept_batch(connection, check_batch(requests), now=now)
         await record_audit(
             connection,
             actor=actor,

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery import service
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Acceptance, Accepted, DeliveryFilter, DeliveryRequest, Lane, State
+from postroom.delivery.model import Acceptance, Accepted, DeliveryFilter, Lane, State
 from postroom.delivery.shapes import (
     AcceptedShape,
     AttemptShape,
@@ -132,14 +133,14 @@ def traceparent_of(call: Call) -> str | None:
 # --- accepting -----------------------------------------------------------------------
 
 
-def _batch_requests(call: Call) -> list[DeliveryRequest]:
-    """Every item's request; all wrong fields of all items are named."""
+def _batch_requests(call: Call) -> list[CheckedRequest]:
+    """Read and check every item; an error names the invalid fields of all items."""
     is_object = isinstance(call.body, BatchBody)
     bodies: list[DeliveryBody] = call.body.deliveries if is_object else call.body
     key = call.headers.get("idempotency-key")
     if key is not None and len(key) > LONGEST_BATCH_KEY:
         raise BadInput.of("Idempotency-Key", f"must be at most {LONGEST_BATCH_KEY} characters for a batch")
-    requests: list[DeliveryRequest] = []
+    requests: list[CheckedRequest] = []
     errors: list[FieldError] = []
     for index, body in enumerate(bodies):
         try:
@@ -164,7 +165,7 @@ def _batch_item(accepted: Accepted) -> BatchItem:
     return BatchItem(accepted.id, accepted.state.value, accepted.replayed)
 
 
-def _login_request(call: Call) -> DeliveryRequest:
+def _login_request(call: Call) -> CheckedRequest:
     body: LoginCodeBody = call.body
     minutes = max(1, round(body.expires_in / 60))
     delivery = DeliveryBody(

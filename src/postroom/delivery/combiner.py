@@ -1,8 +1,8 @@
-"""Accepting over HTTP at speed: requests that wait at the same time are accepted by one statement.
+"""Group commit for acceptance: one statement accepts all requests that arrive while the previous one runs.
 
-Callers check a request before it joins (`check.problems`), so a batch holds only what can be stored; should one slip
-through, its batch is taken again one by one and only that one is refused. A conflict is an answer to the one request it
-concerns. An answer is given only after the commit.
+Requests come checked, so a batch holds only data that can be stored. If PostgreSQL still rejects a batch, each of its
+requests is accepted alone, and only the rejected one fails. A conflict is the answer to one request. The caller gets
+the answer after the commit.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.runtime.combiner import Combiner
@@ -20,7 +21,7 @@ Check = Callable[[DeliveryRequest], None]
 
 
 def count_accepted(request: DeliveryRequest, accepted: Accepted) -> None:
-    """Tell Prometheus what became of a request."""
+    """Count the acceptance in the metrics."""
     ACCEPTED.labels(request.lane.value, accepted.acceptance.value).inc()
 
 
@@ -36,9 +37,9 @@ class AcceptCombiner:
         self, pool: Pool, *, idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL, check: Check | None = None
     ) -> None:
         self._pool, self._ttl, self._check = pool, idempotency_ttl, check
-        self._combiner: Combiner[DeliveryRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
+        self._combiner: Combiner[CheckedRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
 
-    async def accept(self, request: DeliveryRequest) -> Accepted:
+    async def accept(self, request: CheckedRequest) -> Accepted:
         """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
         self._check_all([request])
         accepted = await self._combiner.submit(request)
@@ -47,7 +48,7 @@ class AcceptCombiner:
             raise IdempotencyConflict
         return accepted
 
-    async def accept_all(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+    async def accept_all(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         """Accept a batch that came as one request, in a statement of its own; a conflict is one of the answers."""
         self._check_all(requests)
         answers = await self._flush(requests)
@@ -55,7 +56,7 @@ class AcceptCombiner:
             count_accepted(request, accepted)
         return answers
 
-    async def accept_together(self, requests: Sequence[DeliveryRequest], *, share_key: bool = False) -> list[Accepted]:
+    async def accept_together(self, requests: Sequence[CheckedRequest], *, share_key: bool = False) -> list[Accepted]:
         """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`.
 
         If they `share_key`, each with its place, one that is new beside one that is known is a conflict: it is not the
@@ -75,7 +76,7 @@ class AcceptCombiner:
         """Wait until everything that joined is committed."""
         await self._combiner.drain()
 
-    def _check_all(self, requests: Sequence[DeliveryRequest]) -> None:
+    def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
         """Name what is wrong with each; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
         errors: list[FieldError] = []
         if self._check is None:
@@ -89,7 +90,7 @@ class AcceptCombiner:
         if errors:
             raise BadInput(errors)
 
-    async def _flush(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+    async def _flush(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
         async with self._pool.acquire() as connection:
             return await service.accept_batch(connection, requests, idempotency_ttl=self._ttl)

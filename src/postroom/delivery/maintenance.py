@@ -16,6 +16,7 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool, Session
 from postroom.delivery import service, store
+from postroom.delivery.check import check_request
 from postroom.delivery.lease import WORKER_SILENCE
 from postroom.delivery.model import DeliveryRequest, Lane, Recovered
 from postroom.post.address import Address
@@ -139,7 +140,7 @@ class Maintenance:
         async with self._pool.acquire() as connection, connection.transaction():
             count = await store.mark_dead_letters_notified(connection, now=self._clock())
             if count:
-                await service.accept(connection, _notice(admin, count), now=self._clock())
+                await service.accept(connection, check_request(_notice(admin, count)), now=self._clock())
         return count
 
     async def _delete_finished(self, delete: "Callable[..., Awaitable[list[datetime]]]", retention: timedelta) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from postroom.db.queries import Connection
 from postroom.delivery import service
+from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
@@ -85,7 +86,8 @@ async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all 
     )
     if errors:
         raise BadInput(errors)
-    return await service.accept_from_application(connection, request, room=room, idempotency_ttl=idempotency_ttl)
+    checked = check_request(request)
+    return await service.accept_from_application(connection, checked, room=room, idempotency_ttl=idempotency_ttl)
 
 
 def _check_connection(connection: object) -> None:

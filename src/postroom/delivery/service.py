@@ -11,7 +11,7 @@ from postroom.db.faults import translated
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.delivery import store
-from postroom.delivery.check import check_batch, check_source
+from postroom.delivery.check import CheckedRequest, check_source
 from postroom.delivery.columns import accept_columns, accept_values, send_values
 from postroom.delivery.errors import (
     BodyGone,
@@ -31,7 +31,6 @@ from postroom.delivery.model import (
     Delivery,
     DeliveryFilter,
     DeliveryId,
-    DeliveryRequest,
     DeliverySummary,
     Redriven,
     State,
@@ -46,7 +45,7 @@ REDRIVE_BATCH = 1000
 
 async def accept(
     connection: Connection,
-    request: DeliveryRequest,
+    request: CheckedRequest,
     *,
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     now: datetime | None = None,
@@ -54,9 +53,8 @@ async def accept(
     """Accept one request in the connection's transaction. It is accepted when that transaction commits.
 
     The connection is Postroom's own: an application's role has no right on the tables, see `accept_from_application`.
-    Raises `BadInput` and `IdempotencyConflict`.
+    Raises `IdempotencyConflict`.
     """
-    check_batch([request])
     with translated():
         values = accept_values(request, idempotency_ttl=idempotency_ttl, now=now)
         accepted = await store.accept_one(connection, **values)
@@ -67,13 +65,12 @@ async def accept(
 
 async def accept_batch(
     connection: Connection,
-    requests: Sequence[DeliveryRequest],
+    requests: Sequence[CheckedRequest],
     *,
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     now: datetime | None = None,
 ) -> list[Accepted]:
-    """Accept many requests in one statement, answers in the same order. Bad input refuses them all."""
-    check_batch(requests)
+    """Accept many requests in one statement; the answers have the order of the requests."""
     if not requests:
         return []
     with translated():
@@ -81,13 +78,12 @@ async def accept_batch(
 
 
 async def accept_from_application(
-    connection: Connection, request: DeliveryRequest, *, room: str, idempotency_ttl: timedelta = IDEMPOTENCY_TTL
+    connection: Connection, request: CheckedRequest, *, room: str, idempotency_ttl: timedelta = IDEMPOTENCY_TTL
 ) -> DeliveryId:
     """Accept one mail on an application's own connection, whose role may execute SQL `send` and nothing else.
 
     PostgreSQL binds the source to that role. Raises `BadInput` and `IdempotencyConflict`.
     """
-    check_batch([request])
     if (reason := check_source(request.source)) is not None:
         raise BadInput.of("source", reason)
     with translated():

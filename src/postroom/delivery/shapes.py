@@ -4,13 +4,13 @@ Nothing secret leaves: variables and attachments' content never do, and of the l
 codes, neither do subject and bodies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 
-from postroom.delivery.check import problems
+from postroom.delivery.check import CheckedRequest, problems
 from postroom.delivery.model import Attempt, Delivery, DeliveryRequest, DeliverySummary, Lane, Recipient, RecipientKind
 from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
@@ -155,8 +155,8 @@ class AttemptShape(msgspec.Struct, frozen=True, kw_only=True):
 
 def request_from(
     body: DeliveryBody, *, source: str, idempotency_key: str | None, traceparent: str | None, where: str = ""
-) -> DeliveryRequest:
-    """The request a body means, checked by every rule; `where` stands before the name of each wrong field."""
+) -> CheckedRequest:
+    """Read and check a body; `where` stands before the name of each invalid field."""
     errors: list[FieldError] = []
     request = DeliveryRequest(
         to=_addresses("to", body.to, errors),
@@ -183,29 +183,10 @@ def request_from(
         give_up_after=None if body.give_up_after is None else timedelta(seconds=body.give_up_after),
         traceparent=traceparent,
     )
-    errors += (FieldError(*found) for found in _all_problems(request) if found[0] not in {e.field for e in errors})
+    errors += (FieldError(*found) for found in problems(request) if found[0] not in {e.field for e in errors})
     if errors:
         raise BadInput([FieldError(f"{where}{error.field}", error.message) for error in errors])
-    return request
-
-
-def _all_problems(request: DeliveryRequest) -> Iterator[tuple[str, str]]:
-    try:
-        yield from problems(request)
-        for field in ("variables", "tags", "custom_data"):
-            yield from _unwritable(field, getattr(request, field))
-    except RecursionError:
-        yield "variables", "is nested too deeply"
-
-
-def _unwritable(field: str, value: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Numbers that JSON can write and nobody can store: they must not surface as our fault later."""
-    if not value:
-        return
-    try:
-        msgspec.json.encode(value)
-    except (OverflowError, ValueError):
-        yield field, "holds a number that is too large"
+    return CheckedRequest(request)
 
 
 def _addresses(field: str, written: str | Sequence[str], errors: list[FieldError]) -> tuple[Address, ...]:

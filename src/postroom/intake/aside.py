@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ParamSpec
 
-from postroom.delivery.model import DeliveryRequest
+from postroom.delivery.check import CheckedRequest
 from postroom.errors import BadInput
 from postroom.post.address import Address
 from postroom.runtime.bounded import Children, Exceeded, Limits
@@ -24,15 +24,15 @@ atexit.register(_children.close)
 class Copies:
     """Requests that differ only in their recipient and key; content of 35 MB is not repeated for each of them."""
 
-    first: DeliveryRequest
+    first: CheckedRequest
     others: list[tuple[tuple[Address, ...], str | None]]
 
     @classmethod
-    def of(cls, requests: list[DeliveryRequest]) -> "Copies":
+    def of(cls, requests: list[CheckedRequest]) -> "Copies":
         first, *others = requests
         return cls(first, [(each.to, each.idempotency_key) for each in others])
 
-    def requests(self) -> list[DeliveryRequest]:
+    def requests(self) -> list[CheckedRequest]:
         return [self.first, *(replace(self.first, to=to, idempotency_key=key) for to, key in self.others)]
 
 
@@ -42,7 +42,7 @@ async def read_aside(
     read: Callable[Arguments, Copies],
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
-) -> list[DeliveryRequest]:
+) -> list[CheckedRequest]:
     """The requests of a message, read in a child process if it has `ASIDE_BYTES` or more.
 
     Messages of one key, the name of an API key, do not occupy all child processes.

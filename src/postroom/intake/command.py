@@ -23,8 +23,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.check import check_source
-from postroom.delivery.model import DeliveryRequest
+from postroom.delivery.check import CheckedRequest, check_source
 from postroom.delivery.shapes import DeliveryBody, request_from
 from postroom.errors import BadInput, FieldError
 from postroom.intake.model import Malformed
@@ -55,7 +54,7 @@ _body = msgspec.json.Decoder(DeliveryBody)
 Problems = Iterator[FieldError]
 
 
-def decode_command(raw: bytes) -> DeliveryRequest | Malformed:
+def decode_command(raw: bytes) -> CheckedRequest | Malformed:
     """The request a command means, or why it means none."""
     try:
         fields = _fields.decode(raw)

@@ -8,6 +8,7 @@ import structlog
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
+from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.intake import store
 from postroom.post.address import Address
@@ -43,7 +44,7 @@ class MalformedNotice:
         async with self._pool.acquire() as connection, connection.transaction():
             count = await store.mark_malformed_notified(connection, now=self._clock())
             if count:
-                await delivery_service.accept(connection, _notice(self._admin, count), now=self._clock())
+                await delivery_service.accept(connection, check_request(_notice(self._admin, count)), now=self._clock())
         return count
 
 

@@ -12,8 +12,9 @@ import structlog
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.combiner import Check, count_accepted
-from postroom.delivery.model import Acceptance, Accepted, DeliveryRequest
+from postroom.delivery.model import Acceptance, Accepted
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.intake import store
@@ -96,7 +97,7 @@ async def _accept_piece(
     return outcomes
 
 
-def _checked(decoded: DeliveryRequest | Malformed, check: Check | None) -> DeliveryRequest | Malformed:
+def _checked(decoded: CheckedRequest | Malformed, check: Check | None) -> CheckedRequest | Malformed:
     if check is None or isinstance(decoded, Malformed):
         return decoded
     try:
@@ -188,7 +189,7 @@ async def resubmit(
     return accepted
 
 
-def _mended(raw: bytes, changes: Mapping[str, Any]) -> DeliveryRequest:
+def _mended(raw: bytes, changes: Mapping[str, Any]) -> CheckedRequest:
     fields = {**read_fields(raw), **changes}
     try:
         mended = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
@@ -201,9 +202,9 @@ def _mended(raw: bytes, changes: Mapping[str, Any]) -> DeliveryRequest:
 
 
 async def _commit(
-    pool: Pool, batch: Sequence[Entry], decoded: Sequence[DeliveryRequest | Malformed], ttl: timedelta
+    pool: Pool, batch: Sequence[Entry], decoded: Sequence[CheckedRequest | Malformed], ttl: timedelta
 ) -> list[Outcome]:
-    good = [one for one in decoded if isinstance(one, DeliveryRequest)]
+    good = [one for one in decoded if not isinstance(one, Malformed)]
     async with pool.acquire() as connection, connection.transaction():
         answers = iter(await delivery_service.accept_batch(connection, good, idempotency_ttl=ttl))
         outcomes = [one if isinstance(one, Malformed) else _outcome(one, next(answers)) for one in decoded]
@@ -213,19 +214,19 @@ async def _commit(
     return outcomes
 
 
-async def _accept_alone(pool: Pool, entry: Entry, decoded: DeliveryRequest | Malformed, ttl: timedelta) -> Outcome:
+async def _accept_alone(pool: Pool, entry: Entry, decoded: CheckedRequest | Malformed, ttl: timedelta) -> Outcome:
     try:
         [outcome] = await _commit(pool, [entry], [decoded], ttl)
     except _POISON as error:
         if is_connection_lost(error):
             raise
-        source = decoded.source if isinstance(decoded, DeliveryRequest) else None
+        source = None if isinstance(decoded, Malformed) else decoded.source
         refused = Malformed("unstorable", (FieldError("command", f"cannot be stored: {type(error).__name__}"),), source)
         [outcome] = await _commit(pool, [entry], [refused], ttl)
     return outcome
 
 
-def _outcome(request: DeliveryRequest, accepted: Accepted) -> Outcome:
+def _outcome(request: CheckedRequest, accepted: Accepted) -> Outcome:
     if accepted.acceptance is Acceptance.CONFLICT:
         return Malformed("idempotency_conflict", _CONFLICT, request.source)
     return accepted
@@ -245,9 +246,9 @@ async def _record(connection: Connection, batch: Sequence[Entry], outcomes: Sequ
     )
 
 
-def _count(decoded: DeliveryRequest | Malformed, outcome: Outcome) -> None:
+def _count(decoded: CheckedRequest | Malformed, outcome: Outcome) -> None:
     if isinstance(outcome, Malformed):
         COMMANDS.labels("malformed").inc()
-    elif isinstance(decoded, DeliveryRequest):
+    elif not isinstance(decoded, Malformed):
         COMMANDS.labels(outcome.acceptance.value).inc()
         count_accepted(decoded, outcome)

@@ -12,7 +12,8 @@ from postroom.runtime.terminal import AsJson, in_room, parse_moment, parse_pair,
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.delivery.model import Accepted, DeliveryRequest
+    from postroom.delivery.check import CheckedRequest
+    from postroom.delivery.model import Accepted
     from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 
 SOURCE = "cli"
@@ -81,7 +82,7 @@ def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:
         say(str(accepted.id))
 
 
-async def _accept(room: "Room", request: "DeliveryRequest") -> "Accepted":
+async def _accept(room: "Room", request: "CheckedRequest") -> "Accepted":
     from postroom.delivery import service
     from postroom.mail.template_check import TemplateCheck
 

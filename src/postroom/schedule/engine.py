@@ -7,9 +7,9 @@ from uuid import uuid4
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
-from postroom.delivery.check import problems
+from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.errors import ClaimLost
-from postroom.delivery.model import DeliveryRequest
+from postroom.errors import BadInput
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.handover import Result, refusal, request_for, result_of
@@ -61,11 +61,13 @@ async def _deliver(
     connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
 ) -> list[Result]:
     results: list[Result] = []
-    going: list[tuple[Claimed, DeliveryRequest]] = []
+    going: list[tuple[Claimed, CheckedRequest]] = []
     for event in claimed:
         try:
-            request = request_for(event, policy)
-            reason = refusal(event, policy) or _unsendable(request)
+            reason = refusal(event, policy)
+            request = check_request(request_for(event, policy))
+        except BadInput as bad:
+            reason = reason or f"bad_input: {bad.errors[0].field}: {bad.errors[0].message}"
         except Exception as error:  # noqa: BLE001 - a row that plain SQL wrote must not stop the others of its batch
             reason = f"bad_input: {error if isinstance(error, ValueError) else type(error).__name__}"
         if reason is None:
@@ -75,12 +77,6 @@ async def _deliver(
     requests = [request for _, request in going]
     accepted = await deliveries.accept_batch(connection, requests, idempotency_ttl=KEY_TTL, now=now)
     return results + [result_of(event, answer) for (event, _), answer in zip(going, accepted, strict=True)]
-
-
-def _unsendable(request: DeliveryRequest) -> str | None:
-    """Why no delivery can be made of an event that plain SQL wrote; one such must not stop its neighbours."""
-    wrong = next(problems(request), None)
-    return f"bad_input: {wrong[0]}: {wrong[1]}" if wrong else None
 
 
 def _following(event: Claimed, policy: Policy) -> Planned | None:

@@ -10,9 +10,10 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.api import traceparent_of
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import Channel, Delivery, DeliveryRequest
+from postroom.delivery.model import Channel, Delivery
 from postroom.delivery.shapes import request_from
 from postroom.dropins.endpoint import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
 from postroom.dropins.resend.answers import (
@@ -184,9 +185,9 @@ def _in_its_words(name: str, handler: Handler) -> Handler:
 
 def _requests(
     emails: Sequence[msgspec.Raw], call: Call, caller: Caller, key: str | None
-) -> tuple[list[DeliveryRequest], list[BatchError]]:
+) -> tuple[list[CheckedRequest], list[BatchError]]:
     """The request of each mail that is right, and what is wrong with the others."""
-    requests: list[DeliveryRequest] = []
+    requests: list[CheckedRequest] = []
     errors: list[BatchError] = []
     for index, raw in enumerate(emails):
         try:
@@ -197,7 +198,7 @@ def _requests(
     return requests, errors
 
 
-def _request(email: ResendEmail, call: Call, caller: Caller, key: str | None) -> DeliveryRequest:
+def _request(email: ResendEmail, call: Call, caller: Caller, key: str | None) -> CheckedRequest:
     body = delivery_body(email)
     return request_from(body, source=caller.name, idempotency_key=key, traceparent=traceparent_of(call))
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import DeliveryRequest
+from postroom.delivery.check import CheckedRequest
 from postroom.dropins.resend import store
 from postroom.dropins.resend.model import ListedEmail
 
@@ -18,7 +18,7 @@ async def list_emails(
     return (found[-limit:] if before is not None else found[:limit]), has_more
 
 
-async def at_first_time(pool: Pool, request: DeliveryRequest) -> DeliveryRequest:
+async def at_first_time(pool: Pool, request: CheckedRequest) -> CheckedRequest:
     """The request with the time that the first request with its idempotency key was given."""
     async with pool.acquire() as connection:
         first = await store.find_send_time(connection, source=request.source, idempotency_key=request.idempotency_key)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.model import DeliveryRequest
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
@@ -139,7 +139,7 @@ def requests_of(raw: bytes, *, source: str, idempotency_key: str | None, tracepa
 
 def _requests(
     email: SendEmail, *, source: str, idempotency_key: str | None, traceparent: str | None
-) -> list[DeliveryRequest]:
+) -> list[CheckedRequest]:
     ways = [way for way in (email.content.simple, email.content.raw, email.content.template) if way is not None]
     if len(ways) != 1:
         raise BadInput.of("Content", "must be one of Simple, Raw and Template")
@@ -203,7 +203,7 @@ def _tags(email: SendEmail) -> dict[str, str]:
     return once("EmailTags", ((tag.name, tag.value) for tag in email.email_tags))
 
 
-def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparent: str | None) -> list[DeliveryRequest]:
+def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparent: str | None) -> list[CheckedRequest]:
     """A whole message: its headers say what the destination does not, and its From is who writes."""
     try:
         message = binascii.a2b_base64(raw.data)

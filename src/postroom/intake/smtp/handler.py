@@ -21,9 +21,9 @@ import asyncpg
 import structlog
 
 from postroom.db.errors import DatabaseError
-from postroom.delivery.check import MAX_RECIPIENTS
+from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
 from postroom.delivery.combiner import AcceptCombiner
-from postroom.delivery.model import Accepted, DeliveryRequest
+from postroom.delivery.model import Accepted
 from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated
 from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
@@ -145,14 +145,14 @@ class SubmissionHandler:
                 return "554 5.6.0 The message holds something that cannot be stored"
             raise
 
-    async def _accept(self, requests: Sequence[DeliveryRequest]) -> list[Accepted]:
+    async def _accept(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         if len(requests) == 1:
             return [await self._accepting.accept(requests[0])]
         # One answer for all of them: what is refused must not have left for some.
         return await self._accepting.accept_together(requests)
 
 
-async def _read(envelope: Any, source: str) -> list[DeliveryRequest]:
+async def _read(envelope: Any, source: str) -> list[CheckedRequest]:
     sender = None if envelope.mail_from == NO_SENDER else envelope.mail_from
     given = Envelope(sender, tuple(envelope.rcpt_tos))
     return await read_aside(len(envelope.content), source, read_copies, envelope.content, given, source=source)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from email.utils import getaddresses
 from typing import Any
 
-from postroom.delivery.check import problems
+from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import DeliveryRequest
-from postroom.errors import BadInput, FieldError
+from postroom.errors import BadInput
 from postroom.inbox.reader import decode_words
 from postroom.intake.aside import Copies
 from postroom.intake.smtp.marks import Marks, is_mark, read_marks
@@ -44,8 +44,8 @@ class Envelope:
     recipients: Sequence[str]
 
 
-def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
-    """The deliveries a message asks for, each passing every rule; `BadInput` says what is wrong."""
+def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[CheckedRequest]:
+    """Read and check the deliveries that a message asks for; raises `BadInput`."""
     try:
         return _requests(raw, envelope, source=source)
     except RecursionError:  # parts within parts, or `To: ((((…`
@@ -57,7 +57,7 @@ def read_copies(raw: bytes, envelope: Envelope, *, source: str) -> Copies:
     return Copies.of(read_submission(raw, envelope, source=source))
 
 
-def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRequest]:
+def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[CheckedRequest]:
     parts = read_parts(raw)
     marks = read_marks(parts.headers)
     visible = DeliveryRequest(
@@ -75,9 +75,7 @@ def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[DeliveryRe
     requests = list(_everybody_alone(visible)) if not visible.to else [visible]
     if len(requests) * len(raw) > MOST_COPIES_BYTES:
         raise BadInput.of("message", "is too large for so many blind copies")
-    if errors := [FieldError(*problem) for problem in problems(requests[0])]:
-        raise BadInput(errors)
-    return requests
+    return [check_request(request) for request in requests]
 
 
 def _content(parts: Parts, marks: Marks) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from postroom.delivery.check import check_batch
 from postroom.delivery.service import accept_batch
 from postroom.errors import BadInput
 from postroom.outbox.errors import PublishFailed
@@ -30,7 +31,7 @@ class MailPublisher:
                 for rule in rules
                 if rule.event_type == message.type and not message.is_echo
             ]
-            await accept_batch(connection, mails, idempotency_ttl=REMEMBERED)
+            await accept_batch(connection, check_batch(mails), idempotency_ttl=REMEMBERED)
         except (BadInput, ValueError) as error:
             raise PublishFailed(str(error)) from error
 

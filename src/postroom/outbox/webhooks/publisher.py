@@ -1,5 +1,6 @@
 """The publisher `webhook`: a delivery for each event and each endpoint of its topic, committed with the progress."""
 
+from postroom.delivery.check import check_batch
 from postroom.delivery.model import Channel
 from postroom.delivery.service import accept_batch
 from postroom.errors import BadInput
@@ -33,7 +34,7 @@ class WebhookPublisher:
         ]
         try:
             for first in range(0, len(requests), STEP):
-                await accept_batch(connection, requests[first : first + STEP])
+                await accept_batch(connection, check_batch(requests[first : first + STEP]))
         except BadInput as error:
             raise PublishFailed(str(error)) from error
 
