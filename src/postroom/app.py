@@ -25,12 +25,13 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
+from postroom.delivery.attempt import Compose
 from postroom.delivery.identity import written_by
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.service import choose_facts
 from postroom.delivery.wake import Waker
-from postroom.delivery.worker import Compose, Route, Worker, WorkerOptions
+from postroom.delivery.worker import Route, Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events
 from postroom.feedback.attribution import ReturnPaths

@@ -139,7 +139,7 @@ async def test_a_claim_that_is_lost_is_given_back_once(pool: Pool, hosts: Silent
     worker = a_worker(pool, transport, compose=partial(WebhookComposer().compose, now=NOON), prepare=lose)
     worker._silent = hosts
     assert await worker.run_once(Lane.TRANSACTIONAL) == 3
-    assert (transport.envelopes, worker._completer.held()) == ([], [])
+    assert (transport.envelopes, worker._ledger.held()) == ([], [])
     rows = await pool.fetch(
         "SELECT attempt_count, next_attempt_at <= now() FROM deliveries WHERE id = ANY($1) ORDER BY id", ids
     )

@@ -10,7 +10,7 @@ from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, s
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.feedback.model import Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
-from postroom.feedback.record import bounces_of, clear_soft, record, settle
+from postroom.feedback.record import bounces_of, clear_soft, record, record_refusals
 from postroom.feedback.service import import_batch, lift, suppress
 from postroom.post.meaning import BounceClass
 
@@ -314,7 +314,7 @@ def refusal(address: str = "ada@example.org", **fields: object) -> Refusal:
 
 
 async def test_settling_an_attempt(pool: Pool) -> None:
-    """What the completer calls: refusals suppress by their class, successes clear, all in its transaction."""
+    """What the ledger calls: refusals suppress by their class, successes clear, all in its transaction."""
     await take(pool, a_soft_bounce("ben@example.org"))
     async with pool.acquire() as connection, connection.transaction():
         refusals = [
@@ -322,8 +322,8 @@ async def test_settling_an_attempt(pool: Pool) -> None:
             refusal("cleo@example.org", enhanced="5.7.1", text="blocked"),
             refusal("d@example.org", code=552, enhanced="5.2.2"),
         ]
-        assert await settle(connection, refusals, delivered=["Ben@example.org"], now=NOON) == 3
-        assert await settle(connection, refusals, delivered=[], now=NOON) == 0
+        assert await record_refusals(connection, refusals, delivered=["Ben@example.org"], now=NOON) == 3
+        assert await record_refusals(connection, refusals, delivered=[], now=NOON) == 0
     found = await rows(pool, "SELECT address, reason::text, origin FROM suppressions ORDER BY address")
     assert found == [("ada@example.org", "hard_bounce", "session"), ("d@example.org", "soft_bounce", "session")]
 
@@ -333,15 +333,15 @@ async def test_settling_is_undone_with_its_transaction(pool: Pool) -> None:
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await settle(connection, [refusal()], now=NOON)
+        await record_refusals(connection, [refusal()], now=NOON)
         await transaction.rollback()
     assert await suppressed(pool) == []
 
 
-async def test_nothing_to_settle_asks_nothing(pool: Pool) -> None:
+async def test_nothing_to_record_asks_nothing(pool: Pool) -> None:
     """Neither refusals nor successes: no statement is run."""
     async with pool.acquire() as connection:
-        assert await settle(connection, [], now=NOON) == 0
+        assert await record_refusals(connection, [], now=NOON) == 0
         assert await record(connection, []) == 0
 
 

@@ -266,10 +266,10 @@ async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> N
     async with pool.acquire() as connection:
         await senders.delete_sender(connection, id=account)
     desk._entries.clear()
-    completing = asyncio.create_task(worker._completer.run())
+    completing = asyncio.create_task(worker._ledger.run())
     await worker._work_through(Lane.TRANSACTIONAL, batch)
     await worker._finish_in_flight()
-    await worker._completer.drain()
+    await worker._ledger.drain()
     completing.cancel()
     await desk.close()
     assert await state_of(pool, delivery) is State.QUEUED
@@ -308,7 +308,7 @@ async def test_failing_to_prepare_gives_the_claim_back(pool: Pool) -> None:
     with pytest.raises(OSError, match="flickered"):
         await worker._claim(Lane.TRANSACTIONAL)
     assert await state_of(pool, delivery) is State.QUEUED
-    assert worker._completer.held() == []
+    assert worker._ledger.held() == []
 
 
 async def test_a_paced_account_empties_the_queue(pool: Pool) -> None:

@@ -28,7 +28,7 @@ CALLS    transports, through the `Route` it is given; suppressions, when accepti
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
          `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
          A worker that cannot write results keeps them, stops sending, and retries until the database takes them
-         (`completer`).
+         (`ledger`).
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.
 """

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from postroom.delivery.decision import (
     NO_TIME,
+    NOWHERE,
     Policy,
     Result,
     decide,
@@ -30,7 +31,6 @@ from postroom.delivery.decision import (
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import Outcome, Verdict, classify
 from postroom.delivery.places import Places
-from postroom.delivery.settle import NOWHERE
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal

@@ -14,6 +14,8 @@ from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
 from postroom.post.reply import Reply
 
 NO_TIME = timedelta()
+NOWHERE = "none"
+"""The transport of an attempt that ended before it had one."""
 MOST_FORGIVEN = 3
 """Attempts of one mail that do not count because its account was throttled or could not log in."""
 

@@ -1,8 +1,8 @@
-"""Writes the results of attempts, many at a time.
+"""Writes the results of attempts, many at a time, with their consequences for accounts and recipients.
 
 Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load. The
-completer retries after every database error, however long the outage lasts: a known result is never dropped. If the
-database rejects the data itself, the completer halves the batch until it has found the result at fault, writes that one
+ledger retries after every database error, however long the outage lasts: a known result is never dropped. If the
+database rejects the data itself, the ledger halves the batch until it has found the result at fault, writes that one
 without its texts, and all others as they are. A result that cannot be written even then keeps its claim: its delivery
 is recovered as ambiguous after this process has ended, not before. A result whose claim was lost changes nothing, and
 is counted.
@@ -12,25 +12,27 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import NO_TIME, Result
-from postroom.delivery.model import ClaimId, DeliveryId, Outgoing
-from postroom.delivery.settle import settle, without_texts
+from postroom.delivery.decision import NO_TIME, NOWHERE, Result, complete_columns
+from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, Recipient, RecipientOutcome
+from postroom.feedback import record as feedback
+from postroom.feedback.model import Refusal
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
 from postroom.senders.health import Outcome
-from postroom.senders.model import HealthPolicy
+from postroom.senders.model import HealthPolicy, Slot
 from postroom.senders.record import record_outcomes
 
 _log = structlog.get_logger()
@@ -38,11 +40,11 @@ _log = structlog.get_logger()
 T = TypeVar("T")
 
 LINGER_S = 0.005
-"""A result waits this long for others: nobody waits for it, and one statement for many makes the ledger cheap."""
+"""A result waits this long for others: no caller waits for it, and one statement for many costs less."""
 
 
 class Ledger:
-    """Takes results from any task; `run` writes them until cancelled, `drain` waits until all are written."""
+    """Takes results from any task. `run` writes them until cancelled; `drain` waits until all are written."""
 
     def __init__(
         self,
@@ -65,11 +67,11 @@ class Ledger:
         self._give_up_at = math.inf
 
     def expect(self, claim_id: ClaimId, count: int) -> None:
-        """A claim holds this many deliveries; it is closed when each has its result or was given back."""
+        """Open a claim of this many deliveries; it is closed when each has its result or was released."""
         self._open[claim_id] += count
 
     def held(self) -> list[ClaimId]:
-        """The claims whose leases are worth keeping: something in them still waits for its result."""
+        """The open claims, whose leases must be renewed."""
         return list(self._open)
 
     def add(self, result: Result) -> None:
@@ -78,7 +80,7 @@ class Ledger:
         self._arrived.set()
 
     async def give_back(self, claim_id: ClaimId, delivery_ids: Sequence[int], *, wait: timedelta = NO_TIME) -> None:
-        """Return deliveries that were never started: it costs them nothing and nobody waits for a lease."""
+        """Release deliveries that were never started: no attempt is counted, and they do not wait for a lease."""
         await self._insist(
             lambda connection: store.release(
                 connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=self._clock()
@@ -87,7 +89,7 @@ class Ledger:
         await self._close({claim_id: len(delivery_ids)})
 
     async def report_silence(self, silent: list[Outgoing]) -> None:
-        """Tell the health of accounts about servers that have a message and do not answer; once, not insisting."""
+        """Report servers that have a message and do not answer to the health of their accounts; not retried."""
         reply = Reply(Stage.FINAL, text="the server has the message and does not answer")
         outcomes = [Outcome(each.slot, reply, None) for each in silent if each.slot is not None]
         try:
@@ -97,7 +99,7 @@ class Ledger:
             _log.warning("silence_unreported", error=type(error).__name__)
 
     def hurry(self, patience: timedelta) -> None:
-        """Insist no longer than that: without a database a process must still end, and leases tell what it was at."""
+        """Stop retrying after that: without a database a process must still end, and the leases expire."""
         self._give_up_at = monotonic() + patience.total_seconds()
 
     async def drain(self) -> None:
@@ -116,7 +118,7 @@ class Ledger:
 
     async def _write(self, batch: list[Result]) -> None:
         newest = _newest(batch)
-        written, rejected = await self._settle(list(newest.values()))
+        written, rejected = await self._record(list(newest.values()))
         self._signal("completed")
         counted: Counter[tuple[str, str, str]] = Counter()
         for result in batch:
@@ -131,13 +133,13 @@ class Ledger:
         self.on_written(over)
         await self._close(Counter(outgoing.claim_id for outgoing in over))
 
-    async def _settle(
+    async def _record(
         self, results: list[Result], *, is_last_try: bool = False
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
         """Write results: the ids that were written, and those that the database rejects in any form."""
         try:
             written = await self._insist(
-                lambda connection: settle(connection, results, policy=self._policy, now=self._clock())
+                lambda connection: _record_results(connection, results, policy=self._policy, now=self._clock())
             )
         except Exception as error:
             if not is_about_data(error):
@@ -148,10 +150,10 @@ class Ledger:
     async def _isolate(
         self, results: list[Result], error: Exception, *, is_last_try: bool
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
-        """The database rejects something in these: write the rest, and of the one at fault what can be written."""
+        """Find the result that the database rejects: write the others, and that one without its texts."""
         middle = len(results) // 2
         if middle:
-            first, second = await self._settle(results[:middle]), await self._settle(results[middle:])
+            first, second = await self._record(results[:middle]), await self._record(results[middle:])
             return first[0] | second[0], first[1] | second[1]
         [result] = results
         _log.error(
@@ -163,12 +165,12 @@ class Ledger:
         )
         if is_last_try:
             return set(), {result.outgoing.id}
-        return await self._settle([without_texts(result)], is_last_try=True)
+        return await self._record([_without_texts(result)], is_last_try=True)
 
-    async def _close(self, settled: dict[ClaimId, int] | Counter[ClaimId]) -> None:
-        for claim_id, count in settled.items():
+    async def _close(self, counts: dict[ClaimId, int] | Counter[ClaimId]) -> None:
+        for claim_id, count in counts.items():
             self._open[claim_id] -= count
-        finished = [claim_id for claim_id in settled if self._open[claim_id] <= 0]
+        finished = [claim_id for claim_id in counts if self._open[claim_id] <= 0]
         if finished:
             await self._insist(partial(store.close_claims, claim_ids=finished))
             for claim_id in finished:
@@ -176,7 +178,7 @@ class Ledger:
             self.on_closed(finished)
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
-        """Do it, and do it again after every error of the database that is not about the data."""
+        """Run a step; retry after every database error that is not about the data."""
         pause_s = 0.05
         while True:
             try:
@@ -191,5 +193,85 @@ class Ledger:
 
 
 def _newest(batch: Sequence[Result]) -> dict[DeliveryId, Result]:
-    """One result per delivery. Who lost a claim and claimed again may bring two; only the last claim can still hold."""
+    """One result per delivery: a claim that was lost and repeated brings two, and only the last one can hold."""
     return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}
+
+
+async def _record_results(
+    connection: Session, results: Sequence[Result], *, policy: HealthPolicy, now: datetime | None
+) -> set[DeliveryId]:
+    """Write results, and in the same transaction their consequences for accounts and recipients.
+
+    Returns the deliveries whose claim still held; a result whose claim was lost has no consequences.
+    """
+    async with connection.transaction():
+        written = await store.complete(connection, now=now, **complete_columns(results))
+        ours = [result for result in results if result.outgoing.id in written]
+        await _update_accounts(connection, ours, policy=policy, now=now)
+        await _record_feedback(connection, ours, now=now)
+    return written
+
+
+async def _update_accounts(
+    connection: Session, results: Sequence[Result], *, policy: HealthPolicy, now: datetime | None
+) -> None:
+    """Update the health of the accounts that carried the mail, and return quota that was not used."""
+    outcomes = [_outcome(result, slot) for result in results if (slot := result.outgoing.slot) is not None]
+    if not outcomes:
+        return
+    await record_outcomes(connection, outcomes, policy=policy, now=now)
+    untried = [o.slot for o in outcomes if (o.reply is None or o.is_forgiven) and o.slot.account_id is not None]
+    if untried:
+        await store.return_untried(
+            connection,
+            account_id=[slot.account_id or 0 for slot in untried],
+            claim_id=[slot.claim_id for slot in untried],
+        )
+
+
+async def _record_feedback(connection: Session, results: Sequence[Result], *, now: datetime | None) -> None:
+    """Record refusals, which may suppress an address, and deliveries, which clear its soft bounces."""
+    mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
+    delivered = [recipient.address for result in mails for recipient in result.recipients if _is_delivered(recipient)]
+    refusals = [refusal for result in mails for refusal in _refusals(result)]
+    if delivered or refusals:
+        await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
+
+
+def _without_texts(result: Result) -> Result:
+    """Return the result without any text that the other side or a transport wrote."""
+    reply = None if result.reply is None else Reply(result.reply.stage, result.reply.code)
+    recipients = tuple(replace(recipient, enhanced=None, detail=None) for recipient in result.recipients)
+    return replace(result, reply=reply, detail=None, transport="unknown", recipients=recipients)
+
+
+def _is_delivered(recipient: Recipient) -> bool:
+    return recipient.outcome is RecipientOutcome.DELIVERED
+
+
+def _refusals(result: Result) -> list[Refusal]:
+    named = {answer.address for answer in result.reply.recipients} if result.reply is not None else set()
+    return [
+        Refusal(
+            delivery_id=result.outgoing.id,
+            attempt_no=result.outgoing.attempt_no,
+            address=recipient.address,
+            code=recipient.code,
+            enhanced=recipient.enhanced,
+            text=recipient.detail or "",
+            is_about_recipient=recipient.address in named,
+        )
+        for recipient in result.recipients
+        if recipient.outcome is RecipientOutcome.REFUSED
+    ]
+
+
+def _outcome(result: Result, slot: Slot) -> Outcome:
+    tried = result.reply is not None and result.transport not in (None, NOWHERE)
+    return Outcome(
+        slot,
+        result.reply if tried else None,
+        result.outgoing.domain,
+        blames_mail=result.blames_mail,
+        is_forgiven=result.is_forgiven,
+    )

@@ -83,22 +83,22 @@ class Worker:
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
         self._now = HeardClock(clock)
-        self._completer = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
-        self._completer.on_written = self._written
+        self._ledger = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
+        self._ledger.on_written = self._written
         if senders is not None:
-            self._completer.on_closed = senders.turns.forget
+            self._ledger.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
         self._leases = Leases(
             pool,
             lease=self._options.lease,
             clock=clock,
-            held=self._completer.held,
+            held=self._ledger.held,
             on_renewed=senders.turns.renew if senders is not None else lambda _claims, _until: None,
         )
         self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
         self._silent = SilentHosts()
         self._places = Places(
-            on_silence=self._completer.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
+            on_silence=self._ledger.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
         )
         self._attempter = Attempter(
             compose,
@@ -116,7 +116,7 @@ class Worker:
     def stop(self) -> None:
         """Ask the worker to finish what it has begun and return from `run`."""
         self._stopping.set()
-        self._completer.hurry(self._options.grace)
+        self._ledger.hurry(self._options.grace)
         self._ring_all()
         for state in self._lanes.values():
             state.changed.set()
@@ -126,7 +126,7 @@ class Worker:
         await self._leases.register(self._stopping)
         try:
             async with asyncio.TaskGroup() as group:  # whichever loop fails ends them all: none is missed silently
-                completing = group.create_task(self._completer.run(), name="completer")
+                writing = group.create_task(self._ledger.run(), name="ledger")
                 watching = [
                     group.create_task(self._leases.keep(), name="leases"),
                     group.create_task(self._places.watch(), name="places"),
@@ -134,8 +134,8 @@ class Worker:
                 lanes = [group.create_task(self._run_lane(lane), name=f"lane-{lane}") for lane in self._options.lanes]
                 await asyncio.wait(lanes)
                 await self._finish_in_flight()
-                await self._completer.drain()
-                for task in (completing, *watching):
+                await self._ledger.drain()
+                for task in (writing, *watching):
                     task.cancel()
         finally:
             await self._leases.say_goodbye()
@@ -144,12 +144,12 @@ class Worker:
         """Claim one batch, attempt it and write the results; returns how many deliveries it was."""
         await self._leases.register(self._stopping)
         async with asyncio.TaskGroup() as group:
-            completing = group.create_task(self._completer.run())
+            writing = group.create_task(self._ledger.run())
             claimed = await self._claim(lane)
             await self._work_through(lane, claimed)
             await self._finish_in_flight()
-            await self._completer.drain()
-            completing.cancel()
+            await self._ledger.drain()
+            writing.cancel()
         return len(claimed)
 
     # ── the loop of a lane ────────────────────────────────────────────────────────────────────────────────────────
@@ -187,7 +187,7 @@ class Worker:
             )
             if not claimed:
                 return []
-            self._completer.expect(claimed[0].claim_id, len(claimed))
+            self._ledger.expect(claimed[0].claim_id, len(claimed))
         self._signal("claimed")
         try:
             await self._get_ready(lane, claimed, asked_at)
@@ -256,7 +256,7 @@ class Worker:
         """Release, for later, webhooks to silent hosts and bulk mail to addresses on hold; the rest may start."""
         ready, waiting = self._silent.sift(chunk)
         for wait, delivery_ids in waiting.items():
-            await self._completer.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
+            await self._ledger.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
         held = [each for each in ready if each.held_for is not None and not self._attempter.has_expired(each)]
         for outgoing in held:
             await self._release([outgoing], wait=outgoing.held_for or NO_TIME)
@@ -323,9 +323,9 @@ class Worker:
             result = await self._attempter.attempt(outgoing)
         if result is not None:
             self._silent.ended(outgoing, result.reply)
-            self._completer.add(result)
+            self._ledger.add(result)
             return
-        await self._completer.give_back(outgoing.claim_id, [outgoing.id])
+        await self._ledger.give_back(outgoing.claim_id, [outgoing.id])
         self._written([outgoing])
 
     # ── releasing and ending ──────────────────────────────────────────────────────────────────────────────────────
@@ -334,7 +334,7 @@ class Worker:
         """Give back deliveries that were not started."""
         for each in outgoing:
             self._attempter.skip_turn(each)
-        await self._completer.give_back(outgoing[0].claim_id, [each.id for each in outgoing], wait=wait)
+        await self._ledger.give_back(outgoing[0].claim_id, [each.id for each in outgoing], wait=wait)
 
     async def _is_empty(self, lane: Lane) -> bool:
         """True if nothing is due for which there is, or will soon be, a way."""

@@ -31,14 +31,14 @@ async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: d
     return await store.clear_soft(connection, addresses=addresses, now=now) if addresses else 0
 
 
-async def settle(
+async def record_refusals(
     connection: Connection,
     refusals: Sequence[Refusal],
     *,
     delivered: Sequence[str] = (),
     now: datetime | None = None,
 ) -> int:
-    """What the completer calls in the transaction of `complete`: refusals recorded, soft bounces cleared by success."""
+    """Record refusals and clear the soft bounces of delivered addresses, in the ledger's transaction."""
     await clear_soft(connection, delivered, now=now)
     return await record(connection, bounces_of(refusals), now=now)
 

@@ -1,4 +1,4 @@
-"""The completer: results are written together, once, in the right hands, and never silently lost."""
+"""The ledger: results are written together, once, in the right hands, and never silently lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,10 +33,10 @@ from postroom.runtime.signals import Signal, unheard
 
 @asynccontextmanager
 async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Ledger]:
-    completer = Ledger(pool, clock=database_time, signal=signal)
-    running = asyncio.create_task(completer.run())
+    ledger = Ledger(pool, clock=database_time, signal=signal)
+    running = asyncio.create_task(ledger.run())
     try:
-        yield completer
+        yield ledger
     finally:
         running.cancel()
 
@@ -51,11 +51,11 @@ async def test_results_that_come_together_are_written_together(pool: Pool) -> No
     ids = await accepted(pool, *(a_mail() for _ in range(50)))
     batch = await claimed(pool)
     steps = Steps()
-    async with completing(pool, steps) as completer:
-        completer.expect(batch[0].claim_id, len(batch))
+    async with completing(pool, steps) as ledger:
+        ledger.expect(batch[0].claim_id, len(batch))
         for result in finished(batch):
-            completer.add(result)
-        await asyncio.wait_for(completer.drain(), 60)
+            ledger.add(result)
+        await asyncio.wait_for(ledger.drain(), 60)
     assert steps.heard == ["completed"]
     assert {await state_of(pool, delivery) for delivery in ids} == {State.SENT}
 
@@ -64,25 +64,25 @@ async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> 
     """Not before: what is still in flight needs its lease."""
     await accepted(pool, a_mail(), a_mail())
     first, second = await claimed(pool)
-    async with completing(pool) as completer:
-        completer.expect(first.claim_id, 2)
-        completer.add(finished([first])[0])
-        await completer.drain()
-        assert (await claims(pool), completer.held()) == (1, [first.claim_id])
-        completer.add(finished([second])[0])
-        await completer.drain()
-        assert (await claims(pool), completer.held()) == (0, [])
+    async with completing(pool) as ledger:
+        ledger.expect(first.claim_id, 2)
+        ledger.add(finished([first])[0])
+        await ledger.drain()
+        assert (await claims(pool), ledger.held()) == (1, [first.claim_id])
+        ledger.add(finished([second])[0])
+        await ledger.drain()
+        assert (await claims(pool), ledger.held()) == (0, [])
 
 
 async def test_giving_back_closes_the_claim_too(pool: Pool) -> None:
     """Half written, half given back: the claim is over, and the rest is due as if untouched."""
     await accepted(pool, a_mail(), a_mail())
     first, second = await claimed(pool)
-    async with completing(pool) as completer:
-        completer.expect(first.claim_id, 2)
-        completer.add(finished([first])[0])
-        await completer.drain()
-        await completer.give_back(first.claim_id, [second.id])
+    async with completing(pool) as ledger:
+        ledger.expect(first.claim_id, 2)
+        ledger.add(finished([first])[0])
+        await ledger.drain()
+        await ledger.give_back(first.claim_id, [second.id])
     assert await claims(pool) == 0
     assert [outgoing.id for outgoing in await claimed(pool)] == [second.id]
 
@@ -95,10 +95,10 @@ async def test_a_lost_claim_changes_nothing(pool: Pool) -> None:
     hands.forward(minutes=2)
     async with pool.acquire() as connection:
         await store.recover_claims(connection, held_lanes=[], batch_limit=10, now=hands())
-    async with completing(pool) as completer:
-        completer.expect(outgoing.claim_id, 1)
-        completer.add(finished([outgoing])[0])
-        await completer.drain()
+    async with completing(pool) as ledger:
+        ledger.expect(outgoing.claim_id, 1)
+        ledger.add(finished([outgoing])[0])
+        await ledger.drain()
     assert await state_of(pool, outgoing.id) is State.QUEUED
     assert await attempts_of(pool, outgoing.id) == []
 
@@ -122,11 +122,11 @@ async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, o
         with_outcome(old, RecipientOutcome.REFUSED, "failed"),
         with_outcome(new, RecipientOutcome.DELIVERED, "sent"),
     ]
-    async with completing(pool) as completer:
+    async with completing(pool) as ledger:
         for result in results[::order]:
-            completer.expect(result.outgoing.claim_id, 1)
-            completer.add(result)
-        await completer.drain()
+            ledger.expect(result.outgoing.claim_id, 1)
+            ledger.add(result)
+        await ledger.drain()
     assert await state_of(pool, new.id) is State.SENT
     assert await outcomes_of(pool, new.id) == {"ada@example.org": "delivered"}
 
@@ -135,19 +135,19 @@ async def test_results_wait_for_a_database_that_is_away(pool: Pool) -> None:
     """While the row is locked away and the statement cancelled, the result is kept and written afterwards."""
     await accepted(pool)
     [outgoing] = await claimed(pool)
-    async with pool.acquire() as blocker, completing(pool) as completer:
+    async with pool.acquire() as blocker, completing(pool) as ledger:
         transaction = blocker.transaction()
         await transaction.start()
         await blocker.execute("SELECT FROM deliveries WHERE id = $1 FOR UPDATE", outgoing.id)
-        completer.expect(outgoing.claim_id, 1)
-        completer.add(finished([outgoing])[0])
+        ledger.expect(outgoing.claim_id, 1)
+        ledger.add(finished([outgoing])[0])
         async with asyncio.timeout(60):
             while not await blocker.fetchval(
                 "SELECT count(pg_cancel_backend(pid)) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
             ):
                 pass
         await transaction.rollback()
-        await asyncio.wait_for(completer.drain(), 60)
+        await asyncio.wait_for(ledger.drain(), 60)
     assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
 
 
@@ -174,14 +174,14 @@ async def test_a_known_result_survives_every_error_that_is_not_about_it(pool: Po
         await connection.execute(FAILING)
         await connection.execute("INSERT INTO failure VALUES ($1)", state)
     with capture_logs() as logs:
-        async with completing(pool) as completer:
-            completer.expect(batch[0].claim_id, 1)
-            completer.add(finished(batch)[0])
+        async with completing(pool) as ledger:
+            ledger.expect(batch[0].claim_id, 1)
+            ledger.add(finished(batch)[0])
             async with pool.acquire() as connection, asyncio.timeout(60):
                 while not any(entry["event"] == "completion_postponed" for entry in logs):
                     await connection.fetchval("SELECT 1")
                 await connection.execute("DELETE FROM failure")
-            await asyncio.wait_for(completer.drain(), 60)
+            await asyncio.wait_for(ledger.drain(), 60)
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["sent"]
 
 
@@ -203,12 +203,12 @@ async def test_a_result_that_the_database_rejects_does_not_take_the_others_with_
     batch = await claimed(pool)
     results = finished(batch)
     results[3] = finished([batch[3]], state="lost")[0]
-    async with completing(pool) as completer:
-        completer.expect(batch[0].claim_id, 10)
+    async with completing(pool) as ledger:
+        ledger.expect(batch[0].claim_id, 10)
         for result in results:
-            completer.add(result)
-        await asyncio.wait_for(completer.drain(), 60)
-        assert completer.held() == [batch[0].claim_id]
+            ledger.add(result)
+        await asyncio.wait_for(ledger.drain(), 60)
+        assert ledger.held() == [batch[0].claim_id]
     states = [await state_of(pool, delivery) for delivery in ids]
     assert states == [State.SENT] * 3 + [State.SENDING] + [State.SENT] * 6
 
@@ -224,7 +224,7 @@ async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -
 
 
 async def test_a_lane_of_its_own(pool: Pool) -> None:
-    """Lanes are completed by the same completer and keep their ledger's lane."""
+    """Lanes are completed by the same ledger and keep their ledger's lane."""
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
     await a_worker(pool, Recording()).run_once(Lane.BULK)
     async with pool.acquire() as connection:
