@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from playwright.async_api import Browser, async_playwright, expect
-from tests.dashboard.office import PATIENCE_MS, Office, open_office
+from tests.support.dashboard import PATIENCE_MS, Office, open_office
 
 from postroom.db.room import Room
 

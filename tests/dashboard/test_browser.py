@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 from playwright.async_api import Browser, Page, expect
-from tests.dashboard.office import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
 from tests.support.builders import REFUSED, a_mail, accepted, state_of
+from tests.support.dashboard import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
 
 from postroom.delivery.model import Lane, State
 from postroom.http.service import list_keys, revoke_key

@@ -10,9 +10,9 @@ from playwright.async_api import Browser, Page
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
-from tests.dashboard.office import Office, ambiguous, captured, open_page, tried
 from tests.dashboard.test_browser import signed_in
 from tests.support.builders import DELIVERED, a_mail
+from tests.support.dashboard import Office, ambiguous, captured, open_page, tried
 from tests.support.http import served
 
 from postroom.dashboard import asgi, preview

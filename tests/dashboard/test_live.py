@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 import msgspec
-from tests.dashboard.office import SECRET, open_guest
+from tests.support.dashboard import SECRET, open_guest
 from tests.support.http import served
 
 from postroom.dashboard import build_dashboard

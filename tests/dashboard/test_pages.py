@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.dashboard.office import (
+from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accepted, state_of
+from tests.support.campaigns import a_campaign_worker, a_running_campaign
+from tests.support.dashboard import (
     SECRET,
     Guest,
     a_full_day,
@@ -14,8 +16,6 @@ from tests.dashboard.office import (
     text_of,
     tried,
 )
-from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accepted, state_of
-from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.http import Browser
 
 from postroom.campaigns.worker import Feeder

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import aiohttp
 import pytest
-from tests.dashboard.office import SECRET, Guest, open_guest, text_of
 from tests.support.builders import a_mail, accepted, state_of
+from tests.support.dashboard import SECRET, Guest, open_guest, text_of
 from tests.support.served import served
 
 from postroom.dashboard import build_dashboard

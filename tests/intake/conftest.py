@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.intake.streams import be_patient_with_nats
 from tests.support.http import a_key
 from tests.support.patience import PATIENCE_S
+from tests.support.streams import be_patient_with_nats
 
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner

@@ -3,8 +3,8 @@
 import base64
 
 import pytest
-from tests.intake.commands import PAYLOAD, entries, keys_of, raw
 from tests.support.http import Browser, open_browser
+from tests.support.intake import PAYLOAD, entries, keys_of, raw
 
 from postroom.db.room import Room
 from postroom.http.asgi import build_app

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tests.intake.commands import PAYLOAD, entries, keys_of, raw
+from tests.support.intake import PAYLOAD, entries, keys_of, raw
 from typer.testing import CliRunner, Result
 
 from postroom.db.pool import Pool, open_pool

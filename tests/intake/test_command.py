@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.intake.commands import PAYLOAD, raw
+from tests.support.intake import PAYLOAD, raw
 
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.intake.command import FIELDS, decode_command, pack_fields, read_fields

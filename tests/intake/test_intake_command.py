@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tests.intake.commands import accepting, flat, keys_of, raw
-from tests.intake.streams import nats_server, valkey
 from tests.support.command_line import postroom, running
+from tests.support.intake import accepting, flat, keys_of, raw
 from tests.support.patience import PATIENCE_S
+from tests.support.streams import nats_server, valkey
 
 from postroom.db.pool import Pool
 

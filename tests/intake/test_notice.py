@@ -3,8 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from tests.intake.commands import accepting, entries, raw
 from tests.support.command_line import running
+from tests.support.intake import accepting, entries, raw
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool

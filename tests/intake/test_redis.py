@@ -13,11 +13,11 @@ from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
-from tests.intake import consumer_process
-from tests.intake.commands import PAYLOAD, flat, keys_of, malformed_rows
-from tests.intake.streams import StreamServer, start_valkey, valkey
+from tests.support import intake_process
+from tests.support.intake import PAYLOAD, flat, keys_of, malformed_rows
 from tests.support.loops import logged, looping
 from tests.support.patience import PATIENCE_S
+from tests.support.streams import StreamServer, start_valkey, valkey
 
 from postroom.db.pool import Pool
 from postroom.intake.worker import CommandConsumer
@@ -119,7 +119,7 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     arguments = ("redis", database_url, broker.url, stream, step)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        consumer_process.__file__,
+        intake_process.__file__,
         *arguments,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

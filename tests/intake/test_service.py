@@ -5,7 +5,7 @@ import secrets
 
 import asyncpg
 import pytest
-from tests.intake.commands import PAYLOAD, entries, keys_of, malformed_rows, raw
+from tests.support.intake import PAYLOAD, entries, keys_of, malformed_rows, raw
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service

@@ -7,11 +7,11 @@ from email import message_from_bytes
 from email.message import EmailMessage
 
 import pytest
-from tests.intake.commands import keys_of
 from tests.intake.conftest import Serve, Served
-from tests.intake.submitting import MAIL, deliveries, letter, submit, with_client
 from tests.support.builders import Recording, a_worker
 from tests.support.http import open_browser
+from tests.support.intake import keys_of
+from tests.support.submission import MAIL, deliveries, letter, submit, with_client
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.intake.conftest import Serve, Served
-from tests.intake.submitting import deliveries
 from tests.support.patience import PATIENCE_S
+from tests.support.submission import deliveries
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Delivery, RecipientKind

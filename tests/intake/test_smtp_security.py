@@ -9,9 +9,9 @@ import ssl
 import pytest
 import trustme
 from tests.intake.conftest import Serve
-from tests.intake.submitting import MAIL, deliveries, submit, with_client
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import let_pass
+from tests.support.submission import MAIL, deliveries, submit, with_client
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room

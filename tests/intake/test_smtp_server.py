@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trustme
 from tests.intake.conftest import Serve
-from tests.intake.submitting import MAIL, deliveries, submit, with_client
 from tests.support.command_line import postroom, running
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.submission import MAIL, deliveries, submit, with_client
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room

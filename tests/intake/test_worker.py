@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
-from tests.intake.commands import entries, keys_of, raw
-from tests.intake.streams import nats_server
 from tests.support.builders import Steps
+from tests.support.intake import entries, keys_of, raw
 from tests.support.loops import logged, looping
+from tests.support.streams import nats_server
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.intake.commands import entries, raw
 from tests.support.builders import a_mail
 from tests.support.http import open_browser
+from tests.support.intake import entries, raw
 
 from postroom.db.room import Room
 from postroom.delivery.model import Accepted

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from tests.intake.streams import be_patient_with_nats
 from tests.support.outbox import HURRY, lead
+from tests.support.streams import be_patient_with_nats
 
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.intake.streams import StreamServer, nats_server, start_nats, start_valkey, valkey
 from tests.outbox.conftest import MakeRelay
 from tests.support.cloudevents import read_cloud_event
 from tests.support.outbox import append, settled
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import wait_out
+from tests.support.streams import StreamServer, nats_server, start_nats, start_valkey, valkey
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection

@@ -9,9 +9,9 @@ import asyncpg
 import nats
 import pytest
 import redis.asyncio
-from tests.intake.streams import nats_server, valkey
 from tests.outbox.conftest import MakeTopic, RunOutbox
 from tests.support.outbox import HURRY, Recorder, append, until
+from tests.support.streams import nats_server, valkey
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room

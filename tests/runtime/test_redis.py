@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.intake.streams import StreamServer, _start, valkey_binary
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.streams import StreamServer, _start, valkey_binary
 
 from postroom.errors import SettingInvalid
 from postroom.settings import read_settings

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.archive.test_erasure import ANN, everything
+from tests.erasure.test_erasure import ANN, everything
 from tests.support.archive import ACTOR, JANUARY, NOW, add_attempts, files_of, make_months, options_for, run
 from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, state_of, suppress
