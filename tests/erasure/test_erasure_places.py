@@ -264,7 +264,7 @@ async def test_a_suppression_of_somebody_erased_is_found_and_lifted(room: Room, 
     assert listed == found
     assert await feedback.list_history(room.pool, ANN)
     made = await feedback.suppress(
-        room.pool, NewSuppression(address=ANN, reason=Reason.MANUAL, origin="api"), actor=ACTOR
+        room.pool, NewSuppression(email=ANN, reason=Reason.MANUAL, origin="api"), actor=ACTOR
     )
     assert made.email == ANN
     assert len(await feedback.lift(room.pool, ANN, actor=ACTOR)) == 2

@@ -21,7 +21,7 @@ def test_a_header_names_the_columns() -> None:
     """In any order and case; columns nobody knows are ignored."""
     found, problems = read("Reason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
     assert problems == []
-    assert [(each.address, each.reason, each.detail) for each in found] == [
+    assert [(each.email, each.reason, each.detail) for each in found] == [
         ("ada@example.org", Reason.COMPLAINT, "said, loudly")
     ]
 
@@ -29,7 +29,7 @@ def test_a_header_names_the_columns() -> None:
 def test_without_a_header_the_first_column_is_the_address() -> None:
     """A plain list of addresses is a list."""
     found, _ = read("ada@example.org\n", "ben@example.org,whatever\n", "\n")
-    assert [(each.address, each.reason, each.origin) for each in found] == [
+    assert [(each.email, each.reason, each.origin) for each in found] == [
         ("ada@example.org", Reason.MANUAL, "import"),
         ("ben@example.org", Reason.MANUAL, "import"),
     ]
@@ -46,7 +46,7 @@ def test_lines_that_cannot_be_used_are_named() -> None:
         '"d@example.org,,,\n',
         "e@example.org,unsubscribe,,7\n",
     )
-    assert [(each.address, each.scope, each.campaign_id) for each in found] == [("e@example.org", None, 7)]
+    assert [(each.email, each.scope, each.campaign_id) for each in found] == [("e@example.org", None, 7)]
     assert [number for number, _ in problems] == [2, 3, 4, 5, 6]
     assert problems[1][1].startswith("reason: must be one of")
 
@@ -60,7 +60,7 @@ def test_a_header_without_addresses_is_refused() -> None:
 def test_internationalised_domains_are_kept_as_deliveries_keep_them() -> None:
     """In ASCII, or they would never match."""
     found, _ = read("ann@bücher.example\n")
-    assert found[0].address == "ann@xn--bcher-kva.example"
+    assert found[0].email == "ann@xn--bcher-kva.example"
 
 
 async def chunks(*pieces: bytes) -> AsyncIterator[bytes]:
@@ -85,7 +85,7 @@ async def test_what_is_no_text_is_refused(raw: bytes) -> None:
 async def test_an_export_is_read_again(pool: Pool) -> None:
     """All of it, page by page; reasons, scopes and words with commas and line breaks survive."""
     wanted = [
-        NewSuppression(address=f"p{number}@example.org", reason=reason, scope=Scope.ALL, detail='says "no,\nno"')
+        NewSuppression(email=f"p{number}@example.org", reason=reason, scope=Scope.ALL, detail='says "no,\nno"')
         for number, reason in enumerate((Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE, Reason.UNSUBSCRIBE))
     ]
     await import_batch(pool, wanted, actor="tests")
@@ -94,8 +94,8 @@ async def test_an_export_is_read_again(pool: Pool) -> None:
     text = "".join(write_lines(page, header=number == 0) for number, page in enumerate(pages))
     found, problems = read(*text.splitlines(keepends=True))
     assert problems == []
-    assert [(each.address, each.reason, each.scope) for each in found] == [
-        (each.address, each.reason, each.scope) for each in wanted
+    assert [(each.email, each.reason, each.scope) for each in found] == [
+        (each.email, each.reason, each.scope) for each in wanted
     ]
     assert found[0].detail == 'says "no, no"'
 
@@ -104,7 +104,7 @@ async def test_the_gravest_of_a_batch_wins(pool: Pool) -> None:
     """An address that stands in a file three times is written once."""
     reasons = (Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE)
     batch = [
-        NewSuppression(address=address, reason=reason)
+        NewSuppression(email=address, reason=reason)
         for address, reason in zip(("A@x.org", "a@X.org", "a@x.org"), reasons, strict=True)
     ]
     assert await import_batch(pool, batch, actor="tests") == 1

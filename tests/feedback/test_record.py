@@ -96,7 +96,7 @@ async def test_a_late_bounce_of_an_older_mail_begins_anew(pool: Pool) -> None:
 async def test_a_success_clears_nothing_that_is_hard(pool: Pool) -> None:
     """Hard bounces, complaints, unsubscribes and operators' decisions stay."""
     await take(pool, a_bounce("a@example.org"), a_complaint("b@example.org"))
-    await suppress(pool, NewSuppression(address="c@example.org"), actor="tests")
+    await suppress(pool, NewSuppression(email="c@example.org"), actor="tests")
     assert await clear(pool, "a@example.org", "b@example.org", "c@example.org") == 0
     assert len(await rows(pool, "SELECT FROM suppressions")) == 3
 
@@ -128,7 +128,7 @@ async def test_several_about_one_person_at_once(pool: Pool) -> None:
 
 async def test_an_operator_s_word_is_not_weakened(pool: Pool) -> None:
     """A soft bounce does not put an end to what was suppressed by hand for good."""
-    await suppress(pool, NewSuppression(address="ada@example.org"), actor="tests")
+    await suppress(pool, NewSuppression(email="ada@example.org"), actor="tests")
     await take(pool, a_soft_bounce())
     assert await suppressed(pool) == [("manual", "all", None)]
 
@@ -147,9 +147,9 @@ async def test_what_a_person_asked_for_outlives_an_operator(pool: Pool) -> None:
     """An unsubscribe over a manual suppression of bulk mail is the one that stays."""
     from postroom.feedback.model import Scope
 
-    manual = NewSuppression(address="ada@example.org", scope=Scope.BULK)
+    manual = NewSuppression(email="ada@example.org", scope=Scope.BULK)
     await suppress(pool, manual, actor="tests")
-    await suppress(pool, NewSuppression(address="ada@example.org", reason=Reason.UNSUBSCRIBE), actor="tests")
+    await suppress(pool, NewSuppression(email="ada@example.org", reason=Reason.UNSUBSCRIBE), actor="tests")
     await suppress(pool, manual, actor="tests")
     assert await suppressed(pool) == [("unsubscribe", "bulk", None)]
 
@@ -302,7 +302,7 @@ async def test_lifting_begins_the_ladder_anew(pool: Pool) -> None:
 
 async def test_an_import_leaves_history_and_no_flood_of_facts(pool: Pool) -> None:
     """Ten thousand lines are ten thousand steps of history and not one event."""
-    batch = [NewSuppression(address=f"p{number}@example.org", origin="import") for number in range(10_000)]
+    batch = [NewSuppression(email=f"p{number}@example.org", origin="import") for number in range(10_000)]
     assert await import_batch(pool, batch, actor="tests") == 10_000
     assert await rows(pool, "SELECT count(*) FROM suppression_changes") == [(10_000,)]
     assert await rows(pool, "SELECT FROM events") == []

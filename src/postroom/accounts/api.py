@@ -4,16 +4,15 @@ Three scopes, so that the key of a public sign-up form cannot look around: `acco
 themselves and never learns whether an address has an account; `accounts:read` looks; `accounts:operate` suspends.
 """
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 
 from postroom.accounts import landing, service
-from postroom.accounts.model import Account, AccountFilter, AccountStatus, Action
+from postroom.accounts.model import Account, AccountFilter, AccountStatus, Action, Consumed
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Shape
 
 READ = "accounts:read"
@@ -29,13 +28,11 @@ Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret fro
 ActionName = Literal["activation", "password_recovery"]
 
 
-class AccountQuery(Shape, frozen=True, kw_only=True):
+class AccountQuery(PageQuery, frozen=True, kw_only=True):
     """Which accounts, and which page of them."""
 
-    status: Literal["provisioned", "active", "suspended"] | None = None
+    status: AccountStatus | None = None
     email: Email | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class SignUpBody(Shape, frozen=True, kw_only=True):
@@ -70,54 +67,10 @@ class SignedUp(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["provisioned"] = "provisioned"
 
 
-class AccountShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One account; times in UTC."""
-
-    id: int
-    email: str
-    status: str
-    login: str
-    locale: str | None
-    created_at: datetime
-    status_changed_at: datetime | None
-    activated_at: datetime | None
-    suspended_at: datetime | None
-    unsuspended_at: datetime | None
-
-
-class AccountPage(msgspec.Struct, frozen=True):
-    """Accounts, newest first."""
-
-    items: list[AccountShape]
-    next_cursor: str | None
-
-
-class ConsumedShape(msgspec.Struct, frozen=True):
-    """What the token was for, and whose it was."""
-
-    action: str
-    account: AccountShape
-
-
 class Requested(msgspec.Struct, frozen=True):
     """Whoever has the address gets a mail; whether anybody has is not told."""
 
     status: Literal["accepted"] = "accepted"
-
-
-def _shape(account: Account) -> AccountShape:
-    return AccountShape(
-        id=account.id,
-        email=account.email,
-        status=account.status.value,
-        login=account.login,
-        locale=account.locale,
-        created_at=account.created_at,
-        status_changed_at=account.status_changed_at,
-        activated_at=account.activated_at,
-        suspended_at=account.suspended_at,
-        unsuspended_at=account.unsuspended_at,
-    )
 
 
 async def sign_up(call: Call) -> Answer:
@@ -128,26 +81,25 @@ async def sign_up(call: Call) -> Answer:
 
 async def list_accounts(call: Call) -> Answer:
     query: AccountQuery = call.query
-    chosen = AccountFilter(status=AccountStatus(query.status) if query.status else None, email=query.email)
-    found, cursor = await service.list_accounts(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(AccountPage([_shape(account) for account in found], cursor))
+    chosen = AccountFilter(status=query.status, email=query.email)
+    return Answer(Page(*await service.list_accounts(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)))
 
 
 async def get_account(call: Call) -> Answer:
-    return Answer(_shape(await service.get_account(call.room.pool, call.path["account_id"])))
+    return Answer(await service.get_account(call.room.pool, call.path["account_id"]))
 
 
 async def suspend_account(call: Call) -> Answer:
-    return Answer(_shape(await service.suspend(call.room.pool, call.path["account_id"], actor=call.actor)))
+    return Answer(await service.suspend(call.room.pool, call.path["account_id"], actor=call.actor))
 
 
 async def unsuspend_account(call: Call) -> Answer:
-    return Answer(_shape(await service.unsuspend(call.room.pool, call.path["account_id"], actor=call.actor)))
+    return Answer(await service.unsuspend(call.room.pool, call.path["account_id"], actor=call.actor))
 
 
 async def reissue_activation(call: Call) -> Answer:
     account = await service.reissue_activation(call.room.pool, call.path["account_id"], actor=call.actor)
-    return Answer(_shape(account), 202)
+    return Answer(account, 202)
 
 
 async def request_activation(call: Call) -> Answer:
@@ -171,7 +123,7 @@ async def consume_token(call: Call) -> Answer:
             used = await service.consume_code(pool, email, code=code, action=Action(action_name))
         case _:
             raise BadInput.of("secret", "give a secret, or email, code and action")
-    return Answer(ConsumedShape(used.action.value, _shape(used.account)))
+    return Answer(used)
 
 
 ENDPOINTS = [
@@ -194,7 +146,7 @@ ENDPOINTS = [
         scope=READ,
         tag="accounts",
         query=AccountQuery,
-        answers={200: AccountPage},
+        answers={200: Page[Account]},
     ),
     Endpoint(
         method="GET",
@@ -203,7 +155,7 @@ ENDPOINTS = [
         summary="One account.",
         scope=READ,
         tag="accounts",
-        answers={200: AccountShape},
+        answers={200: Account},
     ),
     Endpoint(
         method="POST",
@@ -212,7 +164,7 @@ ENDPOINTS = [
         summary="Suspend an account.",
         scope=OPERATE,
         tag="accounts",
-        answers={200: AccountShape},
+        answers={200: Account},
     ),
     Endpoint(
         method="POST",
@@ -221,7 +173,7 @@ ENDPOINTS = [
         summary="Give an account back: active if it ever was, provisioned if not.",
         scope=OPERATE,
         tag="accounts",
-        answers={200: AccountShape},
+        answers={200: Account},
     ),
     Endpoint(
         method="POST",
@@ -230,7 +182,7 @@ ENDPOINTS = [
         summary="Send a new activation mail to an account that waits for one.",
         scope=OPERATE,
         tag="accounts",
-        answers={202: AccountShape},
+        answers={202: Account},
         problems=(409,),
     ),
     Endpoint(
@@ -261,7 +213,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="accounts",
         body=ConsumeBody,
-        answers={200: ConsumedShape},
+        answers={200: Consumed},
         problems=(404, 410, 429),
     ),
     *landing.ENDPOINTS,

@@ -17,13 +17,11 @@ from postroom.runtime.terminal import (
     Limit,
     actor,
     in_room,
-    print_json,
     print_page,
     print_record,
 )
 
 if TYPE_CHECKING:
-    from postroom.accounts.model import Account
     from postroom.accounts.worker import HandOn, Ready
     from postroom.db.room import Room
 
@@ -33,10 +31,6 @@ tokens = typer.Typer()
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an account.")]
 
 _LISTED = ("id", "email", "login", "status", "created_at", "activated_at", "suspended_at")
-_RECORD = (
-    "id", "email", "login", "status", "locale", "created_at", "status_changed_at", "activated_at", "suspended_at",
-    "unsuspended_at",
-)  # fmt: skip
 
 
 class Format(StrEnum):
@@ -59,7 +53,7 @@ def create(
     from postroom.accounts import service
 
     made = in_room(lambda room: service.create_account(room.pool, email, login, actor=actor(), locale=locale))
-    _print(made, as_json=as_json)
+    print_record(made, as_json=as_json)
 
 
 @accounts.command("list")
@@ -75,8 +69,8 @@ def list_(
     from postroom.accounts import service
 
     chosen = AccountFilter(status=status, email=email)
-    found, more = in_room(lambda room: service.list_accounts(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    found = in_room(lambda room: service.list_accounts(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(*found, columns=_LISTED, as_json=as_json)
 
 
 @accounts.command()
@@ -84,7 +78,7 @@ def show(account_id: Id, *, as_json: AsJson = False) -> None:
     """Show one account."""
     from postroom.accounts import service
 
-    _print(in_room(lambda room: service.get_account(room.pool, account_id)), as_json=as_json)
+    print_record(in_room(lambda room: service.get_account(room.pool, account_id)), as_json=as_json)
 
 
 @accounts.command()
@@ -92,7 +86,7 @@ def suspend(account_id: Id, *, as_json: AsJson = False) -> None:
     """Suspend an account."""
     from postroom.accounts import service
 
-    _print(in_room(lambda room: service.suspend(room.pool, account_id, actor=actor())), as_json=as_json)
+    print_record(in_room(lambda room: service.suspend(room.pool, account_id, actor=actor())), as_json=as_json)
 
 
 @accounts.command()
@@ -100,7 +94,7 @@ def unsuspend(account_id: Id, *, as_json: AsJson = False) -> None:
     """Give an account back: active if it ever was, provisioned if not."""
     from postroom.accounts import service
 
-    _print(in_room(lambda room: service.unsuspend(room.pool, account_id, actor=actor())), as_json=as_json)
+    print_record(in_room(lambda room: service.unsuspend(room.pool, account_id, actor=actor())), as_json=as_json)
 
 
 @accounts.command()
@@ -108,7 +102,9 @@ def reissue(account_id: Id, *, as_json: AsJson = False) -> None:
     """Send a new activation mail to an account that waits for one."""
     from postroom.accounts import service
 
-    _print(in_room(lambda room: service.reissue_activation(room.pool, account_id, actor=actor())), as_json=as_json)
+    print_record(
+        in_room(lambda room: service.reissue_activation(room.pool, account_id, actor=actor())), as_json=as_json
+    )
 
 
 @tokens.command()
@@ -161,10 +157,3 @@ def _end_quietly_if_nobody_reads(lost: ExceptionGroup[OutputLost]) -> None:
     for error in lost.exceptions:
         if isinstance(error.__cause__, BrokenPipeError):
             raise error.__cause__
-
-
-def _print(account: "Account", *, as_json: bool) -> None:
-    if as_json:
-        print_json(account)
-    else:
-        print_record(account, columns=_RECORD)

@@ -25,7 +25,7 @@ from postroom.delivery.check import is_locale
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.post.address import parse_address
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 LONGEST_LOGIN = 254
 
@@ -102,21 +102,12 @@ async def renumber_restored_tokens(pool: Pool) -> None:
 
 async def list_accounts(
     pool: Pool, chosen: AccountFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[Account], str | None]:
+) -> Found[Account]:
     """A page of accounts, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
     email, spelling = (None, None) if chosen.email is None else spellings(chosen.email)
-    async with pool.acquire() as connection:
-        found = await store.list_accounts(
-            connection,
-            status=chosen.status,
-            email=email,
-            spelling=spelling,
-            before_id=before_id,
-            page_limit=limit + 1,
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(
+        store.list_accounts, pool, cursor, limit, status=chosen.status, email=email, spelling=spelling
+    )
 
 
 async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:

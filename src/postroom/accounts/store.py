@@ -18,6 +18,7 @@ from postroom.accounts.model import (
     Verdict,
 )
 from postroom.db.queries import Connection, load
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.accounts")
 
@@ -161,17 +162,8 @@ async def unsuspend(connection: Connection, *, account_id: int) -> bool:
 
 
 def _account(row: asyncpg.Record) -> Account:
-    return Account(
-        id=AccountId(row["id"]),
-        email=row["email"],
-        status=AccountStatus(row["status"]),
-        login=row["login"],
-        locale=row["locale"],
-        created_at=_time(row["created_at"]),
-        status_changed_at=_maybe_time(row["status_changed_at"]),
-        activated_at=_maybe_time(row["activated_at"]),
-        suspended_at=_maybe_time(row["suspended_at"]),
-        unsuspended_at=_maybe_time(row["unsuspended_at"]),
+    return read_row(
+        Account, {name: _maybe_time(value) if name.endswith("_at") else value for name, value in row.items()}
     )
 
 

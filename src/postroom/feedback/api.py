@@ -5,7 +5,6 @@ provider asked for, so it says who did it and why, in the audit log and in the a
 """
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,139 +12,68 @@ import msgspec
 from postroom.errors import BadInput
 from postroom.feedback import service
 from postroom.feedback.lists import ListReader, lines_of, write_lines
-from postroom.feedback.model import FeedbackKind, NewSuppression, Reason, ReportRow, Scope, Suppression
+from postroom.feedback.model import (
+    FeedbackKind,
+    NewSuppression,
+    Reason,
+    ReceivedReport,
+    Suppression,
+    SuppressionChange,
+)
 from postroom.feedback.service import ReportFilter, SuppressionFilter
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape, Text
+from postroom.runtime.page import Page, PageQuery
+from postroom.runtime.record import Shape, Text, answer, response
 
 READ = "suppressions:read"
 WRITE = "suppressions:write"
 CSV = "text/csv; charset=utf-8"
 
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=320, pattern=r"^[^\x00]*$")]
-ReasonName = Literal["hard_bounce", "soft_bounce", "complaint", "unsubscribe", "manual"]
 ExportLimit = Annotated[int, msgspec.Meta(ge=1, le=100_000, description="How many lines a page holds at most.")]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Origin = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
-class SuppressionQuery(Shape, frozen=True, kw_only=True):
+class SuppressionQuery(PageQuery, frozen=True, kw_only=True):
     """Which suppressions, and which page of them."""
 
     email: Email | None = None
-    reason: ReasonName | None = None
+    reason: Reason | None = None
     origin: Origin | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class SuppressionBody(Shape, frozen=True, kw_only=True):
-    """Whom to suppress, and why. An unsubscribe stops bulk mail only; every other reason stops everything."""
-
-    email: Email
-    reason: ReasonName = "manual"
-    origin: Origin | None = None
-    campaign_id: Number | None = None
-    scope: Literal["bulk", "all"] | None = None
-    detail: Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")] | None = None
 
 
 class LiftQuery(Shape, frozen=True, kw_only=True):
     """Whom to give back; with a reason, only what is suppressed for it. The note says why it is undone."""
 
     email: Email | None = None
-    reason: ReasonName | None = None
+    reason: Reason | None = None
     note: Text = ""
 
 
-class ReportQuery(Shape, frozen=True, kw_only=True):
+class ReportQuery(PageQuery, frozen=True, kw_only=True):
     """Which reports, and which page of them."""
 
     email: Email | None = None
     delivery_id: Number | None = None
-    kind: Literal["bounce", "complaint", "unsubscribe"] | None = None
+    kind: FeedbackKind | None = None
     verified: Literal["true", "false"] | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
-class ExportQuery(Shape, frozen=True, kw_only=True):
+class ExportQuery(PageQuery, frozen=True, kw_only=True):
     """Which page of the export."""
 
-    cursor: Cursor | None = None
     limit: ExportLimit = 100_000
 
 
-class SuppressionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an address gets nothing; `until` is null if it is for good."""
-
-    id: int
-    email: str
-    reason: str
-    scope: str
-    origin: str
-    campaign_id: int | None
-    sender_account_id: int | None
-    created_at: datetime
-    until: datetime | None
-    first_seen_at: datetime
-    last_seen_at: datetime
-    bounce_count: int
-    code: str | None
-    detail: str | None
-
-
-class SuppressionPage(msgspec.Struct, frozen=True):
-    """Suppressions, newest first."""
-
-    items: list[SuppressionShape]
-    next_cursor: str | None
-
-
-class ChangeShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in the history of an address."""
-
-    at: datetime
-    change: str
-    reason: str
-    scope: str
-    until: datetime | None
-    origin: str
-    actor: str | None
-    note: str | None
+HistoryStep = response(SuppressionChange, "HistoryStep", hide=("id",))
 
 
 class AddressShape(msgspec.Struct, frozen=True):
-    """One address: what is suppressed now, and all that ever was."""
+    """One address: its suppressions, and their history."""
 
-    items: list[SuppressionShape]
-    history: list[ChangeShape]
-
-
-class ReportShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A bounce, complaint or unsubscribe as it was reported."""
-
-    id: int
-    kind: str
-    classification: str | None
-    delivery_id: int | None
-    campaign_id: int | None
-    sender_account_id: int | None
-    email: str | None
-    code: int | None
-    enhanced: str | None
-    text: str | None
-    origin: str
-    reported_at: datetime
-    verified: bool
-
-
-class ReportPage(msgspec.Struct, frozen=True):
-    """Reports, newest first."""
-
-    items: list[ReportShape]
-    next_cursor: str | None
+    items: list[Suppression]
+    history: list[HistoryStep]  # type: ignore[valid-type]  # made by `response`
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
@@ -164,82 +92,22 @@ class ImportShape(msgspec.Struct, frozen=True):
     errors: list[RefusedLine]
 
 
-def shape(suppression: Suppression) -> SuppressionShape:
-    return SuppressionShape(
-        id=suppression.id,
-        email=suppression.email,
-        reason=suppression.reason.value,
-        scope=suppression.scope.value,
-        origin=suppression.origin,
-        campaign_id=suppression.campaign_id,
-        sender_account_id=suppression.sender_account_id,
-        created_at=suppression.created_at,
-        until=suppression.until,
-        first_seen_at=suppression.first_seen_at,
-        last_seen_at=suppression.last_seen_at,
-        bounce_count=suppression.bounce_count,
-        code=suppression.code,
-        detail=suppression.detail,
-    )
-
-
-def report_shape(row: ReportRow) -> ReportShape:
-    return ReportShape(
-        id=row.id,
-        kind=row.kind.value,
-        classification=row.classification.value if row.classification else None,
-        delivery_id=row.delivery_id,
-        campaign_id=row.campaign_id,
-        sender_account_id=row.sender_account_id,
-        email=row.email,
-        code=row.code,
-        enhanced=row.enhanced,
-        text=row.text,
-        origin=row.origin,
-        reported_at=row.reported_at,
-        verified=row.is_verified,
-    )
-
-
 async def list_suppressions(call: Call) -> Answer:
     query: SuppressionQuery = call.query
-    reason = Reason(query.reason) if query.reason else None
-    chosen = SuppressionFilter(email=query.email, reason=reason, origin=query.origin)
-    found, cursor = await service.list_suppressions(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(SuppressionPage([shape(each) for each in found], cursor))
+    chosen = SuppressionFilter(email=query.email, reason=query.reason, origin=query.origin)
+    found = await service.list_suppressions(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    return Answer(Page(*found))
 
 
 async def get_address(call: Call) -> Answer:
     email = call.path["email"]
     found = await service.find_suppressions(call.room.pool, email)
     history = await service.list_history(call.room.pool, email)
-    changes = [
-        ChangeShape(
-            at=each.at,
-            change=each.change,
-            reason=each.reason.value,
-            scope=each.scope.value,
-            until=each.until,
-            origin=each.origin,
-            actor=each.actor,
-            note=each.note,
-        )
-        for each in history
-    ]
-    return Answer(AddressShape([shape(each) for each in found], changes))
+    return Answer(AddressShape(found, [answer(HistoryStep, each) for each in history]))
 
 
 async def add_suppression(call: Call) -> Answer:
-    body: SuppressionBody = call.body
-    wanted = NewSuppression(
-        address=body.email,
-        reason=Reason(body.reason),
-        scope=Scope(body.scope) if body.scope else None,
-        origin=body.origin or "api",
-        campaign_id=body.campaign_id,
-        detail=body.detail,
-    )
-    return Answer(shape(await service.suppress(call.room.pool, wanted, actor=call.actor)), 201)
+    return Answer(await service.suppress(call.room.pool, call.body, actor=call.actor), 201)
 
 
 async def lift_suppression(call: Call) -> Answer:
@@ -256,10 +124,10 @@ async def lift_suppression(call: Call) -> Answer:
         call.room.pool,
         query.email,
         actor=call.actor,
-        reason=Reason(query.reason) if query.reason else None,
+        reason=query.reason,
         note=query.note,
     )
-    return Answer(SuppressionPage([shape(each) for each in lifted], None))
+    return Answer(Page(lifted, None))
 
 
 async def import_suppressions(call: Call) -> Answer:
@@ -304,11 +172,11 @@ async def list_reports(call: Call) -> Answer:
     chosen = ReportFilter(
         email=query.email,
         delivery_id=query.delivery_id,
-        kind=FeedbackKind(query.kind) if query.kind else None,
+        kind=query.kind,
         is_verified=None if query.verified is None else query.verified == "true",
     )
-    found, cursor = await service.list_reports(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(ReportPage([report_shape(each) for each in found], cursor))
+    found = await service.list_reports(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    return Answer(Page(*found))
 
 
 ENDPOINTS = [
@@ -320,7 +188,7 @@ ENDPOINTS = [
         scope=READ,
         tag="suppressions",
         query=SuppressionQuery,
-        answers={200: SuppressionPage},
+        answers={200: Page[Suppression]},
     ),
     Endpoint(
         method="POST",
@@ -329,8 +197,8 @@ ENDPOINTS = [
         summary="Suppress an address; a graver reason that is there already stays.",
         scope=WRITE,
         tag="suppressions",
-        body=SuppressionBody,
-        answers={201: SuppressionShape},
+        body=NewSuppression,
+        answers={201: Suppression},
     ),
     Endpoint(
         method="DELETE",
@@ -341,7 +209,7 @@ ENDPOINTS = [
         tag="suppressions",
         query=LiftQuery,
         most_body=MEGABYTE,
-        answers={200: SuppressionPage},
+        answers={200: Page[Suppression]},
         problems=(404,),
     ),
     Endpoint(
@@ -383,6 +251,6 @@ ENDPOINTS = [
         scope=READ,
         tag="suppressions",
         query=ReportQuery,
-        answers={200: ReportPage},
+        answers={200: Page[ReceivedReport]},
     ),
 ]

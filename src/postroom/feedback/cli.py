@@ -39,10 +39,6 @@ Email = Annotated[str, typer.Argument(help="An address, in any case.")]
 Domain = Annotated[str | None, typer.Option(help="The domain of our return paths; without it only Message-IDs count.")]
 
 _LISTED = ("id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "created_at")
-_RECORD = (
-    "id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "detail", "campaign_id",
-    "sender_account_id", "first_seen_at", "last_seen_at", "created_at",
-)  # fmt: skip
 _CHANGES = ("at", "change", "reason", "scope", "until", "origin", "actor", "note")
 _REPORTS = ("id", "reported_at", "kind", "classification", "email", "delivery_id", "enhanced", "origin", "verified")
 _AT_ONCE = 50
@@ -64,8 +60,8 @@ def list_(
     from postroom.feedback import service
 
     chosen = service.SuppressionFilter(email=email, reason=reason, origin=origin)
-    found, more = in_room(lambda room: service.list_suppressions(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    found = in_room(lambda room: service.list_suppressions(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(*found, columns=_LISTED, as_json=as_json)
 
 
 @suppressions.command()
@@ -78,10 +74,10 @@ def show(email: Email, *, as_json: AsJson = False) -> None:
     if not found:
         raise SuppressionNotFound
     if as_json:
-        print_json({"items": [asdict(each) for each in found]})
+        print_json({"items": found})
         return
     for each in found:
-        print_record(each, columns=_RECORD)
+        print_record(each)
 
 
 @suppressions.command()
@@ -99,12 +95,9 @@ def add(
     from postroom.feedback import service
     from postroom.feedback.model import NewSuppression
 
-    wanted = NewSuppression(address=email, reason=reason, scope=scope, origin="cli", detail=detail)
+    wanted = NewSuppression(email=email, reason=reason, scope=scope, origin="cli", detail=detail)
     made = in_room(lambda room: service.suppress(room.pool, wanted, actor=actor()))
-    if as_json:
-        print_json(asdict(made))
-    else:
-        print_record(made, columns=_RECORD)
+    print_record(made, as_json=as_json)
 
 
 @suppressions.command()
@@ -128,7 +121,7 @@ def history(email: Email, *, as_json: AsJson = False) -> None:
 
     found = in_room(lambda room: service.list_history(room.pool, email))
     if as_json:
-        print_json({"items": [asdict(each) for each in found]})
+        print_json({"items": found})
     else:
         print_table(_CHANGES, ([getattr(each, column) for column in _CHANGES] for each in found))
 
@@ -200,11 +193,10 @@ def reports(  # noqa: PLR0913 - one parameter per filter
 ) -> None:
     """List bounces, complaints and unsubscribes as they were reported, newest first."""
     from postroom.feedback import service
-    from postroom.feedback.api import report_shape
 
     chosen = service.ReportFilter(email=email, delivery_id=delivery, kind=kind, is_verified=verified)
-    found, more = in_room(lambda room: service.list_reports(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page([report_shape(each) for each in found], more, columns=_REPORTS, as_json=as_json)
+    found = in_room(lambda room: service.list_reports(room.pool, chosen, cursor=cursor, limit=limit))
+    print_page(*found, columns=_REPORTS, as_json=as_json)
 
 
 @feedback.command()

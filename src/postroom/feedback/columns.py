@@ -27,10 +27,10 @@ def feedback_columns(feedback: Sequence[Feedback]) -> dict[str, list[Any]]:
 def suppression_columns(suppressions: Sequence[NewSuppression]) -> dict[str, list[Any]]:
     """What `merge_suppressions` takes."""
     return {
-        "address": [each.address for each in suppressions],
+        "address": [each.email for each in suppressions],
         "scope": [(each.scope or scope_of(each.reason)).value for each in suppressions],
         "reason": [each.reason.value for each in suppressions],
-        "origin": [each.origin for each in suppressions],
+        "origin": [each.origin or "api" for each in suppressions],
         "campaign_id": [each.campaign_id for each in suppressions],
         "detail": [each.detail for each in suppressions],
     }

@@ -94,7 +94,7 @@ class ListReader:
         if campaign and not (campaign.isascii() and campaign.isdigit() and len(campaign) < 19):  # noqa: PLR2004 - bigint
             raise ValueError("campaign_id: must be a number")
         return NewSuppression(
-            address=address,
+            email=address,
             reason=_member(Reason, "reason", cells.get("reason") or self._reason.value),
             scope=_member(Scope, "scope", scope) if scope else None,
             origin=storable(cells.get("origin") or self._origin, _LONGEST_ORIGIN),

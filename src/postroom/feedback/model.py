@@ -18,8 +18,12 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
 
 from postroom.post.meaning import BounceClass
+from postroom.runtime.record import Shape
 
 SESSION = "session"
 """The origin of what was said in the SMTP session itself."""
@@ -140,16 +144,15 @@ class Suppression:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSuppression:
-    """A suppression to be made by hand or from a file. `address` in any case."""
+class NewSuppression(Shape, frozen=True, kw_only=True):
+    """An address to suppress, in any case. An unsubscribe stops bulk mail only; every other reason stops all mail."""
 
-    address: str
+    email: Annotated[str, Meta(min_length=3, max_length=320, pattern=r"^[^\x00]*$")]
     reason: Reason = Reason.MANUAL
-    scope: Scope | None = None  # None: what the reason means
-    origin: str = "api"
-    campaign_id: int | None = None
-    detail: str | None = None
+    origin: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+    campaign_id: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    scope: Scope | None = None  # None: the scope of the reason
+    detail: Annotated[str, Meta(max_length=500, pattern=r"^[^\x00]*$")] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,7 @@ class SuppressionChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRow:
+class ReceivedReport:
     """One report as it is kept."""
 
     id: int
@@ -183,4 +186,4 @@ class ReportRow:
     text: str | None
     origin: str
     reported_at: datetime
-    is_verified: bool
+    verified: bool

@@ -97,7 +97,7 @@ RETURNING id, address AS email, reason::text, scope::text, origin, created_at, u
 -- name: list_bounces :many
 -- Reports, newest first, below a cursor.
 SELECT id, kind, class AS classification, delivery_id, campaign_id, sender_account_id, address AS email, code, enhanced,
-    text, origin, reported_at, is_verified
+    text, origin, reported_at, is_verified AS verified
 FROM bounces
 WHERE (:before_id::bigint IS NULL OR id < :before_id)
     AND (:address::text IS NULL OR address = lower(:address))
@@ -120,7 +120,7 @@ LIMIT :page_limit;
 SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
     first_seen_at, last_seen_at, bounce_count, code, detail
 FROM suppressions
-WHERE id > :after_id
+WHERE id > coalesce(:after_id::bigint, 0)
 ORDER BY id
 LIMIT :page_limit;
 

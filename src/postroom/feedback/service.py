@@ -1,9 +1,11 @@
 """What people do to suppressions, and what they may look at. Every change by hand is audited, without the address."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -16,14 +18,14 @@ from postroom.feedback.model import (
     FeedbackKind,
     NewSuppression,
     Reason,
-    ReportRow,
+    ReceivedReport,
     Scope,
     Suppression,
     SuppressionChange,
     scope_of,
 )
 from postroom.post.address import parse_bare
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 
 EXPORT_PAGE = 10_000
 MOST_CHANGES = 200
@@ -50,37 +52,33 @@ class ReportFilter:
 
 async def list_suppressions(
     pool: Pool, chosen: SuppressionFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[Suppression], str | None]:
+) -> Found[Suppression]:
     """A page of suppressions, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_suppressions(
-            connection,
-            before_id=before_id,
-            address=_parsed(chosen.email) if chosen.email is not None else None,
-            reason=chosen.reason.value if chosen.reason else None,
-            origin=chosen.origin,
-            page_limit=limit + 1,
-        )
-    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+    return await read_page(
+        store.list_suppressions,
+        pool,
+        cursor,
+        limit,
+        address=_parsed(chosen.email) if chosen.email is not None else None,
+        reason=chosen.reason,
+        origin=chosen.origin,
+    )
 
 
 async def list_reports(
     pool: Pool, chosen: ReportFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[ReportRow], str | None]:
+) -> Found[ReceivedReport]:
     """A page of bounces, complaints and unsubscribes as they were reported, newest first."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_bounces(
-            connection,
-            before_id=before_id,
-            address=_parsed(chosen.email) if chosen.email is not None else None,
-            delivery_id=chosen.delivery_id,
-            kind=chosen.kind.value if chosen.kind else None,
-            is_verified=chosen.is_verified,
-            page_limit=limit + 1,
-        )
-    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+    return await read_page(
+        store.list_bounces,
+        pool,
+        cursor,
+        limit,
+        address=_parsed(chosen.email) if chosen.email is not None else None,
+        delivery_id=chosen.delivery_id,
+        kind=chosen.kind,
+        is_verified=chosen.is_verified,
+    )
 
 
 async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
@@ -97,13 +95,13 @@ async def list_history(pool: Pool, email: str, *, limit: int = MOST_CHANGES) -> 
 
 async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datetime | None = None) -> Suppression:
     """Suppress an address by hand. One that is suppressed for a graver reason stays as it is."""
-    checked = replace(wanted, address=_parsed(wanted.address))
+    checked = replace(wanted, email=_parsed(wanted.email))
     scope = checked.scope or scope_of(checked.reason)
     async with pool.acquire() as connection, connection.transaction():
         await store.say_who(connection, actor=actor, note=checked.detail or "", quiet=False)
-        before = await _by_scope(connection, checked.address)
+        before = await _by_scope(connection, checked.email)
         await store.merge_suppressions(connection, now=now, **suppression_columns([checked]))
-        made = (await _by_scope(connection, checked.address))[scope]
+        made = (await _by_scope(connection, checked.email))[scope]
         await _audit(connection, "suppression.add", actor, before.get(scope), made)
     return made
 
@@ -138,12 +136,9 @@ async def record_import(pool: Pool, *, actor: str, imported: int, refused: int) 
         await record_audit(connection, actor=actor, action="suppression.import", subject="suppressions", after=after)
 
 
-async def export_page(pool: Pool, *, cursor: str | None, limit: int) -> tuple[list[Suppression], str | None]:
+async def export_page(pool: Pool, *, cursor: str | None, limit: int) -> Found[Suppression]:
     """A page of everything, oldest first, for files."""
-    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (0,)
-    async with pool.acquire() as connection:
-        found = await store.list_export(connection, after_id=after_id, page_limit=limit + 1)
-    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+    return await read_page(store.list_export, pool, cursor, limit, order=OLDEST_FIRST)
 
 
 async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[Suppression]]:

@@ -9,8 +9,8 @@ import asyncpg
 
 from postroom.db.queries import Connection, load
 from postroom.feedback.attribution import Sent
-from postroom.feedback.model import FeedbackKind, Reason, ReportRow, Scope, Suppression, SuppressionChange
-from postroom.post.meaning import BounceClass
+from postroom.feedback.model import ReceivedReport, Suppression, SuppressionChange
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.feedback")
 
@@ -25,7 +25,7 @@ class Untold:
 
 
 def _suppression(row: asyncpg.Record) -> Suppression:
-    return Suppression(**{**row, "reason": Reason(row["reason"]), "scope": Scope(row["scope"])})
+    return read_row(Suppression, row)
 
 
 async def begin_notice(connection: Connection, *, interval: timedelta, now: datetime | None) -> bool:
@@ -81,27 +81,16 @@ async def lift(connection: Connection, *, address: str, reason: str | None) -> l
     return [_suppression(row) for row in await QUERIES["lift"].many(connection, address=address, reason=reason)]
 
 
-async def list_bounces(connection: Connection, **filters: Any) -> list[ReportRow]:
-    return [
-        ReportRow(
-            **{
-                **row,
-                "kind": FeedbackKind(row["kind"]),
-                "classification": BounceClass(row["classification"]) if row["classification"] else None,
-            }
-        )
-        for row in await QUERIES["list_bounces"].many(connection, **filters)
-    ]
+async def list_bounces(connection: Connection, **filters: Any) -> list[ReceivedReport]:
+    return [read_row(ReceivedReport, row) for row in await QUERIES["list_bounces"].many(connection, **filters)]
 
 
 async def list_changes(connection: Connection, *, address: str, page_limit: int) -> list[SuppressionChange]:
-    return [
-        SuppressionChange(**{**row, "reason": Reason(row["reason"]), "scope": Scope(row["scope"])})
-        for row in await QUERIES["list_changes"].many(connection, address=address, page_limit=page_limit)
-    ]
+    rows = await QUERIES["list_changes"].many(connection, address=address, page_limit=page_limit)
+    return [read_row(SuppressionChange, row) for row in rows]
 
 
-async def list_export(connection: Connection, *, after_id: int, page_limit: int) -> list[Suppression]:
+async def list_export(connection: Connection, *, after_id: int | None, page_limit: int) -> list[Suppression]:
     rows = await QUERIES["list_export"].many(connection, after_id=after_id, page_limit=page_limit)
     return [_suppression(row) for row in rows]
 

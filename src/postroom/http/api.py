@@ -1,6 +1,5 @@
 """API keys over HTTP: list, create, revoke. The key itself is in the answer to its creation and nowhere else."""
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -9,20 +8,13 @@ from postroom.http import service
 from postroom.http.auth import Authenticator
 from postroom.http.model import ALL, SCOPES, ApiKey
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape
+from postroom.runtime.page import Page, PageQuery
+from postroom.runtime.record import Shape, answer, response
 
 MANAGE = "keys:manage"
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SCOPE = "^(" + "|".join((*SCOPES, r"\*")) + ")$"
-
-
-class KeyQuery(Shape, frozen=True, kw_only=True):
-    """Which page of the keys."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class NewKey(Shape, frozen=True, kw_only=True):
@@ -34,57 +26,11 @@ class NewKey(Shape, frozen=True, kw_only=True):
     ]
 
 
-class KeyShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without the key."""
-
-    id: int
-    name: str
-    prefix: str
-    scopes: list[str]
-    created_at: datetime
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
-class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key, this once."""
-
-    key: str
-    id: int
-    name: str
-    prefix: str
-    scopes: list[str]
-    created_at: datetime
-
-
-class KeyPage(msgspec.Struct, frozen=True):
-    """Keys, newest first."""
-
-    items: list[KeyShape]
-    next_cursor: str | None
-
-
-def _shape(key: ApiKey) -> KeyShape:
-    return KeyShape(
-        id=key.id,
-        name=key.name,
-        prefix=key.prefix,
-        scopes=list(key.scopes),
-        created_at=key.created_at,
-        last_used_at=key.last_used_at,
-        revoked_at=key.revoked_at,
-    )
-
-
-def _created(key: str, row: ApiKey) -> CreatedKey:
-    return CreatedKey(
-        key=key, id=row.id, name=row.name, prefix=row.prefix, scopes=list(row.scopes), created_at=row.created_at
-    )
+CreatedKey = response(ApiKey, "CreatedKey", hide=("last_used_at", "revoked_at"), extra={"key": str})
 
 
 async def list_keys(call: Call) -> Answer:
-    keys, cursor = await service.list_keys(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(KeyPage([_shape(key) for key in keys], cursor))
+    return Answer(Page(*await service.list_keys(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)))
 
 
 _LISTING = Endpoint(
@@ -94,8 +40,8 @@ _LISTING = Endpoint(
     summary="List API keys, newest first, the revoked ones too.",
     scope=MANAGE,
     tag="keys",
-    query=KeyQuery,
-    answers={200: KeyPage},
+    query=PageQuery,
+    answers={200: Page[ApiKey]},
 )
 
 
@@ -106,13 +52,13 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
         owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
         service.check_within(owner, call.body.scopes)  # a key cannot give what it does not have
         key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
-        return Answer(_created(key, row), 201, headers={"cache-control": "no-store"})
+        return Answer(answer(CreatedKey, row, key=key), 201, headers={"cache-control": "no-store"})
 
     async def revoke_key(call: Call) -> Answer:
         owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
         key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor, by=owner)
         auth.forget(key.id)
-        return Answer(_shape(key))
+        return Answer(key)
 
     return [
         _LISTING,
@@ -133,7 +79,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
             summary="Revoke an API key for good, if it has no scope that yours lacks.",
             scope=MANAGE,
             tag="keys",
-            answers={200: KeyShape},
+            answers={200: ApiKey},
             problems=(404,),
         ),
     ]

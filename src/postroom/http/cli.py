@@ -40,8 +40,8 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
     """List API keys, newest first. The keys themselves are kept nowhere."""
     from postroom.http import service
 
-    found, more = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    found = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
+    print_page(*found, columns=_LISTED, as_json=as_json)
 
 
 @keys.command()

@@ -12,7 +12,7 @@ from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 ADMIN = "admin"
 RESERVED_NAMES = RESERVED_SOURCES | WAYS_IN
@@ -39,13 +39,9 @@ async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKe
         return await _insert(connection, ADMIN, [ALL], actor=actor)
 
 
-async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> tuple[list[ApiKey], str | None]:
+async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[ApiKey]:
     """A page of keys, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        keys = await store.list_keys(connection, before_id=before_id, page_limit=limit + 1)
-    last = keys[limit - 1] if len(keys) > limit else None
-    return keys[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_keys, pool, cursor, limit)
 
 
 async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None = None) -> ApiKey:

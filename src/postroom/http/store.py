@@ -2,48 +2,36 @@
 
 from collections.abc import Sequence
 
-import asyncpg
-
 from postroom.db.queries import Connection, load
 from postroom.http.model import ApiKey
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.http")
-
-
-def _key(row: asyncpg.Record) -> ApiKey:
-    return ApiKey(
-        row["id"],
-        row["name"],
-        row["prefix"],
-        tuple(row["scopes"]),
-        row["created_at"],
-        row["last_used_at"],
-        row["revoked_at"],
-    )
 
 
 async def find_key(connection: Connection, *, key_hash: bytes) -> tuple[ApiKey, bytes] | None:
     """The key and its stored hash, for a comparison in constant time."""
     row = await QUERIES["find_key"].maybe(connection, key_hash=key_hash)
-    return (_key(row), row["key_hash"]) if row else None
+    return (read_row(ApiKey, row), row["key_hash"]) if row else None
 
 
 async def find_key_by_name(connection: Connection, *, name: str) -> ApiKey | None:
     row = await QUERIES["find_key_by_name"].maybe(connection, name=name)
-    return _key(row) if row else None
+    return read_row(ApiKey, row) if row else None
 
 
 async def insert_key(
     connection: Connection, *, name: str, prefix: str, scopes: Sequence[str], key_hash: bytes
 ) -> ApiKey:
-    return _key(
-        await QUERIES["insert_key"].one(connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash)
+    return read_row(
+        ApiKey,
+        await QUERIES["insert_key"].one(connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash),
     )
 
 
 async def list_keys(connection: Connection, *, before_id: int | None, page_limit: int) -> list[ApiKey]:
     rows = await QUERIES["list_keys"].many(connection, before_id=before_id, page_limit=page_limit)
-    return [_key(row) for row in rows]
+    return [read_row(ApiKey, row) for row in rows]
 
 
 async def lock_keys(connection: Connection) -> None:
@@ -52,7 +40,7 @@ async def lock_keys(connection: Connection) -> None:
 
 async def revoke_key(connection: Connection, *, key_id: int) -> ApiKey | None:
     row = await QUERIES["revoke_key"].maybe(connection, key_id=key_id)
-    return _key(row) if row else None
+    return read_row(ApiKey, row) if row else None
 
 
 async def touch_key(connection: Connection, *, key_id: int) -> int:

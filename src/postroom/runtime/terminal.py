@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -163,8 +163,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, as_nam
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
-def print_record(record: Any, *, columns: Sequence[str]) -> None:
-    """One thing, a line per attribute that has a value."""
+def print_record(record: Any, *, columns: Sequence[str] = (), as_json: bool = False) -> None:
+    """One record: a line per attribute that has a value, all of them unless `columns` names some, or JSON."""
+    if as_json:
+        print_json(record)
+        return
+    columns = columns or tuple(get_type_hints(type(record)))
     width = max(len(column) for column in columns)
     for column in columns:
         value = getattr(record, column)

@@ -83,7 +83,8 @@ def add(  # noqa: PLR0913 - every option of a mailbox
         **_host(host), **_secret(auth_type, secret_file, ask=username is not None),
     )  # fmt: skip
     request = SenderRequest(email=email, auth_type=_type(auth_type), smtp_use_tls=tls, **given)
-    _print(in_room(lambda room: service.create_sender(room.pool, tools_of(room), request, actor=actor())), as_json)
+    made = in_room(lambda room: service.create_sender(room.pool, tools_of(room), request, actor=actor()))
+    print_record(made, as_json=as_json)
     settings = read_settings()
     if not settings.uses_senders:
         sys.stderr.write(
@@ -120,7 +121,7 @@ def update(  # noqa: PLR0913 - every option of a mailbox
         )  # fmt: skip
         return await service.change_sender(room.pool, tools_of(room), sender_id, changes, actor=actor())
 
-    _print(in_room(changed), as_json)
+    print_record(in_room(changed), as_json=as_json)
 
 
 @senders.command("list")
@@ -137,7 +138,7 @@ def show(sender_id: Id, *, as_json: AsJson = False) -> None:
     """Show an account, without its secret."""
     from postroom.senders import service
 
-    _print(in_room(lambda room: service.get_sender(room.pool, sender_id)), as_json)
+    print_record(in_room(lambda room: service.get_sender(room.pool, sender_id)), as_json=as_json)
 
 
 @senders.command()
@@ -235,7 +236,7 @@ def set_domain(
             room.pool, domain, max_connections=connections, messages_per_second=rate, actor=actor()
         )
     )
-    print_json(shape) if as_json else print_record(shape, columns=_DOMAINS)
+    print_record(shape, columns=_DOMAINS, as_json=as_json)
 
 
 @domains.command("remove")
@@ -245,12 +246,6 @@ def remove_domain(domain: Annotated[str, typer.Argument(help="The domain that re
 
     in_room(lambda room: service.delete_domain(room.pool, domain, actor=actor()))
     say("removed")
-
-
-def _print(account: "SenderAccount", as_json: bool) -> None:  # noqa: FBT001 - handed on
-    from dataclasses import fields
-
-    print_json(account) if as_json else print_record(account, columns=[field.name for field in fields(account)])
 
 
 def _given(**values: Any) -> dict[str, Any]:
