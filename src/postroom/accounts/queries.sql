@@ -104,6 +104,7 @@ INSERT INTO tokens (account, action)
 SELECT id, 'activation'
 FROM accounts
 WHERE id = :account_id AND status = 'provisioned'
+FOR KEY SHARE -- an erasure may delete the account meanwhile: the INSERT would fail on its foreign key
 RETURNING id;
 
 -- name: list_accounts :many

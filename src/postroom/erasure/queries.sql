@@ -102,6 +102,10 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
 -- Pieces that have another file than the one of their record: a new one that nobody finished, or an old one that is left.
 SELECT id, spare_path FROM archived_partitions WHERE spare_path IS NOT NULL ORDER BY id;
 
+-- name: lock_work :maybe
+-- The erasure, if its database is still to be erased; another run or request of it waits.
+SELECT id FROM erasures WHERE id = :id AND state = 'database' FOR UPDATE;
+
 -- name: make_erasure_key :exec
 -- The key of this room, if nobody was erased yet.
 SELECT make_erasure_key();

@@ -133,6 +133,12 @@ async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -
 
 
 async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
+    """Accounts first, then address_limits, then deliveries: other transactions lock several of them in this order."""
+    if not keep_accounts:
+        await _erase_places(connection, work, is_account=True)
+    for who in _who(work):
+        amount = await store.erase_address_limits(connection, address=who["address"])
+        await _count(connection, work, "address_limits", amount)
     for table in sorted({"attempts", *await store.list_searched_tables(connection, table_name="attempts")}):
         await _erase_attempts(connection, work, table=table)
     for who in _who(work):
@@ -143,13 +149,10 @@ async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) 
             "suppressions": await store.erase_suppressions(connection, **who),
             "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
             "inbox_messages": await store.erase_inbox(connection, address=who["address"]),
-            "address_limits": await store.erase_address_limits(connection, address=who["address"]),
         }
         for name, amount in touched.items():
             await _count(connection, work, name, amount)
-    for place in PLACES:
-        if place.how is not How.WITHIN and not (keep_accounts and place.is_account):
-            await _erase_equal(connection, work, place)
+    await _erase_places(connection, work, is_account=False)
 
 
 async def _erase_attempts(connection: Session, work: Work, *, table: str) -> None:
@@ -159,11 +162,13 @@ async def _erase_attempts(connection: Session, work: Work, *, table: str) -> Non
         await _count(connection, work, "attempts", len(deliveries))
 
 
-async def _erase_equal(connection: Session, work: Work, place: Place) -> None:
-    # The table itself reaches its partitions; besides, there may be months on their way out or back.
-    searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
-    for table in sorted(searched):
-        await _erase_equal_in(connection, work, place, table=table)
+async def _erase_places(connection: Session, work: Work, *, is_account: bool) -> None:
+    for place in PLACES:
+        if place.how is not How.WITHIN and place.is_account is is_account:
+            # The table itself reaches its partitions; besides, there may be months on their way out or back.
+            searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
+            for table in sorted(searched):
+                await _erase_equal_in(connection, work, place, table=table)
 
 
 async def _erase_equal_in(connection: Session, work: Work, place: Place, *, table: str) -> None:
@@ -180,9 +185,10 @@ async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal
         work = await store.find_work(connection, id=erasure_id)
         if work is not None and work.state is ErasureState.DATABASE:
             await _search(connection, work, options=options, signal=signal)
-            async with connection.transaction():  # a bounce, an open: what came in while we searched
-                await _erase_found(connection, work, keep_accounts=True)
-                await store.mark_database_erased(connection, id=work.id)
+            async with connection.transaction():  # a bounce, an open: rows that arrived during the search
+                if await store.lock_work(connection, id=work.id):  # a request of the same person may have finished it
+                    await _erase_found(connection, work, keep_accounts=True)
+                    await store.mark_database_erased(connection, id=work.id)
     if work is not None:
         await _erase_archive(room, options, work.id, signal=signal)
 

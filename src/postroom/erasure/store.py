@@ -103,6 +103,10 @@ async def list_spares(connection: Connection) -> dict[int, str]:
     return {row["id"]: row["spare_path"] for row in await QUERIES["list_spares"].many(connection)}
 
 
+async def lock_work(connection: Connection, *, id: int) -> bool:
+    return await QUERIES["lock_work"].maybe(connection, id=id) is not None
+
+
 async def make_erasure_key(connection: Connection) -> int:
     return await QUERIES["make_erasure_key"].exec(connection)
 

@@ -1,0 +1,86 @@
+"""An erasure beside other requests about the same person: nothing fails, nothing deadlocks."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.accounts import sign_up
+from tests.support.archive import ACTOR, options_for
+from tests.support.builders import a_mail, accepted
+
+from postroom.accounts.errors import NotProvisioned
+from postroom.accounts.model import Action
+from postroom.accounts.service import reissue_activation, request_token
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.erasure import service
+from postroom.erasure.model import Erasure, ErasureState
+
+ADA = "ada@example.org"
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+async def until_blocked(pool: Pool) -> None:
+    """Wait until another session waits for a lock."""
+    async with asyncio.timeout(60):
+        while not await pool.fetchval(BLOCKED):
+            pass
+
+
+async def erase(room: Room, folder: Path) -> Erasure:
+    return await service.erase(room, options_for(folder), address=ADA, actor=ACTOR)
+
+
+async def test_a_token_is_requested_while_its_account_is_deleted(pool: Pool) -> None:
+    """The request waits for the deletion and then finds no account; its token used to violate a foreign key (500)."""
+    account_id = await sign_up(pool, "ada")
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("DELETE FROM accounts WHERE id = $1", account_id)
+            request = asyncio.create_task(request_token(pool, ADA, action=Action.PASSWORD_RECOVERY))
+            await until_blocked(pool)
+        await request
+    assert await pool.fetchval("SELECT count(*) FROM tokens") == 0
+
+
+async def test_an_activation_is_reissued_while_its_account_is_deleted(pool: Pool) -> None:
+    """The answer is that the account does not wait for activation."""
+    account_id = await sign_up(pool, "ada")
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("DELETE FROM accounts WHERE id = $1", account_id)
+            reissue = asyncio.create_task(reissue_activation(pool, account_id, actor=ACTOR))
+            await until_blocked(pool)
+        with pytest.raises(NotProvisioned):
+            await reissue
+
+
+async def test_a_code_is_guessed_during_an_erasure(room: Room, tmp_path: Path) -> None:
+    """Both lock the account before the row of address_limits; the other way round was a deadlock."""
+    await sign_up(room.pool, "ada")
+    await request_token(room.pool, ADA, action=Action.ACTIVATION)
+    async with room.pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM accounts WHERE email = $1 FOR NO KEY UPDATE", ADA)
+            erasing = asyncio.create_task(erase(room, tmp_path))
+            await until_blocked(room.pool)
+            guess = "SELECT verdict FROM consume_code_at($1, 'activation', 'wrong')"
+            assert await connection.fetchval(guess, ADA) == "wrong"
+        assert (await erasing).state is ErasureState.DONE
+    assert await room.pool.fetchval("SELECT count(*) FROM accounts") == 0
+
+
+async def test_two_erasures_of_one_person_at_once(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them ends while the other still searches; mail that arrives in between used to break the latter (500)."""
+    search = service._search
+    others = [erase]
+
+    async def interrupted(*given: Any, **named: Any) -> None:
+        await search(*given, **named)
+        if others:
+            assert (await others.pop()(room, tmp_path)).state is ErasureState.DONE
+            await accepted(room.pool, a_mail(ADA))
+
+    monkeypatch.setattr(service, "_search", interrupted)
+    assert (await erase(room, tmp_path)).state is ErasureState.DONE
