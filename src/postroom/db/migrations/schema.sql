@@ -3744,6 +3744,9 @@ CREATE FUNCTION request_token_at(p_email text, p_action token_action, p_now time
 DECLARE
     v_account bigint;
 BEGIN
+    -- The account before its address_limits row, as in consume_code_at. An erasure that deletes the account waits; without
+    -- this lock the INSERT below fails on its foreign key.
+    PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR KEY SHARE;
     IF NOT count_request(p_email, p_action, p_now, p_spelling) THEN
         RETURN false;
     END IF;
