@@ -24,17 +24,18 @@ from pathlib import Path
 from typing import cast
 
 import uvloop
-from starlette.types import Receive, Scope, Send
 
 from bench.server import running_server
 from bench.statements import read_statements
 from postroom.db.room import open_room
+from postroom.http.asgi import build_app
+from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.uvicorn_server import bind, serve
 from postroom.settings import Settings
-from postroom.tracking.asgi import PIXEL, TrackingApp
 from postroom.tracking.buffer import HitBuffer
 from postroom.tracking.maintenance import TrackingMaintenance
 from postroom.tracking.model import Mark
+from postroom.tracking.public import PIXEL, PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
@@ -71,7 +72,7 @@ async def serve_tracking(url: str) -> None:
         await TrackingMaintenance(room.pool).make_partitions()
         buffer = HitBuffer(room.pool)
         running = asyncio.create_task(buffer.run())
-        await serve_until_told(TrackingApp(room.pool, SIGNER, buffer))
+        await serve_until_told(build_app(room, sites=[link_site(PublicLinks(SIGNER, buffer))]))
         buffer.stop()
         await running
 

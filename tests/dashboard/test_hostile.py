@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 from playwright.async_api import Browser, Page
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.dashboard.test_browser import signed_in
 from tests.support.builders import DELIVERED, a_mail
 from tests.support.dashboard import Office, ambiguous, captured, open_page, tried
 from tests.support.http import served
 
-from postroom.dashboard import asgi, preview
+from postroom.dashboard import page as dashboard_page
+from postroom.dashboard import preview
 from postroom.post.address import Address
+from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 ATTACKS = [
     "<script>top.pwned = 1; document.title = 'pwned'; new Image().src = '{canary}/script'</script>",
@@ -34,6 +33,18 @@ ATTACKS = [
 ]
 
 
+def answer_with(html: str, headers: dict[str, str]) -> ASGIApp:
+    """An application that answers every request with this document."""
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        sent = {"content-type": "text/html; charset=utf-8", **headers}
+        raw = [(name.encode(), value.encode()) for name, value in sent.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        await send({"type": "http.response.body", "body": html.encode()})
+
+    return answer
+
+
 @dataclass(slots=True)
 class Canary:
     """A server that nobody should ever ask; it remembers who did."""
@@ -43,8 +54,8 @@ class Canary:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            self.heard.append(Request(scope).url.path)
-            await Response("", headers={"access-control-allow-origin": "*"})(scope, receive, send)
+            self.heard.append(scope["path"])
+            await answer_with("", {"access-control-allow-origin": "*"})(scope, receive, send)
 
     def attacks(self) -> list[str]:
         return [attack.format(canary=self.url) for attack in ATTACKS]
@@ -126,12 +137,11 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
         assert "<script>" in await page.locator("#live-workers").inner_text()
 
 
-@pytest.mark.parametrize("policy", [preview.POLICY, asgi.POLICY], ids=["preview", "page"])
+@pytest.mark.parametrize("policy", [preview.POLICY, dashboard_page.POLICY], ids=["preview", "page"])
 async def test_the_policy_holds_by_itself(chromium: Browser, canary: Canary, policy: str) -> None:
     """Should the cleaner or a template ever let something through, the policy alone still stops it."""
     bare = [attack for attack in canary.attacks() if "refresh" not in attack]  # no policy governs where a page goes
-    page_of = HTMLResponse("<!doctype html><title>x</title>" + "\n".join(bare))
-    page_of.headers["content-security-policy"] = policy
+    page_of = answer_with("<!doctype html><title>x</title>" + "\n".join(bare), {"content-security-policy": policy})
     async with open_page(chromium) as page, served(_without_lifespan(page_of)) as url, watched(page, canary):
         await page.goto(url, wait_until="load")
         assert await page.title() == "x"
@@ -139,7 +149,7 @@ async def test_the_policy_holds_by_itself(chromium: Browser, canary: Canary, pol
 
 async def test_the_canary_sings_without_a_policy(chromium: Browser, canary: Canary) -> None:
     """The attacks are real: without any wall they run and reach the network."""
-    bare = _without_lifespan(HTMLResponse(canary.attacks()[0] + canary.attacks()[1]))
+    bare = _without_lifespan(answer_with(canary.attacks()[0] + canary.attacks()[1], {}))
     async with open_page(chromium) as page, served(bare) as url:
         page.on("dialog", lambda dialog: dialog.dismiss())
         async with page.expect_response(f"{canary.url}/script"), page.expect_response(f"{canary.url}/onerror"):

@@ -4,10 +4,9 @@ import asyncio
 
 import aiohttp
 import msgspec
-from tests.support.dashboard import SECRET, open_guest
+from tests.support.dashboard import dashboard_app, open_guest
 from tests.support.http import served
 
-from postroom.dashboard import build_dashboard
 from postroom.dashboard.overview import PARTS
 from postroom.db.room import Room
 
@@ -15,7 +14,7 @@ from postroom.db.room import Room
 async def test_the_stream_begins_with_everything_and_ends_with_the_process(room: Room) -> None:
     """The first event holds every part; when the process stops, the stream ends by itself and holds nobody up."""
     stop = asyncio.Event()
-    app = build_dashboard(room, secret=SECRET, stop=stop)
+    app = dashboard_app(room, stop=stop)
     guest = await open_guest(room, app=app)
     async with (
         served(app) as url,

@@ -6,11 +6,11 @@ import pytest
 from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accepted, state_of
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.dashboard import (
-    SECRET,
     Guest,
     a_full_day,
     ambiguous,
     captured,
+    dashboard_app,
     given_up,
     open_guest,
     text_of,
@@ -19,13 +19,11 @@ from tests.support.dashboard import (
 from tests.support.http import Browser
 
 from postroom.campaigns.worker import Feeder
-from postroom.dashboard import build_dashboard
-from postroom.dashboard.asgi import POLICY
+from postroom.dashboard.page import POLICY
 from postroom.dashboard.service import FRESH_S, FigureReader
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import Lane, State
-from postroom.http.asgi import build_app
 
 RAW = b"From: a@example.org\r\nSubject: Hi\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>Hello</p>"
 
@@ -53,13 +51,13 @@ async def test_our_own_files_are_the_only_static_ones(guest: Guest) -> None:
         response = await guest.get(f"/static/{name}")
         assert response.status == 200
         assert response.headers["content-type"].startswith(kind)
-    for name in ["asgi.py", "../asgi.py", "..%2fasgi.py", "", "style.css/"]:
+    for name in ["page.py", "../page.py", "..%2fpage.py", "", "style.css/"]:
         assert (await guest.get(f"/static/{name}")).status == 404
 
 
 async def test_behind_the_api_an_unknown_path_stays_a_problem(room: Room) -> None:
     """Programs that mistype a path below /v1 get a problem document; people elsewhere get a page."""
-    browser = Browser(build_app(room, fallback=build_dashboard(room, secret=SECRET)))
+    browser = Browser(dashboard_app(room))
     response = await browser.get("/v1/nonsense")
     assert (response.status, response.headers["content-type"]) == (404, "application/problem+json")
     assert response.json["code"] == "not_found"

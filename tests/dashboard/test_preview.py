@@ -76,5 +76,5 @@ def test_the_document_allows_itself_nothing() -> None:
     assert response.headers["content-security-policy"] == POLICY
     assert "sandbox" in POLICY
     assert "script-src" not in POLICY
-    assert len(response.body) < LONGEST + 2000
-    assert b"{braces}" in preview("{braces}").body
+    assert len(response.value) < LONGEST + 2000
+    assert b"{braces}" in preview("{braces}").value

@@ -7,11 +7,10 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 from tests.support.builders import a_mail, accepted, state_of
-from tests.support.dashboard import SECRET, Guest, open_guest, text_of
+from tests.support.dashboard import Guest, dashboard_app, open_guest, text_of
 from tests.support.served import served
 
-from postroom.dashboard import build_dashboard
-from postroom.dashboard.visit import local_path
+from postroom.dashboard.page import local_path
 from postroom.db.room import Room
 from postroom.delivery.model import State
 from postroom.http.model import new_key
@@ -26,7 +25,7 @@ FORMS += ["/dead-letters/1/settle", "/sign-out"]
 
 @pytest.fixture
 def guest(room: Room) -> Guest:
-    return Guest(build_dashboard(room, secret=SECRET))
+    return Guest(dashboard_app(room))
 
 
 async def test_every_page_asks_who_is_there(guest: Guest) -> None:
@@ -108,7 +107,7 @@ async def test_guesses_count_by_the_client_behind_the_proxy(room: Room, monkeypa
     monkeypatch.setattr("postroom.runtime.peers.GUESS_WINDOW_S", 3600.0)
     behind = replace(room, settings=replace(room.settings, trusted_proxies=(ip_network("127.0.0.1/32"),)))
     for place, status in ((behind, 401), (room, 429)):
-        async with served(build_dashboard(place, secret=SECRET)) as url, aiohttp.ClientSession(url) as client:
+        async with served(dashboard_app(place)) as url, aiohttp.ClientSession(url) as client:
             for _ in range(GUESSES):
                 await _guess(client, forwarded_for="203.0.113.1")
             assert await _guess(client, forwarded_for="203.0.113.2") == status
@@ -160,7 +159,7 @@ async def test_a_session_is_worth_what_its_key_is_worth_now(room: Room) -> None:
 async def test_signing_out_ends_the_session(room: Room) -> None:
     """The cookie is taken back, and a copy of it is worth nothing, in another process either."""
     guest = await open_guest(room)
-    copy = Guest(build_dashboard(room, secret=SECRET), guest.cookie)
+    copy = Guest(dashboard_app(room), guest.cookie)
     assert (await copy.get("/")).status == 200
     response = await guest.submit("/", "/sign-out")
     assert response.headers["location"] == "/sign-in"

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.support.http import served
 
 from postroom.db.pool import Pool
@@ -21,6 +20,7 @@ from postroom.delivery.model import Delivery, DeliveryFilter, Lane, RecipientKin
 from postroom.http import service as keys
 from postroom.http.asgi import build_app
 from postroom.post.address import Address
+from postroom.runtime.endpoint import ASGIApp, Message, Receive, Scope, Send
 
 pytest.importorskip("django", reason="Django is not installed: its backend is NOT tested")
 

@@ -20,15 +20,12 @@ from postroom.dashboard import build_dashboard
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Channel, Delivery, DeliveryRequest, Lane, RecipientKind, RecipientOutcome, State
-from postroom.dropins.resend import api as drop_in
 from postroom.dropins.resend.answers import email_of, last_event, refusal
 from postroom.dropins.resend.shapes import parse_schedule
 from postroom.errors import BadInput
 from postroom.http import service as keys
 from postroom.http.asgi import HttpApplication, build_app
-from postroom.http.auth import Authenticator
 from postroom.mail.compose import Composer
 from postroom.post.address import Address
 from postroom.settings import Settings
@@ -37,10 +34,7 @@ MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "
 
 
 def app_of(room: Room) -> HttpApplication:
-    paths = {endpoint.path for endpoint in build_app(room).endpoints}
-    if "/emails" in paths:
-        return build_app(room)
-    return build_app(room, more=drop_in.endpoints(AcceptCombiner(room.pool), Authenticator(room.pool).authenticate))
+    return build_app(room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +213,7 @@ async def test_a_call_that_is_missing_here_is_refused_in_its_words(
     shop: Shop, method: str, path: str, status: int, name: str
 ) -> None:
     """A library of Resend reads the error of an unsupported call, also where the dashboard answers other paths."""
-    app = build_app(shop.room, fallback=build_dashboard(shop.room, secret=bytes(32)))
+    app = build_app(shop.room, sites=[build_dashboard(shop.room, secret=bytes(32))])
     response = await Browser(app, shop.key).ask(method, path)
     assert (response.status, response.headers["content-type"]) == (status, "application/json")
     assert (response.json["statusCode"], response.json["name"]) == (status, name)

@@ -15,16 +15,13 @@ import pytest
 import typer
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.support.http import Browser, served
 from typer.testing import CliRunner
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Delivery, RecipientKind, State
-from postroom.dropins.ses import api as ses_api
 from postroom.dropins.ses.answers import refusal
 from postroom.dropins.ses.cli import ses_credentials
 from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
@@ -35,6 +32,7 @@ from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.model import ApiKey
 from postroom.post.address import Address
 from postroom.runtime.aws import AwsCredentials, sign
+from postroom.runtime.endpoint import ASGIApp, Message, Receive, Scope, Send
 
 SECRET_KEY = b"installation-key-for-tests-only!"
 SIMPLE = {"Subject": {"Data": "Hello"}, "Body": {"Text": {"Data": "Hello, Ada."}}}
@@ -50,10 +48,7 @@ def pair_of(key: ApiKey | SesKey) -> AwsCredentials:
 
 
 def app_of(room: Room) -> HttpApplication:
-    paths = {endpoint.path for endpoint in build_app(room).endpoints}
-    if "/v2/email/outbound-emails" in paths:
-        return build_app(room)
-    return build_app(room, more=ses_api.endpoints(AcceptCombiner(room.pool)))
+    return build_app(room)
 
 
 def client_to(url: str, pair: AwsCredentials, *, attempts: int = 1) -> Any:

@@ -1,18 +1,21 @@
 """What is refused before any handler sees it, and how."""
 
+import asyncio
 import base64
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import asyncpg
 import pytest
-from tests.support.http import Browser, Response, call, open_browser
+from tests.support.http import Browser, Response, call, open_browser, served
 
 from postroom.db.room import Room
 from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.auth import Authenticator
 from postroom.http.problems import answer_to
-from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Site
 from postroom.settings import Settings
 
 MAIL = {"to": "ann@example.org", "subject": "s", "text": "t"}
@@ -299,17 +302,47 @@ async def test_a_lost_database_is_not_our_fault(room: Room) -> None:
         assert (await browser.get(path)).status == 200
 
 
-async def test_other_paths_go_to_the_fallback(room: Room) -> None:
-    """A dashboard can live beside the API and gets what no endpoint knows."""
+async def test_a_site_answers_unknown_paths_in_its_form(room: Room) -> None:
+    """A site beside the API adds endpoints with their tools, and may answer the paths that no endpoint has."""
 
-    async def dashboard(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 299, "headers": []})
-        await send({"type": "http.response.body", "body": scope["path"].encode()})
+    async def show(call: Call) -> Answer:
+        return Answer(call.tool(str).encode(), media_type="text/plain")
 
-    browser = await open_browser(room, app=build_app(room, fallback=dashboard))
-    assert (await Browser(browser.app).get("/deliveries")).body == b"/deliveries"
-    assert (await browser.get("/healthz")).status == 200
-    assert_problem(await browser.get("/deliveries"), 404)  # a program, which has a key, gets no page
+    def refuse(call: Call, _error: Exception, problem: Answer) -> Answer | None:
+        return None if "authorization" in call.headers else Answer(b"a page", problem.status, "text/html")
+
+    page = Endpoint(method="GET", path="/page", handler=show, summary="A page.", scope=None, tag="pages", is_page=True)
+    browser = await open_browser(room, app=build_app(room, sites=[Site([page], ["the tool"], refuse)]))
+    assert (await browser.get("/page?x=1", headers={"accept": "image/png"})).body == b"the tool"
+    assert (await Browser(browser.app).get("/nothing")).body == b"a page"
+    assert_problem(await browser.get("/nothing"), 404)
+
+
+async def test_a_stream_ends_when_the_client_leaves(room: Room) -> None:
+    """The server ignores what is sent to a client that has left, so the application stops the stream itself."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def events() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def show(_call: Call) -> Answer:
+        return Answer(events(), media_type="text/event-stream")
+
+    feed = Endpoint(method="GET", path="/feed", handler=show, summary="A feed.", scope=None, tag="pages", is_page=True)
+    async with (
+        served(build_app(room, more=[feed])) as url,
+        asyncio.timeout(60),
+        aiohttp.ClientSession(url) as client,
+    ):
+        async with client.get("/feed") as response:
+            assert await response.content.readexactly(5) == b"first"
+            await started.wait()
+        await ended.wait()
 
 
 async def test_two_endpoints_cannot_share_a_place(room: Room) -> None:

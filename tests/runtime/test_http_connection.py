@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from starlette.types import Receive, Scope, Send
 from tests.support.served import served
 from tests.support.silence import let_pass, settle, wait_out
 
 from postroom.http.problems import Problem
+from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.http_connection import HttpLimits
 
 END = b"\r\n\r\n"

@@ -13,7 +13,8 @@ from tests.support.smtp_server import Script, smtp_server
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.http.asgi import build_app
+from postroom.http.asgi import HttpApplication
+from postroom.http.auth import Authenticator
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders import store
@@ -44,19 +45,9 @@ def key_file() -> str:
     return msgspec.json.encode({"client_email": "robot@example.org", "private_key": private_pem()}).decode()
 
 
-def is_wired(room: Room) -> bool:
-    """True once the application offers these endpoints by itself."""
-    return build_app(room)._routes.find("/v1/senders") is not None
-
-
 async def browser_with(room: Room, factory: Any, *scopes: str, allow_private: bool = True) -> Browser:
     more = endpoints(lambda _room: Tools(SEALER, factory, allow_private=allow_private))
-    if is_wired(room):  # then ours would be listed twice: take a bare application instead
-        from postroom.http.asgi import HttpApplication
-        from postroom.http.auth import Authenticator
-
-        return await open_browser(room, *scopes, app=HttpApplication(room, more, auth=Authenticator(room.pool)))
-    return await open_browser(room, *scopes, app=build_app(room, more=more))
+    return await open_browser(room, *scopes, app=HttpApplication(room, more, auth=Authenticator(room.pool)))
 
 
 @pytest.fixture

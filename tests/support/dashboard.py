@@ -1,5 +1,6 @@
 """A room with its dashboard behind a real server, and ways to fill it with deliveries of every kind."""
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -9,7 +10,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from playwright.async_api import Browser, Page
-from starlette.types import ASGIApp
 from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
 from tests.support.http import Response, a_key, call, served
 
@@ -24,6 +24,7 @@ from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
 from postroom.post.reply import Reply
+from postroom.runtime.endpoint import ASGIApp
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000
@@ -79,10 +80,15 @@ class Guest:
         return response
 
 
+def dashboard_app(room: Room, *, stop: asyncio.Event | None = None) -> ASGIApp:
+    """The application with the API and the dashboard."""
+    return build_app(room, sites=[build_dashboard(room, secret=SECRET, stop=stop)])
+
+
 async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGIApp | None = None) -> Guest:
     """A guest who is signed in with a new key of these scopes; all scopes if none is named."""
     key, _row = await a_key(room, name, *(scopes or ("*",)))
-    guest = Guest(app or build_dashboard(room, secret=SECRET))
+    guest = Guest(app or dashboard_app(room))
     assert (await guest.sign_in(key)).status == 303
     return guest
 
@@ -95,7 +101,7 @@ def text_of(response: Response) -> str:
 @asynccontextmanager
 async def open_office(room: Room) -> AsyncIterator[Office]:
     key, _row = await create_key(room.pool, "operator", scopes=["*"], actor="tests")
-    async with served(build_app(room, fallback=build_dashboard(room, secret=SECRET))) as url:
+    async with served(dashboard_app(room)) as url:
         yield Office(room, url, key)
 
 

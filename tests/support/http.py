@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 import uvicorn
-from starlette.types import ASGIApp
 
 from postroom.db.room import Room
 from postroom.http import service
 from postroom.http.asgi import build_app
 from postroom.http.model import ApiKey
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.runtime.endpoint import ASGIApp
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from starlette.types import ASGIApp
-
+from postroom.runtime.endpoint import ASGIApp
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.uvicorn_server import bind, serve, url_of
 

@@ -13,10 +13,13 @@ from tests.support.http import Response
 from tests.support.served import served
 
 from postroom.db.pool import Pool
-from postroom.tracking.asgi import TrackingApp, TrackingOptions
+from postroom.db.room import Room
+from postroom.http.asgi import HttpApplication, build_app
+from postroom.settings import Settings
 from postroom.tracking.buffer import BufferOptions, HitBuffer
 from postroom.tracking.model import Mark
 from postroom.tracking.origins import nowhere
+from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
 KEY = bytes(range(32))
@@ -24,7 +27,6 @@ ADA = Mark(7, 41, "Ada@Example.org")
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
 APPLE = "Mozilla/5.0"
 AN_HOUR_S = 3600.0
-PATIENT = TrackingOptions(patience_s=AN_HOUR_S)
 FAST = BufferOptions(
     linger_s=0.01,
     first_pause_s=0.01,
@@ -107,9 +109,14 @@ class Desk:
         return {row["metric"]: row["amount"] for row in rows}
 
 
+def links_app(pool: Pool, links: PublicLinks, **settings: Any) -> HttpApplication:
+    """The application with the public links, for a pool without the rest of its room."""
+    return build_app(Room(Settings(**settings), "", "", pool), sites=[link_site(links)])
+
+
 @asynccontextmanager
 async def open_desk(
-    pool: Pool, *, options: TrackingOptions = PATIENT, buffering: BufferOptions = FAST, find_place: Any = nowhere
+    pool: Pool, *, patience_s: float = AN_HOUR_S, buffering: BufferOptions = FAST, find_place: Any = nowhere
 ) -> AsyncIterator[Desk]:
     """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
     steps = Steps()
@@ -117,7 +124,7 @@ async def open_desk(
     buffer = HitBuffer(pool, options=buffering, find_place=find_place, signal=steps)
     running = asyncio.create_task(buffer.run())
     async with (
-        served(TrackingApp(pool, signer, buffer, options=options)) as url,
+        served(links_app(pool, PublicLinks(signer, buffer, patience_s))) as url,
         aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client,
     ):
         try:

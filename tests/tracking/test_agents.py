@@ -39,12 +39,12 @@ PREFETCH = f"{WINDOWS} Chrome/42.0.2311.135 Safari/537.36 Edge/12.246 Mozilla/5.
 )
 def test_an_agent_is_told_by_what_it_says(agent: str | None, kind: str, is_machine: bool) -> None:  # noqa: FBT001 - a table
     """Each kind is known by name, and counts as a person only if a person must have looked."""
-    found = classify(agent.encode() if agent is not None else None, method="GET", is_prefetch=False)
+    found = classify(agent, method="GET", is_prefetch=False)
     assert (found.kind, found.is_machine) == (kind, is_machine)
 
 
 def test_what_shows_nobody_anything_is_a_machine_s() -> None:
     """HEAD and fetching ahead, whatever the agent calls itself; a known machine keeps its name."""
-    assert classify(CHROME.encode(), method="HEAD", is_prefetch=False).kind == "scanner"
-    assert classify(b"curl/8", method="HEAD", is_prefetch=False).kind == "crawler"
-    assert classify(CHROME.encode(), method="GET", is_prefetch=True) == ("prefetch", True)
+    assert classify(CHROME, method="HEAD", is_prefetch=False).kind == "scanner"
+    assert classify("curl/8", method="HEAD", is_prefetch=False).kind == "crawler"
+    assert classify(CHROME, method="GET", is_prefetch=True) == ("prefetch", True)

@@ -4,15 +4,16 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
-from starlette.types import Receive, Scope, Send
 from tests.support.http import call
-from tests.support.tracking import ADA, FAST, KEY, open_desk
+from tests.support.tracking import ADA, FAST, KEY, links_app, open_desk
 from tests.support.tracking_places import write_places
 
 from postroom.db.pool import Pool
-from postroom.tracking.asgi import TrackingApp, TrackingOptions
+from postroom.runtime.endpoint import Receive, Scope, Send
+from postroom.runtime.peers import TrustedProxies
 from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.origins import Origins, Places
+from postroom.tracking.origins import Places
+from postroom.tracking.public import PublicLinks
 from postroom.tracking.tokens import TokenSigner
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
@@ -39,19 +40,19 @@ PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 def test_only_a_trusted_proxy_may_speak_for_others(peer: str | None, forwarded: str | None, found: str | None) -> None:
     """The header is read from the right, as far as trusted proxies go, and believed by nobody else."""
     header = forwarded.encode() if forwarded is not None else None
-    assert Origins(PROXIES).find(peer, header) == found
+    assert TrustedProxies(PROXIES).find(peer, header) == found
 
 
 def test_without_proxies_the_header_is_nothing() -> None:
     """By default nobody is trusted."""
-    assert Origins().find("10.0.0.1", b"203.0.113.9") == "10.0.0.1"
+    assert TrustedProxies().find("10.0.0.1", b"203.0.113.9") == "10.0.0.1"
 
 
 async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
     """An open that came through a trusted proxy has the person's address, from one header or from several."""
     buffer = HitBuffer(pool, options=FAST)
     signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
-    app = TrackingApp(pool, signer, buffer, options=TrackingOptions(trusted_proxies=PROXIES))
+    app = links_app(pool, PublicLinks(signer, buffer), trusted_proxies=PROXIES)
 
     async def behind_proxy(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "client": ("10.0.0.1", 1)}, receive, send)

@@ -174,7 +174,7 @@ ENDPOINTS = [
         query=LandingQuery,
         answers=dict.fromkeys(statuses),
         media_type=MEDIA_TYPE,
-        for_people=True,
+        is_page=True,
     )
     for method, path, handler, summary, statuses in (
         ("GET", PATHS[Action.ACTIVATION], show_activation, "The page behind an activation link.", (200, 404)),

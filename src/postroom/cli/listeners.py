@@ -9,10 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from postroom.app import link_signer
-from postroom.dashboard.asgi import build_dashboard
+from postroom.dashboard import build_dashboard
 from postroom.db.room import Room
 from postroom.delivery.combiner import AcceptCombiner
 from postroom.errors import SettingInvalid
@@ -25,13 +23,14 @@ from postroom.mail.catalog import Catalog
 from postroom.mail.template_check import TemplateCheck
 from postroom.post.message_id import room_keys
 from postroom.runtime import uvicorn_server
+from postroom.runtime.endpoint import Site
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK
 from postroom.runtime.tracing import enable_tracing
 from postroom.settings import Settings
-from postroom.tracking.asgi import PREFIXES, TrackingApp, TrackingOptions
 from postroom.tracking.buffer import HitBuffer
 from postroom.tracking.origins import Places, nowhere
+from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
 
@@ -83,7 +82,7 @@ async def keep_doors(
         (doors.smtps, SubmissionOptions.of(settings, implicit=True)),
     ]
     receiving = None if doors.bounces is None else bounce_options(settings)
-    dashboard = build_dashboard(room, secret=settings.secret_key, stop=stop) if settings.secret_key else None
+    sites = [build_dashboard(room, secret=settings.secret_key, stop=stop)] if settings.secret_key else []
     async with AsyncExitStack() as stack:
         check = TemplateCheck(catalog)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
@@ -93,10 +92,10 @@ async def keep_doors(
                 await stack.enter_async_context(submission)
         if receiving is not None:
             await stack.enter_async_context(BounceListener(room.pool, receiving, listener=doors.bounces))
-        app: ASGIApp = build_app(room, catalog=catalog, fallback=dashboard)
         signer = link_signer(settings)
         if signer is not None:
-            app = await stack.enter_async_context(tracked(room, signer, app))
+            sites.append(await stack.enter_async_context(public_links(room, signer)))
+        app = build_app(room, catalog=catalog, sites=sites)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )
@@ -112,22 +111,15 @@ def http_limits(settings: Settings) -> HttpLimits:
 
 
 @asynccontextmanager
-async def tracked(room: Room, signer: TokenSigner, app: ASGIApp) -> AsyncIterator[ASGIApp]:
-    """The links of sent mail before everything else: pixels, clicks and unsubscriptions pass no layer but their own."""
-    settings = room.settings
-    places = Places(settings.geoip_database) if settings.geoip_database else None
+async def public_links(room: Room, signer: TokenSigner) -> AsyncIterator[Site]:
+    """The links of sent mail, and the task that writes their hits."""
+    geoip = room.settings.geoip_database
+    places = Places(geoip) if geoip else None
     buffer = HitBuffer(room.pool, find_place=places.find if places else nowhere)
-    options = TrackingOptions(trusted_proxies=settings.trusted_proxies)
-    tracking = TrackingApp(room.pool, signer, buffer, options=options)
-
-    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        is_link = scope["type"] == "http" and scope["path"].startswith(PREFIXES)
-        await (tracking if is_link else app)(scope, receive, send)
-
     async with asyncio.TaskGroup() as writing:
         writing.create_task(buffer.run(), name="hits")
         try:
-            yield dispatch
+            yield link_site(PublicLinks(signer, buffer))
         finally:
             buffer.stop()
     if places is not None:

@@ -17,6 +17,6 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
 The pages work without a script. With it, the overview follows along by server-sent events.
 """
 
-from postroom.dashboard.asgi import Dashboard, build_dashboard
+from postroom.dashboard.endpoints import build_dashboard
 
-__all__ = ["Dashboard", "build_dashboard"]
+__all__ = ["build_dashboard"]

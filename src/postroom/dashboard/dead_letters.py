@@ -1,24 +1,23 @@
-"""Dead letters: the list, and bringing them back, counted before anything moves."""
+"""Dead letters: the list, and redriving them after a dry run."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from starlette.responses import Response
-
-from postroom.dashboard.visit import OPERATE, Visit, checked, go
+from postroom.dashboard.page import PageRequest, checked
 from postroom.delivery import service
 from postroom.delivery.dead_letter_api import Reason
 from postroom.delivery.model import DeadLetterFilter
 from postroom.errors import BadInput
+from postroom.runtime.endpoint import Answer, redirect
 
 FILTERS = ("reason", "source", "template")
 
 
-async def list_page(visit: Visit) -> Response:
-    reason = _reason(visit.asked("reason"))
-    cursor = visit.asked("cursor")
-    letters, next_cursor = await service.list_dead_letters(visit.pool, reason=reason, cursor=cursor)
-    return visit.page(
+async def list_page(request: PageRequest) -> Answer:
+    reason = _reason(request.asked("reason"))
+    cursor = request.asked("cursor")
+    letters, next_cursor = await service.list_dead_letters(request.pool, reason=reason, cursor=cursor)
+    return request.page(
         "dead_letters.html",
         letters=letters,
         reasons=[known.value for known in Reason],
@@ -28,20 +27,18 @@ async def list_page(visit: Visit) -> Response:
     )
 
 
-async def ask_page(visit: Visit) -> Response:
-    """The dry run: how many would come back. What is given up after this moment is not among them."""
-    visit.need(OPERATE)
-    asked = {name: visit.asked(name) for name in FILTERS}
+async def ask_page(request: PageRequest) -> Answer:
+    """The dry run: how many would be redriven. Later dead letters are not among them."""
+    asked = {name: request.asked(name) for name in FILTERS}
     before = datetime.now(UTC)
-    found = await service.redrive(visit.pool, _chosen(asked, before), actor=visit.actor, dry_run=True)
-    return visit.page("redrive.html", count=found.count, skipped=found.skipped, asked=asked, before=before)
+    found = await service.redrive(request.pool, _chosen(asked, before), actor=request.actor, dry_run=True)
+    return request.page("redrive.html", count=found.count, skipped=found.skipped, asked=asked, before=before)
 
 
-async def redrive_page(visit: Visit) -> Response:
-    visit.need(OPERATE)
-    asked = {name: checked(name, visit.form.get(name)) for name in FILTERS}
-    await service.redrive(visit.pool, _chosen(asked, _moment(visit.form.get("before"))), actor=visit.actor)
-    return go("/dead-letters?done=redrive")
+async def redrive_page(request: PageRequest) -> Answer:
+    asked = {name: checked(name, request.form.get(name)) for name in FILTERS}
+    await service.redrive(request.pool, _chosen(asked, _moment(request.form.get("before"))), actor=request.actor)
+    return redirect("/dead-letters?done=redrive")
 
 
 def _chosen(asked: Mapping[str, str | None], before: datetime) -> DeadLetterFilter:

@@ -1,41 +1,40 @@
-"""Deliveries: the list, one of them, and what can be done to it."""
+"""Deliveries: the list, one delivery, and the actions on it."""
 
 from http import HTTPStatus
 from urllib.parse import urlencode
 
 import msgspec
-from starlette.responses import Response
 
+from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
-from postroom.dashboard.visit import OPERATE, Page, Visit, go
 from postroom.delivery import service
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, Lane, State
 from postroom.delivery.shapes import attempt_shape, delivery_shape, summary_shape
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Refused
+from postroom.runtime.endpoint import Answer, Refused, redirect
 
 FILTERS = ("status", "recipient", "template", "source")
 
 
-async def list_page(visit: Visit) -> Response:
-    chosen = {name: visit.asked(name) for name in FILTERS}
+async def list_page(request: PageRequest) -> Answer:
+    chosen = {name: request.asked(name) for name in FILTERS}
     found, cursor = await service.list_deliveries(
-        visit.pool,
+        request.pool,
         DeliveryFilter(
             state=_state(chosen["status"]),
             recipient=chosen["recipient"],
             template_id=chosen["template"],
             source=chosen["source"],
         ),
-        cursor=visit.asked("cursor"),
+        cursor=request.asked("cursor"),
     )
-    return visit.page(
+    return request.page(
         "deliveries.html",
         deliveries=[summary_shape(delivery) for delivery in found],
         chosen=chosen,
         query=urlencode({name: value for name, value in chosen.items() if value}),
         next_cursor=cursor,
-        is_first=visit.asked("cursor") is None,
+        is_first=request.asked("cursor") is None,
     )
 
 
@@ -46,11 +45,11 @@ def _state(asked: str | None) -> State | None:
         raise BadInput.of("status", "is not a status of deliveries") from None
 
 
-async def show_page(visit: Visit) -> Response:
-    delivery = await service.get_delivery(visit.pool, visit.id("delivery_id"))
-    attempts = await service.list_attempts(visit.pool, delivery.id)
+async def show_page(request: PageRequest) -> Answer:
+    delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
+    attempts = await service.list_attempts(request.pool, delivery.id)
     shape = delivery_shape(delivery)  # what the API hides is hidden here
-    return visit.page(
+    return request.page(
         "delivery.html",
         delivery=shape,
         attempts=[attempt_shape(attempt) for attempt in attempts],
@@ -77,42 +76,34 @@ def _json(delivery: Delivery) -> str | None:
     return msgspec.json.format(msgspec.json.encode(delivery.custom_data), indent=2).decode()
 
 
-async def preview_page(visit: Visit) -> Response:
+async def preview_page(request: PageRequest) -> Answer:
     """The HTML body, harmless, for the frame on the delivery's page."""
-    delivery = await service.get_delivery(visit.pool, visit.id("delivery_id"))
+    delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
     if delivery.lane is Lane.AUTH or delivery.html is None:
         raise Refused(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in delivery.attachments if a.content_id}
     return preview(delivery.html, pictures={name: found for name, found in inside.items() if found})
 
 
-async def cancel(visit: Visit) -> None:
-    await service.cancel(visit.pool, visit.id("delivery_id"), actor=visit.actor)
+async def cancel_page(request: PageRequest) -> Answer:
+    await service.cancel(request.pool, request.id("delivery_id"), actor=request.actor)
+    return _back_to_delivery(request, "cancel")
 
 
-async def retry(visit: Visit) -> None:
-    await service.retry(visit.pool, visit.id("delivery_id"), actor=visit.actor)
+async def retry_page(request: PageRequest) -> Answer:
+    await service.retry(request.pool, request.id("delivery_id"), actor=request.actor)
+    return _back_to_delivery(request, "retry")
 
 
-async def settle(visit: Visit) -> None:
-    await service.settle(visit.pool, visit.id("delivery_id"), actor=visit.actor)
+async def settle_page(request: PageRequest) -> Answer:
+    await service.settle(request.pool, request.id("delivery_id"), actor=request.actor)
+    return _back_to_delivery(request, "settle")
 
 
-async def resend_page(visit: Visit) -> Response:
-    visit.need(OPERATE)
-    clone = await service.resend(visit.pool, visit.id("delivery_id"), actor=visit.actor)
-    return go(f"/deliveries/{clone}?done=resend")
+async def resend_page(request: PageRequest) -> Answer:
+    clone = await service.resend(request.pool, request.id("delivery_id"), actor=request.actor)
+    return redirect(f"/deliveries/{clone}?done=resend")
 
 
-_STEPS = {"cancel": cancel, "retry": retry, "settle": settle}
-
-
-def step_page(verb: str) -> Page:
-    """The page behind a button: take the step, then show the delivery as it stands."""
-
-    async def take(visit: Visit) -> Response:
-        visit.need(OPERATE)
-        await _STEPS[verb](visit)
-        return go(f"/deliveries/{visit.id('delivery_id')}?done={verb}")
-
-    return take
+def _back_to_delivery(request: PageRequest, done: str) -> Answer:
+    return redirect(f"/deliveries/{request.id('delivery_id')}?done={done}")

@@ -3,44 +3,38 @@
 import asyncio
 from http import HTTPStatus
 
-from starlette.responses import Response
-
+from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
-from postroom.dashboard.visit import INBOX, Visit
 from postroom.inbox import service
 from postroom.inbox.reader import ReadMessage, read_message
-from postroom.runtime.endpoint import Refused
+from postroom.runtime.endpoint import Answer, Refused
 
 
-async def list_page(visit: Visit) -> Response:
-    visit.need(INBOX)
-    cursor, recipient = visit.asked("cursor"), visit.asked("to")
-    messages, next_cursor = await service.list_inbox(visit.pool, recipient=recipient, cursor=cursor)
-    return visit.page("inbox.html", messages=messages, to=recipient, next_cursor=next_cursor, is_first=cursor is None)
+async def list_page(request: PageRequest) -> Answer:
+    cursor, recipient = request.asked("cursor"), request.asked("to")
+    messages, next_cursor = await service.list_inbox(request.pool, recipient=recipient, cursor=cursor)
+    return request.page("inbox.html", messages=messages, to=recipient, next_cursor=next_cursor, is_first=cursor is None)
 
 
-async def show_page(visit: Visit) -> Response:
-    visit.need(INBOX)
-    message = await service.get_inbox_message(visit.pool, visit.id("message_id"))
-    return visit.page("message.html", entry=message.entry, read=await _read(message.raw), size=len(message.raw))
+async def show_page(request: PageRequest) -> Answer:
+    message = await service.get_inbox_message(request.pool, request.id("message_id"))
+    return request.page("message.html", entry=message.entry, read=await _read(message.raw), size=len(message.raw))
 
 
-async def preview_page(visit: Visit) -> Response:
+async def preview_page(request: PageRequest) -> Answer:
     """The HTML part, harmless, for the frame on the message's page."""
-    visit.need(INBOX)
-    read = await _read((await service.get_inbox_message(visit.pool, visit.id("message_id"))).raw)
+    read = await _read((await service.get_inbox_message(request.pool, request.id("message_id"))).raw)
     if read.html is None:
         raise Refused(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in read.attachments if a.content_id}
     return preview(read.html, pictures={name: found for name, found in inside.items() if found})
 
 
-async def raw_page(visit: Visit) -> Response:
+async def raw_page(request: PageRequest) -> Answer:
     """The bytes, as a file: a browser must not take a stranger's bytes for a page of ours."""
-    visit.need(INBOX)
-    message = await service.get_inbox_message(visit.pool, visit.id("message_id"))
+    message = await service.get_inbox_message(request.pool, request.id("message_id"))
     disposition = f'attachment; filename="message-{message.entry.id}.eml"'
-    return Response(message.raw, media_type="message/rfc822", headers={"content-disposition": disposition})
+    return Answer(message.raw, media_type="message/rfc822", headers={"content-disposition": disposition})
 
 
 async def _read(raw: bytes) -> ReadMessage:

@@ -1,16 +1,15 @@
-"""The first page: what waits, what ended, what was given up, who works. Once drawn, it follows along."""
+"""The first page: waiting and ended deliveries, dead letters, workers. A stream keeps it current."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 
 import msgspec
-from starlette.responses import Response, StreamingResponse
 
 from postroom.dashboard import service
 from postroom.dashboard.chart import draw_day
 from postroom.dashboard.model import Figures
-from postroom.dashboard.visit import Page, Visit
+from postroom.dashboard.page import PageRequest
+from postroom.runtime.endpoint import Answer
 
 INTERVAL_S = 2.0
 QUIET_S = 15.0
@@ -20,15 +19,15 @@ MOST_STREAMS = 100
 PARTS = ("lanes", "day", "dead_letters", "workers")
 
 
-async def show_overview(visit: Visit) -> Response:
-    parts = draw_parts(visit, await visit.desk.figures.read())
-    return visit.page("overview.html", parts=parts)
+async def show_overview(request: PageRequest) -> Answer:
+    parts = draw_parts(request, await request.dashboard.figures.read())
+    return request.page("overview.html", parts=parts)
 
 
-def draw_parts(visit: Visit, figures: Figures) -> dict[str, str]:
+def draw_parts(request: PageRequest, figures: Figures) -> dict[str, str]:
     """Each part of the overview as HTML, by its name."""
     chart = draw_day(figures.ended, first=service.first_hour(figures.at), hours=service.HOURS)
-    draw = visit.desk.views.draw
+    draw = request.dashboard.views.draw
     return {
         name: draw(
             f"parts/{name}.html",
@@ -36,41 +35,46 @@ def draw_parts(visit: Visit, figures: Figures) -> dict[str, str]:
             chart=chart,
             counted=service.COUNTED,
             day_counted=service.DAY_COUNTED,
-            lease=visit.desk.room.settings.lease,
+            lease=request.call.room.settings.lease,
         )
         for name in PARTS
     }
 
 
-def live_page(stop: asyncio.Event, *, interval_s: float = INTERVAL_S) -> Page:
+class LiveFeeds:
+    """The open streams of this process; `stop` ends them."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self.stop = stop
+        self._open: set[Feed] = set()
+
+    def is_full(self) -> bool:
+        return len(self._open) >= MOST_STREAMS
+
+    async def read(self, feed: "Feed") -> AsyncIterator[bytes]:
+        """The events of a feed, which counts as open while they are read."""
+        self._open.add(feed)
+        try:
+            async for event in feed.events():
+                yield event
+        finally:
+            self._open.discard(feed)
+
+
+async def show_live(request: PageRequest) -> Answer:
     """The stream of figures. It ends when the session does, when the process stops, and after ten minutes."""
-    watching: set[Feed] = set()
-
-    async def show_live(visit: Visit) -> Response:
-        if len(watching) >= MOST_STREAMS:
-            return Response("Too many viewers.", HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": "10"})
-        feed = Feed(visit, stop, interval_s=interval_s)
-        headers = {"x-accel-buffering": "no"}  # a proxy that collects an answer before it passes it on would hold it
-        return StreamingResponse(_counted(feed, watching), media_type="text/event-stream", headers=headers)
-
-    return show_live
-
-
-async def _counted(feed: "Feed", watching: "set[Feed]") -> AsyncIterator[bytes]:
-    """The feed's events; while they are read, the feed is among those who watch."""
-    watching.add(feed)
-    try:
-        async for event in feed.events():
-            yield event
-    finally:
-        watching.discard(feed)
+    feeds = request.call.tool(LiveFeeds)
+    if feeds.is_full():
+        return Answer(b"Too many viewers.", 503, "text/plain", {"retry-after": "10"})
+    headers = {"x-accel-buffering": "no"}  # a proxy that buffers the answer would delay every event
+    return Answer(feeds.read(Feed(request, feeds.stop)), 200, "text/event-stream; charset=utf-8", headers)
 
 
 class Feed:
-    """One viewer's stream: parts of the overview that have changed since the viewer last heard of them."""
+    """One viewer's stream: the parts of the overview that have changed since the last event."""
 
-    def __init__(self, visit: Visit, stop: asyncio.Event, *, interval_s: float) -> None:
-        self._visit, self._stop, self._interval_s = visit, stop, interval_s
+    def __init__(self, request: PageRequest, stop: asyncio.Event) -> None:
+        self._request, self._stop = request, stop
         self._sent: dict[str, str] = {}
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -86,20 +90,20 @@ class Feed:
             await self._pause()
 
     async def _changed(self) -> dict[str, str]:
-        parts = draw_parts(self._visit, await self._visit.desk.figures.read())
+        parts = draw_parts(self._request, await self._request.dashboard.figures.read())
         changed = {name: html for name, html in parts.items() if self._sent.get(name) != html}
         self._sent.update(changed)
         return changed
 
     async def _is_welcome(self) -> bool:
-        """A revoked key, or a session that was signed out, stops looking within one interval."""
-        if not self._visit.desk.sessions.is_open(self._visit.session):
+        """A revoked key, or a session that was signed out, ends the stream within one interval."""
+        if not self._request.dashboard.sessions.is_open(self._request.session):
             return False
-        return await service.find_key(self._visit.pool, self._visit.session) is not None
+        return await service.find_key(self._request.pool, self._request.session) is not None
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(self._interval_s):
+            async with asyncio.timeout(INTERVAL_S):
                 await self._stop.wait()
         except TimeoutError:
             return

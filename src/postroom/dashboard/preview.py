@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 import nh3
-from starlette.responses import HTMLResponse, Response
+
+from postroom.runtime.endpoint import Answer
 
 LONGEST = 1_000_000
 """Characters of HTML that are shown."""
@@ -88,7 +89,8 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
     )
 
 
-def preview(html: str, *, pictures: Mapping[str, str] | None = None) -> Response:
+def preview(html: str, *, pictures: Mapping[str, str] | None = None) -> Answer:
     """The document for the sandboxed frame."""
     headers = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
-    return HTMLResponse(_DOCUMENT.format(body=clean(html, pictures or {})), headers=headers)
+    document = _DOCUMENT.format(body=clean(html, pictures or {}))
+    return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", headers)

@@ -1,11 +1,10 @@
-"""What endpoints that speak somebody else's protocol share: who is asking, and a body read only after that is known.
+"""Shared by endpoints that speak another vendor's protocol: reading and decoding a body.
 
-Such an endpoint is public as far as `postroom.http` is concerned, because it has its own way of signing in and its own
-words for refusing. Its body is streamed, so that whoever is not known cannot make us hold one.
+The body is streamed and read after authentication, so that an unknown client cannot make the process hold one.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -19,25 +18,6 @@ OPERATE = "deliveries:operate"
 
 _MEGABYTE = 1024 * 1024
 Kind = TypeVar("Kind")
-
-
-class Caller(Protocol):
-    """An API key: who asks, and what he may do."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def actor(self) -> str: ...
-
-    def allows(self, scope: str) -> bool: ...
-
-
-Authenticate = Callable[[str | None, str], Awaitable[Caller]]
-"""From an `Authorization` header and a scope to the key; raises `Unauthenticated` and `ScopeMissing`."""
 
 
 async def read_body(call: Call) -> bytes:

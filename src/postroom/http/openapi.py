@@ -1,6 +1,5 @@
 """The OpenAPI 3.1 document, made from the same endpoints that are served: it cannot say anything else."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -13,11 +12,10 @@ from msgspec.json import schema_components
 
 from postroom.http.examples import EXAMPLES
 from postroom.http.problems import MEDIA_TYPE, Problem
-from postroom.http.routing import LARGEST_ID
+from postroom.http.routing import LARGEST_ID, PARAMETER
 from postroom.http.schemas import REF, readable_names, tidy
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
-_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _REQUEST_ID = {
     "X-Request-Id": {"description": "Names this request in logs.", "schema": {"type": "string"}},
 }
@@ -61,7 +59,7 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     schema_of = dict(zip(types, tidy(list(schemas), names), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        path = _PARAMETER.sub(r"{\1}", endpoint.path)
+        path = PARAMETER.sub(r"{\1}", endpoint.path)
         paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, schema_of, components)
     return {
         "openapi": "3.1.0",
@@ -170,7 +168,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
 
 
 def _parameters(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, kind in _PARAMETER.findall(endpoint.path):
+    for name, kind in PARAMETER.findall(endpoint.path):
         is_id = kind == "int"
         schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID} if is_id else _SEGMENT
         yield {"name": name, "in": "path", "required": True, "schema": schema}
@@ -202,7 +200,7 @@ def _problem_statuses(endpoint: Endpoint) -> list[int]:
         statuses |= {401, 403}
     if endpoint.body is not None or endpoint.accepts:
         statuses.add(415)
-    if _PARAMETER.search(endpoint.path):
+    if PARAMETER.search(endpoint.path):
         statuses.add(404)
     return sorted(statuses)
 

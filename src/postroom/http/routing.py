@@ -1,20 +1,34 @@
-"""Which endpoint a request means: exact paths by look-up, the others by pattern, in the order they were listed."""
+"""Finds the endpoint of a request: exact paths by look-up, the others by pattern, in the order they were listed.
+
+A pattern holds parameters: `{name}` is one segment, `{id:int}` a number, `{id:uuid}` a UUID, `{rest:path}` the rest.
+Patterns are grouped by their first two segments, so that a request is compared with a few of them and not with all.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
-from prometheus_client import Counter
-from starlette.routing import compile_path
+from prometheus_client import Counter, Histogram
 
-from postroom.runtime.endpoint import Endpoint, Refused
+from postroom.runtime.endpoint import Endpoint, Refuse, Refused
 from postroom.runtime.metrics import HTTP_REQUESTS, HTTP_SECONDS
 
 LARGEST_ID = 2**63 - 1
-LONGEST_SEGMENT = 200
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+
+_HEX = "[0-9a-fA-F]"
+_KINDS = {
+    "": "[^/]{1,200}",
+    "int": "[0-9]{1,19}",
+    "uuid": f"{_HEX}{{8}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{4}}-?{_HEX}{{12}}",
+    "path": ".*",
+}
+_CONVERTERS: dict[str, Callable[[str], Any]] = {"int": int, "uuid": UUID}
+Group = tuple[str, str | None]
 
 
 @dataclass(slots=True)
@@ -23,12 +37,15 @@ class Route:
 
     path: str
     pattern: re.Pattern[str]
-    convertors: Mapping[str, Any]
+    converters: tuple[tuple[str, Callable[[str], Any]], ...] = ()
     methods: dict[str, Endpoint] = field(default_factory=dict)
     _counters: dict[tuple[str, int], Counter] = field(default_factory=dict)
+    _seconds: Histogram | None = None
 
     def endpoint_for(self, method: str) -> Endpoint:
-        """Raises 405 with what is allowed."""
+        """Raises 404 if the path has no endpoint at all, and 405 with the methods that it has."""
+        if not self.methods:
+            raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
         found = self.methods.get("GET" if method == "HEAD" else method)
         if found is None:
             allowed = sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
@@ -36,6 +53,15 @@ class Route:
                 HTTPStatus.METHOD_NOT_ALLOWED, "This path does not know this method.", allow=", ".join(allowed)
             )
         return found
+
+    def refuse_of(self, method: str) -> list[Refuse]:
+        refuse = self._nearest(method).refuse
+        return [] if refuse is None else [refuse]
+
+    def _nearest(self, method: str) -> Endpoint:
+        """The endpoint of a method; for a method that the path does not have, its first one."""
+        found = self.methods.get("GET" if method == "HEAD" else method)
+        return found or next(iter(self.methods.values()))
 
     def measure(self, method: str, status: int, seconds: float) -> None:
         counter = self._counters.get((method, status))
@@ -45,43 +71,71 @@ class Route:
             if len(self._counters) < len(METHODS) * 20:  # a client may invent methods without end
                 self._counters[method, status] = counter
         counter.inc()
-        HTTP_SECONDS.labels(self.path).observe(seconds)
+        if self._seconds is None:
+            self._seconds = HTTP_SECONDS.labels(self.path)
+        self._seconds.observe(seconds)
+
+    def values(self, path: str) -> dict[str, Any] | None:
+        """The values in a path; None if the path is not of this route."""
+        match = self.pattern.fullmatch(path)
+        if match is None:
+            return None
+        values: dict[str, Any] = match.groupdict()
+        for name, convert in self.converters:
+            values[name] = convert(values[name])
+            if convert is int and values[name] > LARGEST_ID:  # no row has such an id: PostgreSQL's bigint ends here
+                return None
+        return values
 
 
-UNMATCHED = Route("unmatched", re.compile("$^"), {})
+UNMATCHED = Route("unmatched", re.compile("$^"))
 
 
 class Routes:
     """All endpoints of a process, ready for look-up."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._exact: dict[str, Route] = {}
+        self._groups: dict[Group, list[Route]] = {}
         by_path: dict[str, Route] = {}
         for endpoint in endpoints:
-            pattern, _format, convertors = compile_path(endpoint.path)
-            route = by_path.setdefault(endpoint.path, Route(endpoint.path, pattern, convertors))
+            route = by_path.get(endpoint.path)
+            if route is None:
+                route = by_path[endpoint.path] = _compile(endpoint.path)
+                self._add(route)
             if endpoint.method in route.methods:
                 raise ValueError(f"{endpoint.method} {endpoint.path} is listed twice")
             route.methods[endpoint.method] = endpoint
-        self._exact = {path: route for path, route in by_path.items() if not route.convertors}
-        self._patterns = [route for route in by_path.values() if route.convertors]
 
-    def find(self, path: str) -> tuple[Route, dict[str, Any]] | None:
-        """The route of a path and the values in it."""
+    def find(self, path: str, method: str) -> tuple[Route, dict[str, Any]]:
+        """The route of a path and the values in it; `UNMATCHED` if there is none."""
         exact = self._exact.get(path)
         if exact is not None:
-            return exact, {}
-        for route in self._patterns:
-            match = route.pattern.match(path)
-            if match is not None:
-                values = _values(route, match)
-                return None if values is None else (route, values)
-        return None
+            # Clients of SES post to `/`; without the dashboard there is nothing else at this path.
+            is_known = path != "/" or ("GET" if method == "HEAD" else method) in exact.methods
+            return exact if is_known else UNMATCHED, {}
+        first, second = (*path.split("/", 3), "", "")[1:3]
+        for group in ((first, second), (first, None)):
+            for route in self._groups.get(group, ()):
+                values = route.values(path)
+                if values is not None:
+                    return route, values
+        return UNMATCHED, {}
+
+    def _add(self, route: Route) -> None:
+        if not PARAMETER.search(route.path):
+            self._exact[route.path] = route
+            return
+        first, second = route.path.split("/", 3)[1:3]
+        self._groups.setdefault((first, None if "{" in second else second), []).append(route)
 
 
-def _values(route: Route, match: re.Match[str]) -> dict[str, Any] | None:
-    if any(len(text) > LONGEST_SEGMENT for text in match.groupdict().values()):
-        return None
-    values = {name: route.convertors[name].convert(text) for name, text in match.groupdict().items()}
-    # No row has such an id, and the database could not even be asked.
-    is_possible = all(value <= LARGEST_ID for value in values.values() if isinstance(value, int))
-    return values if is_possible else None
+def _compile(path: str) -> Route:
+    pattern, end, converters = "", 0, []
+    for found in PARAMETER.finditer(path):
+        name, kind = found[1], found[2] or ""
+        pattern += f"{re.escape(path[end : found.start()])}(?P<{name}>{_KINDS[kind]})"
+        end = found.end()
+        if kind in _CONVERTERS:
+            converters.append((name, _CONVERTERS[kind]))
+    return Route(path, re.compile(pattern + re.escape(path[end:]), re.DOTALL), tuple(converters))

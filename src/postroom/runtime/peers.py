@@ -1,8 +1,13 @@
-"""Network peers as limits see them: an address, or the network of 2^64 addresses that one IPv6 host has."""
+"""Network peers: the address of a client, also behind trusted proxies, and how limits count it.
+
+Limits count an IPv4 address, or the /64 network of an IPv6 address, because one IPv6 host has 2^64 addresses.
+"""
 
 import ipaddress
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -12,6 +17,7 @@ GUESSES = 10
 GUESS_WINDOW_S = 60.0
 
 _MOST_REMEMBERED = 10_000
+_CACHED_CLIENTS = 8192
 _IPV6 = 6
 
 
@@ -29,13 +35,53 @@ def is_within(address: str, networks: Iterable[Network]) -> bool:
     return address == "" if found is None else any(found in network for network in networks)
 
 
-def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address without zone, port or brackets; proxies write all three."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return mapped or found
+
+
+class TrustedProxies:
+    """Finds the address of a client.
+
+    Behind a proxy the peer is the proxy, and `X-Forwarded-For` names the client; but every client can send that header.
+    So it is read from the right, and only as far as the proxies that the operator listed.
+    """
+
+    def __init__(self, networks: Sequence[Network] = ()) -> None:
+        self._trusted = tuple(networks)
+        self._find = lru_cache(maxsize=_CACHED_CLIENTS)(self._look_up)
+
+    def find(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
+        """The client's address in its usual form; None if it has none, as on a Unix socket."""
+        return self._find(peer, forwarded_for if self._trusted else None)
+
+    def client_of(self, scope: Mapping[str, Any]) -> str:
+        """The client's address of an ASGI request; empty if it has none."""
+        forwarded = None
+        if self._trusted:
+            forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for") or None
+        client = scope.get("client")
+        return self._find(client[0] if client else None, forwarded) or ""
+
+    def _look_up(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
+        found = _read(peer or "")
+        hops = forwarded_for.decode("latin-1").split(",") if forwarded_for else []
+        while found is not None and hops and any(found in network for network in self._trusted):
+            before = _read(hops.pop())
+            if before is None:
+                break
+            found = before
+        return None if found is None else str(found)
 
 
 class Guesses:

@@ -57,7 +57,7 @@ _RULES: tuple[tuple[re.Pattern[str], Agent], ...] = tuple(
 _crawlers = CrawlerDetect()
 
 
-def classify(user_agent: bytes | None, *, method: str, is_prefetch: bool) -> Agent:
+def classify(user_agent: str | None, *, method: str, is_prefetch: bool) -> Agent:
     """Who asked. A request that shows nobody anything is a machine's, whatever it calls itself."""
     if is_prefetch:
         return PREFETCH
@@ -66,8 +66,8 @@ def classify(user_agent: bytes | None, *, method: str, is_prefetch: bool) -> Age
 
 
 @lru_cache(maxsize=4096)
-def _classify_agent(user_agent: bytes) -> Agent:
-    text = user_agent.decode("latin-1").strip()
+def _classify_agent(user_agent: str) -> Agent:
+    text = user_agent.strip()
     if not text:
         return UNKNOWN
     for pattern, agent in _RULES:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -15,7 +14,7 @@ from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Channel, Delivery
 from postroom.delivery.shapes import request_from
-from postroom.dropins.endpoint import OPERATE, READ, WRITE, Authenticate, Caller, decode, read_body
+from postroom.dropins.endpoint import OPERATE, READ, WRITE, decode, read_body
 from postroom.dropins.resend.answers import (
     BatchError,
     Email,
@@ -40,7 +39,7 @@ from postroom.dropins.resend.shapes import (
     parse_schedule,
 )
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler
+from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _KEY = re.compile(r"[!-~]{1,255}")
 _LONGEST_BATCH_KEY = 250
@@ -68,69 +67,38 @@ OTHER_CALLS = frozenset(
 RawEmails = Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_EMAILS)]
 
 
-def endpoints(accepting: AcceptCombiner, authenticate: Authenticate) -> list[Endpoint]:
-    """The endpoints; acceptance goes through the combiner, keys are looked up by `authenticate`."""
-    shared: dict[str, Any] = {"scope": None, "tag": "resend", "problems": (401, 403, 404, 409, 422)}
-    listed = [
-        ("POST", "/emails", partial(send_email, accepting, authenticate), "Accept a mail.", Sent),
-        ("GET", "/emails", partial(list_emails, authenticate), "List mails.", Emails),
-        ("POST", "/emails/batch", partial(send_batch, accepting, authenticate), "Accept up to 100.", SentBatch),
-        ("GET", "/emails/{email_id}", partial(get_email, authenticate), "Show a mail.", Email),
-        ("PATCH", "/emails/{email_id}", partial(update_email, authenticate), "Reschedule a mail.", Named),
-        ("POST", "/emails/{email_id}/cancel", partial(cancel_email, authenticate), "Cancel a mail.", Named),
-    ]
-    return [
-        Endpoint(
-            method=method,
-            path=path,
-            handler=_in_its_words(handler.func.__name__, handler),
-            summary=f"{summary} As clients of Resend do.",
-            answers={200: answer},
-            query=EmailsQuery if answer is Emails else None,
-            stream=method != "GET",
-            refuse=refusal,
-            **shared,
-        )
-        for method, path, handler, summary, answer in listed
-    ]
-
-
-async def send_email(accepting: AcceptCombiner, authenticate: Authenticate, call: Call) -> Answer:
-    caller = await authenticate(call.headers.get("authorization"), WRITE)
+async def send_email(call: Call) -> Answer:
     key = _idempotency_key(call)
     email = decode(await read_body(call), ResendEmail)
-    request = _request(email, call, caller, key)
+    request = _request(email, call, key)
     try:
-        accepted = await accepting.accept(request)
+        accepted = await call.tool(AcceptCombiner).accept(request)
     except IdempotencyConflict:
         if not is_relative(email.scheduled_at):
             raise
         # `in 5 minutes` is another time now. Everything else must be the same for the first mail to stand.
-        accepted = await accepting.accept(await at_first_time(call.room.pool, request))
+        accepted = await call.tool(AcceptCombiner).accept(await at_first_time(call.room.pool, request))
     return Answer(Sent(str(accepted.id)))
 
 
-async def send_batch(accepting: AcceptCombiner, authenticate: Authenticate, call: Call) -> Answer:
-    caller = await authenticate(call.headers.get("authorization"), WRITE)
+async def send_batch(call: Call) -> Answer:
     key = _idempotency_key(call, longest=_LONGEST_BATCH_KEY)
     emails = decode(await read_body(call), RawEmails)
-    requests, errors = _requests(emails, call, caller, key)
+    requests, errors = _requests(emails, call, key)
     is_permissive = call.headers.get("x-batch-validation", "").lower() == "permissive"
     if errors and not is_permissive:
         raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
-    accepted = await accepting.accept_together(requests, share_key=True)
+    accepted = await call.tool(AcceptCombiner).accept_together(requests, share_key=True)
     sent = [Sent(str(each.id)) for each in accepted]
     return Answer(SentBatch(sent, errors if is_permissive else None))
 
 
-async def get_email(authenticate: Authenticate, call: Call) -> Answer:
-    await authenticate(call.headers.get("authorization"), READ)
+async def get_email(call: Call) -> Answer:
     delivery = await _find(call)
     return Answer(email_of(delivery, call.room.settings, now=datetime.now(UTC)))
 
 
-async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
-    await authenticate(call.headers.get("authorization"), READ)
+async def list_emails(call: Call) -> Answer:
     query: EmailsQuery = call.query
     if query.after is not None and query.before is not None:
         raise BadInput.of("before", "cannot be given together with after")
@@ -146,45 +114,31 @@ async def list_emails(authenticate: Authenticate, call: Call) -> Answer:
     return Answer(Emails(has_more=has_more, data=[line_of(email, now=now) for email in found]))
 
 
-async def update_email(authenticate: Authenticate, call: Call) -> Answer:
-    caller = await authenticate(call.headers.get("authorization"), OPERATE)
+async def update_email(call: Call) -> Answer:
     delivery = await _find(call)
     update = decode(await read_body(call), ResendUpdate)
     moment = parse_schedule(update.scheduled_at)
-    await service.reschedule(call.room.pool, delivery.id, send_at=moment, actor=caller.actor)
+    await service.reschedule(call.room.pool, delivery.id, send_at=moment, actor=call.actor)
     return Answer(Named(str(delivery.id)))
 
 
-async def cancel_email(authenticate: Authenticate, call: Call) -> Answer:
-    caller = await authenticate(call.headers.get("authorization"), OPERATE)
+async def cancel_email(call: Call) -> Answer:
     delivery = await _find(call)
-    await service.cancel(call.room.pool, delivery.id, actor=caller.actor)
+    await service.cancel(call.room.pool, delivery.id, actor=call.actor)
     return Answer(Named(str(delivery.id)))
 
 
-def refuse_call(path: str) -> Answer | None:
-    """The answer to a call of Resend's API that Postroom does not have; None for a path of something else."""
-    return other_call_refused() if path.split("/")[1] in OTHER_CALLS else None
+def refuse_unknown(call: Call, _error: Exception, _problem: Answer) -> Answer | None:
+    """The answer to a call of Resend's API that Postroom does not have; None for any other path."""
+    return other_call_refused() if (call.asgi["path"] + "/").split("/")[1] in OTHER_CALLS else None
 
 
-def _in_its_words(name: str, handler: Handler) -> Handler:
-    """The handler with its refusals in Resend's form; the name is that of the operation in OpenAPI."""
-
-    async def answered(call: Call) -> Answer:
-        try:
-            return await handler(call)
-        except Exception as error:
-            answer = refusal(error, without_key="authorization" not in call.headers)
-            if answer is None:
-                raise
-            return answer
-
-    answered.__name__ = name
-    return answered
+def _refuse(call: Call, error: Exception, _problem: Answer) -> Answer | None:
+    return refusal(error, without_key="authorization" not in call.headers)
 
 
 def _requests(
-    emails: Sequence[msgspec.Raw], call: Call, caller: Caller, key: str | None
+    emails: Sequence[msgspec.Raw], call: Call, key: str | None
 ) -> tuple[list[CheckedRequest], list[BatchError]]:
     """The request of each mail that is right, and what is wrong with the others."""
     requests: list[CheckedRequest] = []
@@ -192,15 +146,15 @@ def _requests(
     for index, raw in enumerate(emails):
         try:
             email = decode(bytes(raw), ResendEmail)
-            requests.append(_request(email, call, caller, None if key is None else f"{key}/{index}"))
+            requests.append(_request(email, call, None if key is None else f"{key}/{index}"))
         except BadInput as bad:
             errors.append(BatchError(index, bad.message))
     return requests, errors
 
 
-def _request(email: ResendEmail, call: Call, caller: Caller, key: str | None) -> CheckedRequest:
+def _request(email: ResendEmail, call: Call, key: str | None) -> CheckedRequest:
     body = delivery_body(email)
-    return request_from(body, source=caller.name, idempotency_key=key, traceparent=traceparent_of(call))
+    return request_from(body, source=call.source, idempotency_key=key, traceparent=traceparent_of(call))
 
 
 def _idempotency_key(call: Call, *, longest: int = 255) -> str | None:
@@ -225,3 +179,28 @@ async def _find(call: Call) -> Delivery:
     if delivery.channel is not Channel.EMAIL:
         raise DeliveryNotFound
     return delivery
+
+
+ENDPOINTS = tuple(
+    Endpoint(
+        method=method,
+        path=path,
+        handler=handler,
+        summary=f"{summary} As clients of Resend do.",
+        scope=scope,
+        tag="resend",
+        answers={200: answer},
+        query=EmailsQuery if answer is Emails else None,
+        stream=method != "GET",
+        refuse=_refuse,
+        problems=(401, 403, 404, 409, 422),
+    )
+    for method, path, scope, handler, summary, answer in (
+        ("POST", "/emails", WRITE, send_email, "Accept a mail.", Sent),
+        ("GET", "/emails", READ, list_emails, "List mails.", Emails),
+        ("POST", "/emails/batch", WRITE, send_batch, "Accept up to 100.", SentBatch),
+        ("GET", "/emails/{email_id}", READ, get_email, "Show a mail.", Email),
+        ("PATCH", "/emails/{email_id}", OPERATE, update_email, "Reschedule a mail.", Named),
+        ("POST", "/emails/{email_id}/cancel", OPERATE, cancel_email, "Cancel a mail.", Named),
+    )
+)

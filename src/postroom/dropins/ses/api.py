@@ -21,60 +21,6 @@ class AnyQuery(msgspec.Struct, frozen=True):
     """Whatever another call asks: it is not read."""
 
 
-def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
-    """The endpoint, and those that refuse its siblings and its elder; acceptance goes through the combiner."""
-
-    async def send_ses_email(call: Call) -> Answer:
-        try:
-            return await _send(accepting, call)
-        except Exception as error:
-            answer = refusal(error)
-            if answer is None:
-                raise
-            return answer
-
-    return [
-        Endpoint(
-            method="POST",
-            path="/v2/email/outbound-emails",
-            handler=send_ses_email,
-            summary="Accept a mail, as clients of Amazon SES do.",
-            scope=None,
-            tag="ses",
-            answers={200: Taken},
-            problems=(403, 409),
-            refuse=refusal,
-            stream=True,
-        ),
-        Endpoint(
-            method="POST",
-            path="/",
-            handler=refuse_version_1,
-            summary="Tell clients of version 1 of Amazon SES, whose every call is a form posted here, which to use.",
-            scope=None,
-            tag="ses",
-            media_type=XML,
-            refuse=lambda _error: version_1_refused(),
-            stream=True,
-        ),
-        *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
-    ]
-
-
-def _refusing(method: str) -> Endpoint:
-    return Endpoint(
-        method=method,
-        path="/v2/email/{call:path}",
-        handler=refuse_other_call,
-        summary="Tell clients of Amazon SES that this call is not spoken.",
-        scope=None,
-        tag="ses",
-        query=AnyQuery,
-        refuse=lambda _error: other_call_refused(),
-        stream=True,
-    )
-
-
 async def refuse_other_call(_call: Call) -> Answer:
     return other_call_refused()
 
@@ -83,7 +29,19 @@ async def refuse_version_1(_call: Call) -> Answer:
     return version_1_refused()
 
 
-async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
+def _refuse(_call: Call, error: Exception, _problem: Answer) -> Answer | None:
+    return refusal(error)
+
+
+def _refuse_version_1(_call: Call, _error: Exception, _problem: Answer) -> Answer:
+    return version_1_refused()
+
+
+def _refuse_other_call(_call: Call, _error: Exception, _problem: Answer) -> Answer:
+    return other_call_refused()
+
+
+async def send_ses_email(call: Call) -> Answer:
     signer = await find_signer(call)
     raw = await read_body(call)
     signer.verify(call, raw)
@@ -97,8 +55,8 @@ async def _send(accepting: AcceptCombiner, call: Call) -> Answer:
         traceparent=traceparent_of(call),
     )
     if len(requests) == 1:
-        return Answer(Taken(str((await accepting.accept(requests[0])).id)))
-    accepted = await accepting.accept_together(requests, share_key=True)
+        return Answer(Taken(str((await call.tool(AcceptCombiner).accept(requests[0])).id)))
+    accepted = await call.tool(AcceptCombiner).accept_together(requests, share_key=True)
     return Answer(Taken(str(accepted[0].id)))
 
 
@@ -115,3 +73,45 @@ def _idempotency_key(call: Call, signer: Signer) -> str:
     if not _KEY.fullmatch(given):
         raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
     return given
+
+
+def _refusing(method: str) -> Endpoint:
+    return Endpoint(
+        method=method,
+        path="/v2/email/{call:path}",
+        handler=refuse_other_call,
+        summary="Tell clients of Amazon SES that this call is not spoken.",
+        scope=None,
+        tag="ses",
+        query=AnyQuery,
+        refuse=_refuse_other_call,
+        stream=True,
+    )
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/v2/email/outbound-emails",
+        handler=send_ses_email,
+        summary="Accept a mail, as clients of Amazon SES do.",
+        scope=None,
+        tag="ses",
+        answers={200: Taken},
+        problems=(403, 409),
+        refuse=_refuse,
+        stream=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/",
+        handler=refuse_version_1,
+        summary="Refuse calls of version 1 of Amazon SES, which post forms here, and name the version to use.",
+        scope=None,
+        tag="ses",
+        media_type=XML,
+        refuse=_refuse_version_1,
+        stream=True,
+    ),
+    *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
+)

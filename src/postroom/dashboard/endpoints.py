@@ -1,0 +1,65 @@
+"""All pages of the dashboard, one row each, and the site that serves them."""
+
+import asyncio
+from http import HTTPStatus
+
+from postroom.dashboard import dead_letters, deliveries, inbox, overview, sign_in
+from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
+from postroom.dashboard.service import FigureReader
+from postroom.dashboard.session import Sessions
+from postroom.dashboard.views import STATIC_TYPES, Views, read_static
+from postroom.db.room import Room
+from postroom.http.asgi import is_https
+from postroom.http.auth import Authenticator
+from postroom.runtime.endpoint import Answer, Call, Refused, Site
+from postroom.runtime.peers import Guesses
+
+_UNCHANGING = "public, max-age=31536000, immutable"  # the address of a file holds a hash of its content
+
+
+async def show_static(call: Call) -> Answer:
+    name: str = call.path["name"]
+    content = call.tool(Dashboard).static.get(name)
+    if content is None:
+        raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+    return Answer(content, media_type=STATIC_TYPES[name], headers={"cache-control": _UNCHANGING})
+
+
+ENDPOINTS = (
+    public("GET", "/sign-in", sign_in.show_sign_in),
+    public("POST", "/sign-in", sign_in.sign_in),
+    form("/sign-out", sign_in.sign_out),
+    public("GET", "/static/{name}", show_static),
+    page("/", overview.show_overview),
+    page("/live", overview.show_live, keeps_session=False),
+    page("/deliveries", deliveries.list_page),
+    page("/deliveries/{delivery_id:int}", deliveries.show_page),
+    page("/deliveries/{delivery_id:int}/preview", deliveries.preview_page),
+    form("/deliveries/{delivery_id:int}/cancel", deliveries.cancel_page, scope=OPERATE),
+    form("/deliveries/{delivery_id:int}/retry", deliveries.retry_page, scope=OPERATE),
+    form("/deliveries/{delivery_id:int}/resend", deliveries.resend_page, scope=OPERATE),
+    page("/dead-letters", dead_letters.list_page),
+    page("/dead-letters/redrive", dead_letters.ask_page, scope=OPERATE),
+    form("/dead-letters/redrive", dead_letters.redrive_page, scope=OPERATE),
+    form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
+    page("/inbox", inbox.list_page, scope=INBOX),
+    page("/inbox/{message_id:int}", inbox.show_page, scope=INBOX),
+    page("/inbox/{message_id:int}/preview", inbox.preview_page, scope=INBOX),
+    page("/inbox/{message_id:int}/raw", inbox.raw_page, scope=INBOX),
+)
+
+
+def build_dashboard(room: Room, *, secret: bytes, stop: asyncio.Event | None = None) -> Site:
+    """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does."""
+    static = read_static()
+    dashboard = Dashboard(
+        room=room,
+        views=Views(room.name, static),
+        sessions=Sessions(secret, room.name),
+        auth=Authenticator(room.pool),
+        guesses=Guesses(),
+        figures=FigureReader(room.pool),
+        static=static,
+        is_secure=is_https(room.settings),
+    )
+    return Site(ENDPOINTS, tools=(dashboard, overview.LiveFeeds(stop or asyncio.Event())), refuse_unknown=refuse)

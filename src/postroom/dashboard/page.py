@@ -1,0 +1,272 @@
+"""A page of the dashboard: its request, the session behind it, and the row of its endpoint.
+
+To add a page, write a function from `PageRequest` to `Answer`, a template, and a row in `endpoints.ENDPOINTS`.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from postroom.dashboard import service
+from postroom.dashboard.service import FigureReader
+from postroom.dashboard.session import Session, Sessions
+from postroom.dashboard.views import Views
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.errors import BadInput, ScopeMissing
+from postroom.http.auth import Authenticator
+from postroom.http.model import ApiKey
+from postroom.http.problems import Problem
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Refused, redirect
+from postroom.runtime.peers import Guesses
+
+READ = "deliveries:read"
+OPERATE = "deliveries:operate"
+INBOX = "inbox:read"
+
+HTML = "text/html; charset=utf-8"
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    "cache-control": "no-store",
+}
+"""Headers of every answer, unless a page sets a stricter value itself."""
+
+_FORM = "application/x-www-form-urlencoded"
+_LARGEST_FORM = 65_536
+_LONGEST_VALUE = 1000
+_LOCAL = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9/_?=&%.@+-]*)?")
+
+
+class SignInNeeded(Refused):
+    """The request has no valid session."""
+
+    def __init__(self) -> None:
+        super().__init__(HTTPStatus.UNAUTHORIZED, "Sign in first.")
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The tools of all pages."""
+
+    room: Room
+    views: Views
+    sessions: Sessions
+    auth: Authenticator
+    guesses: Guesses
+    figures: FigureReader
+    static: Mapping[str, bytes]
+    is_secure: bool
+
+    @property
+    def cookie(self) -> str:
+        """The prefix makes browsers refuse the cookie from any other host."""
+        return "__Host-postroom_session" if self.is_secure else "postroom_session"
+
+    def with_cookie(self, answer: Answer, session: Session | None) -> Answer:
+        """The answer with a cookie that holds the session, or removes it."""
+        value = "" if session is None else self.sessions.seal(session)
+        age = 0 if session is None else self.sessions.left_s(session)
+        cookie = f"{self.cookie}={value}; HttpOnly; Max-Age={age}; Path=/; SameSite=strict"
+        cookie += "; Secure" if self.is_secure else ""
+        return replace(answer, headers={**answer.headers, "set-cookie": cookie})
+
+    def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
+        """A page without a session."""
+        return Answer(self.views.draw(template, key=None, **values).encode(), status, HTML)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A request, its session and the API key of the session."""
+
+    dashboard: Dashboard
+    call: Call
+    session: Session
+    key: ApiKey
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pool(self) -> Pool:
+        return self.call.room.pool
+
+    @property
+    def actor(self) -> str:
+        return self.key.actor
+
+    def id(self, name: str) -> int:
+        """The number in the path."""
+        number: int = self.call.path[name]
+        return number
+
+    def asked(self, name: str) -> str | None:
+        """A parameter of the query; an empty field of a form counts as absent."""
+        return checked(name, query_of(self.call).get(name))
+
+    def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
+        drawn = self.dashboard.views.draw(
+            template,
+            key=self.key,
+            may_operate=self.key.allows(OPERATE),
+            may_inbox=self.key.allows(INBOX),
+            token=self.dashboard.sessions.form_token(self.session),
+            here=self.call.asgi["path"],
+            done=_DONE.get(query_of(self.call).get("done", "")),
+            **values,
+        )
+        return Answer(drawn.encode(), status, HTML)
+
+
+Page = Callable[[PageRequest], Awaitable[Answer]]
+
+_DONE = {
+    "cancel": "The delivery is cancelled.",
+    "retry": "The delivery is due now.",
+    "resend": "This is a new delivery of the same message.",
+    "settle": "The delivery counts as sent.",
+    "redrive": "The dead letters are back in the queue.",
+}
+
+
+# ── rows of the table of endpoints ─────────────────────────────────────────────────────────────────────────────────
+
+
+def page(path: str, show: Page, *, scope: str = READ, keeps_session: bool = True) -> Endpoint:
+    """A page that is read; unless a script reads it, it keeps the session from expiring."""
+    return public("GET", path, partial(_show, show, scope, keeps_session))
+
+
+def form(path: str, act: Page, *, scope: str = READ) -> Endpoint:
+    """A page that a form posts to: it needs the session's token, and a browser that says the form was ours."""
+    return public("POST", path, partial(_act, act, scope))
+
+
+def public(method: str, path: str, handler: Callable[[Call], Awaitable[Answer]]) -> Endpoint:
+    """A page without a session."""
+    is_form = method == "POST"
+    return Endpoint(
+        method=method,
+        path=path,
+        handler=handler,
+        summary="A page of the dashboard.",
+        scope=None,
+        tag="dashboard",
+        accepts=(_FORM,) if is_form else (),
+        most_body=_LARGEST_FORM if is_form else None,
+        refuse=refuse,
+        is_page=True,
+        headers=HEADERS,
+    )
+
+
+async def _show(show: Page, scope: str, keeps_session: bool, call: Call) -> Answer:  # noqa: FBT001 - bound by `page`
+    request = await admit(call, scope)
+    answer = await show(request)
+    used = request.dashboard.sessions.renewed(request.session) if keeps_session else None
+    return answer if used is None else request.dashboard.with_cookie(answer, used)
+
+
+async def _act(act: Page, scope: str, call: Call) -> Answer:
+    request = await admit(call, scope)
+    fields = read_form(call)
+    if not request.dashboard.sessions.is_form_token(request.session, fields.get("token", "")):
+        raise Refused(HTTPStatus.FORBIDDEN, "This form is too old. Go back, reload the page and try again.")
+    return await act(replace(request, form=fields))
+
+
+async def admit(call: Call, scope: str = READ) -> PageRequest:
+    """The request with its session. Raises `SignInNeeded`, and `ScopeMissing` if the key lacks the scope."""
+    if "authorization" in call.headers:  # a program with an API key has mistyped a path: it gets no HTML
+        raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+    dashboard = call.tool(Dashboard)
+    session = dashboard.sessions.open(_cookie(call, dashboard.cookie))
+    key = None if session is None else await service.find_key(call.room.pool, session)
+    if session is None or key is None or not key.allows(READ):
+        raise SignInNeeded
+    if not key.allows(scope):
+        raise ScopeMissing(scope)
+    return PageRequest(dashboard, call, session, key)
+
+
+def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
+    """A refusal as a page; for programs, and below /v1, the problem document."""
+    path: str = call.asgi["path"]
+    if "authorization" in call.headers or path.startswith("/v1/"):
+        return None
+    if isinstance(error, SignInNeeded):
+        return _to_sign_in(call)
+    shown: Problem = problem.value
+    reference = call.request_id if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
+    answer = call.tool(Dashboard).page("trouble.html", status=problem.status, problem=shown, reference=reference)
+    return replace(answer, headers={**HEADERS, **problem.headers})
+
+
+def _to_sign_in(call: Call) -> Answer:
+    """Send people to the sign-in page, and from there to where they were going."""
+    path: str = call.asgi["path"]
+    if path == "/live":  # read by a script, which cannot sign in
+        return Answer(b"Sign in first.", int(HTTPStatus.UNAUTHORIZED), "text/plain")
+    if call.method == "POST":  # the form's fields would be lost on the way back
+        problem = "Nothing was done: the session is over. Sign in and try again."
+        return call.tool(Dashboard).page("sign_in.html", status=HTTPStatus.UNAUTHORIZED, next="/", problem=problem)
+    query = call.asgi["query_string"].decode("latin-1")
+    to = f"{path}?{query}" if query else path
+    return redirect("/sign-in" if to == "/" else f"/sign-in?next={quote(to, safe='')}")
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def query_of(call: Call) -> dict[str, str]:
+    return dict(parse_qsl(call.asgi["query_string"].decode("latin-1"), keep_blank_values=True))
+
+
+def _cookie(call: Call, name: str) -> str | None:
+    pairs = (pair.strip().partition("=") for pair in call.headers.get("cookie", "").split(";"))
+    return next((value for found, _, value in pairs if found == name), None)
+
+
+def checked(name: str, value: str | None) -> str | None:
+    """A value that the database can hold, or None."""
+    value = (value or "").strip()
+    if len(value) > _LONGEST_VALUE or "\x00" in value:
+        raise BadInput.of(name, f"must be at most {_LONGEST_VALUE} characters without NUL")
+    return value or None
+
+
+def local_path(asked: str | None) -> str:
+    """Where to go after signing in: a path of ours, or the overview. Never another host."""
+    return asked if asked is not None and len(asked) <= _LONGEST_VALUE and _LOCAL.fullmatch(asked) else "/"
+
+
+def read_form(call: Call) -> dict[str, str]:
+    """The fields of a form that a page of ours sent."""
+    if not _is_ours(call):
+        raise Refused(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
+    try:
+        return dict(parse_qsl(call.raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
+    except ValueError:
+        raise Refused(HTTPStatus.BAD_REQUEST, "The form has too many fields.") from None
+
+
+def _is_ours(call: Call) -> bool:
+    """True unless the browser says that the form came from another site; without a word of it, the token decides."""
+    site = call.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = call.headers.get("origin")
+    known = {call.headers.get("host"), urlsplit(call.room.settings.public_url or "").netloc or None}
+    return origin is None or urlsplit(origin).netloc in known
