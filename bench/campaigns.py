@@ -37,7 +37,7 @@ from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
-from postroom.delivery.model import Lane, Outgoing
+from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.worker import Worker
 from postroom.post.address import Address
 from postroom.post.reply import Content, Envelope
@@ -144,14 +144,18 @@ async def claim(pool: Pool) -> list[Outgoing]:
     """What a worker would have in hand."""
     seen: list[Outgoing] = []
 
-    async def keep(claimed: Sequence[Outgoing]) -> None:
-        seen.extend(claimed)
+    class Keeper:
+        """Keeps what is claimed and writes nothing."""
 
-    def refuse(_outgoing: Outgoing) -> tuple[Envelope, Content]:
-        raise ValueError("only looking")
+        async def prepare(self, claim: Sequence[Outgoing]) -> None:
+            seen.extend(claim)
+
+        def write(self, _outgoing: Outgoing) -> tuple[Envelope, Content]:
+            raise ValueError("only looking")
 
     transport = SmtpTransport(SmtpRelay("127.0.0.1", 9, tls="none"))
-    await Worker(pool, compose=refuse, route=lambda _channel, _lane: transport, prepare=keep).run_once(Lane.BULK)
+    routes = {Channel.EMAIL: {Lane.BULK: transport}}
+    await Worker(pool, writers={Channel.EMAIL: Keeper()}, routes=routes).run_once(Lane.BULK)
     await transport.close()
     return seen
 

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -25,13 +24,12 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.listen import Listener
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
-from postroom.delivery.attempt import Compose
-from postroom.delivery.identity import written_by
+from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Channel, Lane, Outgoing
+from postroom.delivery.model import Channel, Lane
 from postroom.delivery.service import choose_facts
 from postroom.delivery.wake import Waker
-from postroom.delivery.worker import Route, Worker, WorkerOptions
+from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events
 from postroom.feedback.attribution import ReturnPaths
@@ -42,16 +40,15 @@ from postroom.intake.notice import MalformedNotice
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
-from postroom.mail.compose import Composer, message_domain_of
+from postroom.mail.compose import Composer, MailWriter, message_domain_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.mail.worker import Renderer
 from postroom.outbox.run import run_outbox
-from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.outbox.webhooks.service import disable_gone
+from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import Address, domain_of, parse_address
 from postroom.post.dkim import Signer
 from postroom.post.message_id import make_message_id, room_keys
-from postroom.post.reply import Content, Envelope
-from postroom.post.return_path import make_return_path
 from postroom.runtime.loop import Loop, Runs, run_loops
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.tracing import enable_tracing
@@ -63,13 +60,11 @@ from postroom.senders.tools import tools_of
 from postroom.settings import Settings
 from postroom.stats.worker import Rollup, RollupOptions
 from postroom.tracking.maintenance import TrackingMaintenance
-from postroom.tracking.model import Mark
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 from postroom.transports.stub import StubTransport
-from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.signing import webhook_secrets
 from postroom.transports.webhook.transport import WebhookTransport
 
@@ -90,57 +85,28 @@ def link_signer(settings: Settings) -> TokenSigner | None:
     return TokenSigner(settings.secret_key, settings.base_url, room=settings.schema, old_keys=settings.old_secret_keys)
 
 
-def make_letters(room: Room) -> CampaignRendering:
-    """What campaigns say, with links of this installation."""
-    settings = room.settings
-    domain = domain_of(_address("POSTROOM_FROM", settings.default_from).email)
-    return CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
-
-
-def make_compose(
-    settings: Settings, *, letters: CampaignRendering | None = None, desk: AccountsInUse | None = None
-) -> Compose:
-    """From a claimed delivery to envelope and content, with this installation's sender, names and keys."""
-    mail = Composer(
+def make_composer(settings: Settings) -> Composer:
+    """The composer with the sender, the names and the keys of the installation."""
+    return Composer(
         default_sender=_address("POSTROOM_FROM", settings.default_from),
         message_domain=settings.message_domain,
-        message_key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
-        return_path=_return_paths(settings),
-        unsubscribe=_unsubscribe_links(settings),
+        keys=room_keys(settings.secret_keys, settings.schema),
+        bounce_domain=settings.bounce_domain,
+        links=link_signer(settings),
         signers=load_signers(settings.dkim_keys),
     )
-    webhooks = WebhookComposer(webhook_secrets(settings))
-
-    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        now = datetime.now(UTC)
-        if outgoing.channel is Channel.WEBHOOK:
-            return webhooks.compose(outgoing, now=now)
-        written = outgoing if letters is None else letters.write(outgoing)
-        return mail.compose(_carried(written, desk), now=now)
-
-    return compose
 
 
-def _carried(outgoing: Outgoing, desk: AccountsInUse | None) -> Outgoing:
-    """The same mail in the name of the account that carries it, if one does."""
-    account = None if desk is None or outgoing.sender_account_id is None else desk.account(outgoing.sender_account_id)
-    return outgoing if account is None else written_by(outgoing, account)
-
-
-def _return_paths(settings: Settings) -> Callable[[Outgoing], str] | None:
-    """Where bounces go: to an address that names the delivery and cannot be invented, if we have a domain for them."""
-    domain, keys = settings.bounce_domain, room_keys(settings.secret_keys, settings.schema)
-    if domain is None or not keys:
-        return None
-    return lambda outgoing: make_return_path(outgoing.id, domain=domain, key=keys[0])
-
-
-def _unsubscribe_links(settings: Settings) -> Callable[[Outgoing, str], str] | None:
-    """The link by which a recipient of bulk mail ends it; None without the key that signs it."""
-    signer = link_signer(settings)
-    if signer is None:
-        return None
-    return lambda outgoing, address: signer.unsubscribe_url(Mark(outgoing.campaign_id, outgoing.id, address))
+def make_writers(room: Room, *, accounts: AccountsInUse | None) -> Writers:
+    """The writer of each channel."""
+    settings = room.settings
+    domain = domain_of(_address("POSTROOM_FROM", settings.default_from).email)
+    rendering = CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
+    box = SecretBox.from_key(settings.secret_key, *settings.old_secret_keys)
+    return {
+        Channel.EMAIL: MailWriter(make_composer(settings), rendering=rendering, accounts=accounts),
+        Channel.WEBHOOK: WebhookWriter(room.pool, box, webhook_secrets(settings)),
+    }
 
 
 def load_signers(keys: str | None) -> dict[str, list[Signer]]:
@@ -182,38 +148,33 @@ def make_transport(room: Room, connections: int) -> Transport:
 
 
 @asynccontextmanager
-async def open_desk(room: Room) -> AsyncIterator[AccountsInUse | None]:
-    """The sender accounts of this process; none unless the operator has chosen a transport by which mail leaves."""
+async def open_accounts(room: Room) -> AsyncIterator[AccountsInUse | None]:
+    """The sender accounts of this process; None unless the transport of the settings uses them."""
     if not room.settings.uses_senders:
         yield None
         return
     tools = tools_of(room)
-    desk = AccountsInUse(room.pool, tools.sealer, tools.factory)
+    accounts = AccountsInUse(room.pool, tools.sealer, tools.factory)
     try:
-        yield desk
+        yield accounts
     finally:
-        await desk.close()
+        await accounts.close()
 
 
 @asynccontextmanager
-async def open_routes(room: Room) -> AsyncIterator[Route]:
-    """A transport per lane, so that a one-time code never waits for a connection that bulk mail holds."""
+async def open_routes(room: Room) -> AsyncIterator[Routes]:
+    """The transport of each channel and lane; per lane, so that a one-time code never waits for bulk mail."""
     settings = room.settings
     mail = {lane: make_transport(room, settings.smtp_connections) for lane in Lane}
-    posting = WebhookTransport(
+    webhooks = WebhookTransport(
         timeout=settings.webhook_timeout,
         allow_private=settings.webhook_allow_private,
         inbox=CaptureTransport(room.pool, keep=settings.inbox_limit) if settings.transport == "capture" else None,
+        on_gone=partial(disable_gone, room.pool),
     )
-    webhooks = EndpointTransport(posting, room.pool, SecretBox.from_key(settings.secret_key, *settings.old_secret_keys))
-
-    posts = settings.uses_senders or settings.transport == "capture"  # to the endpoints that the operator registered
-
-    def route(channel: Channel, lane: Lane) -> Transport:
-        return webhooks if channel is Channel.WEBHOOK and posts else mail[lane]
-
+    posts = settings.uses_senders or settings.transport == "capture"  # with stub and noop, webhooks do not leave either
     try:
-        yield route
+        yield {Channel.EMAIL: mail, Channel.WEBHOOK: dict.fromkeys(Lane, webhooks) if posts else mail}
     finally:
         for transport in (*mail.values(), webhooks):
             await transport.close()
@@ -241,15 +202,13 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
         enable_tracing()
     waker = Waker()
     async with AsyncExitStack() as stack:
-        route = await stack.enter_async_context(open_routes(room))
-        desk = await stack.enter_async_context(open_desk(room))
-        letters = make_letters(room)
+        routes = await stack.enter_async_context(open_routes(room))
+        accounts = await stack.enter_async_context(open_accounts(room))
         worker = Worker(
             room.pool,
-            compose=make_compose(settings, letters=letters, desk=desk),
-            route=route,
-            prepare=letters.prepare,
-            senders=desk,
+            writers=make_writers(room, accounts=accounts),
+            routes=routes,
+            senders=accounts,
             options=_worker_options(settings, until_empty=until_empty),
             waker=waker,
         )

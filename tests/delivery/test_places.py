@@ -10,7 +10,6 @@ from tests.support.builders import (
     LEASE,
     NOON,
     Hands,
-    a_compose,
     a_mail,
     a_worker,
     accepted,
@@ -25,7 +24,7 @@ from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, t
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane, State
 from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, Gate
-from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import HealthPolicy, Status
@@ -48,7 +47,7 @@ async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
         desk = AccountsInUse(
             pool, SEALER, WaysOut(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2)
         )
-        worker = Worker(pool, compose=a_compose(), route=lambda _c, _l: NoopTransport(), senders=desk, options=OPTIONS)
+        worker = a_worker(pool, NoopTransport(), senders=desk, options=OPTIONS)
         running = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(60):

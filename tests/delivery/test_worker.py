@@ -11,6 +11,7 @@ from tests.support.builders import (
     DELIVERED,
     LEASE,
     NOON,
+    FunctionWriter,
     Hands,
     Hanging,
     Recording,
@@ -29,13 +30,12 @@ from tests.support.silence import let_pass
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery import store
-from postroom.delivery.attempt import Compose
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Channel, DeliveryRequest, Lane, State
 from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.address import Address
 from postroom.post.reply import Reply, Stage
-from postroom.transports.webhook.compose import WebhookComposer
 
 HOUR = timedelta(hours=1)
 
@@ -171,12 +171,11 @@ async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
     posts = await accepted(pool, *(a_webhook(f"https://hook.example.org/{n}") for n in range(7)))
     silent, quick, steps = Hanging(), Recording(), Steps()
     ways = {Channel.WEBHOOK: silent, Channel.EMAIL: quick}
-    posting: Compose = partial(WebhookComposer().compose, now=NOON)
-    written = {Channel.WEBHOOK: posting, Channel.EMAIL: a_compose()}
+    posting = partial(compose_webhook, keys=(), now=NOON)
     worker = Worker(
         pool,
-        compose=lambda outgoing: written[outgoing.channel](outgoing),
-        route=lambda channel, _lane: ways[channel],
+        writers={Channel.WEBHOOK: FunctionWriter(posting), Channel.EMAIL: FunctionWriter(a_compose())},
+        routes={channel: dict.fromkeys(Lane, way) for channel, way in ways.items()},
         options=WorkerOptions(batch=4, chunk=2, lease=HOUR, grace=timedelta(milliseconds=10)),
         signal=steps,
     )

@@ -1,6 +1,5 @@
 """From a delivery to an envelope and a message."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -26,9 +25,15 @@ from postroom.delivery.model import (
 from postroom.mail.compose import Composer, format_date
 from postroom.post.address import Address
 from postroom.post.dkim import Signer
+from postroom.post.return_path import make_return_path
+from postroom.tracking.model import Mark
+from postroom.tracking.tokens import TokenSigner
 
 NOW = datetime(2026, 1, 5, 10, 30, tzinfo=UTC)
 SENDER = Address("shop@example.org", "The Shop")
+KEY = bytes(32)
+LINKS = TokenSigner(KEY, "https://u.example", room="postroom")
+UNSUBSCRIBE = f"<{LINKS.unsubscribe_url(Mark(None, 42, 'ann@example.net'))}>"
 
 
 def recipient(
@@ -101,12 +106,16 @@ class TestEnvelope:
         assert (envelope.delivery_id, envelope.lane) == (42, "transactional")
 
     @pytest.mark.parametrize(
-        "return_path, expected",
-        [(None, "shop@example.org"), (lambda outgoing: f"b+{outgoing.id}@example.org", "b+42@example.org")],
+        "domain, keys, expected",
+        [
+            (None, [KEY], "shop@example.org"),
+            ("bounce.example", [], "shop@example.org"),
+            ("bounce.example", [KEY], make_return_path(42, domain="bounce.example", key=KEY)),
+        ],
     )
-    def test_return_path(self, return_path: Callable[[Outgoing], str] | None, expected: str) -> None:
-        """Bounces go to the return path of the delivery, or to the sender if there is none."""
-        composer = Composer(default_sender=SENDER, message_domain="example.org", return_path=return_path)
+    def test_return_path(self, domain: str | None, keys: list[bytes], expected: str) -> None:
+        """Bounces go to the signed address of the delivery, without a domain or a key to the sender."""
+        composer = Composer(default_sender=SENDER, message_domain="example.org", keys=keys, bounce_domain=domain)
         assert composer.compose(OUTGOING, now=NOW)[0].sender == expected
 
 
@@ -210,14 +219,14 @@ class TestHeaders:
     @pytest.mark.parametrize(
         "changes, expected",
         [
-            ({}, ["<https://u/42/ann@example.net>"]),
+            ({}, [UNSUBSCRIBE]),
             ({"lane": Lane.TRANSACTIONAL}, None),
             ({"lane": Lane.AUTH}, None),
             ({"headers": {"list-unsubscribe": "<https://own/>"}}, ["<https://own/>"]),
             ({"recipients": (recipient("ann@example.net"), recipient("bob@example.net", RecipientKind.BCC))}, None),
             (
                 {"recipients": (recipient("ann@example.net"), recipient("us@example.org", RecipientKind.REPLY_TO))},
-                ["<https://u/42/ann@example.net>"],
+                [UNSUBSCRIBE],
             ),
         ],
     )
@@ -228,11 +237,11 @@ class TestHeaders:
         composer = Composer(
             default_sender=SENDER,
             message_domain="mx.example.org",
-            unsubscribe=lambda outgoing, address: f"https://u/{outgoing.id}/{address}",
+            links=LINKS,
         )
         message = read(replace(OUTGOING, **{"lane": Lane.BULK, **changes}), composer)
         assert message.get_all("List-Unsubscribe") == expected
-        is_ours = expected is not None and "u/42" in expected[0]
+        is_ours = expected is not None and expected == [UNSUBSCRIBE]
         assert message["List-Unsubscribe-Post"] == ("List-Unsubscribe=One-Click" if is_ours else None)
 
     def test_custom_headers_arrive(self) -> None:

@@ -5,7 +5,9 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -18,7 +20,7 @@ from tests.support.webhook_server import Receiver, Request, receiving
 from postroom.db.pool import Pool
 from postroom.delivery.check import check_request
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import Channel, DeliveryRequest, State
+from postroom.delivery.model import Channel, DeliveryRequest, Lane, RecipientOutcome, State
 from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import BadInput, ConfigurationError, SecretKeyMissing
@@ -27,15 +29,16 @@ from postroom.outbox.errors import EndpointNotFound, TopicNotFound
 from postroom.outbox.model import Pair
 from postroom.outbox.relay import Step
 from postroom.outbox.webhooks import service
+from postroom.outbox.webhooks import store as endpoints
 from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
 from postroom.outbox.webhooks.publisher import WebhookPublisher
-from postroom.outbox.webhooks.transport import EndpointTransport
+from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed, SecretBox
-from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
 BOX = SecretBox([bytes(range(32))])
+INSTALLATION = "whsec_" + base64.b64encode(bytes(32)).decode()
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class Scene:
     receiver: Receiver
     endpoint: Endpoint
     secret: str
-    transport: EndpointTransport
+    transport: WebhookTransport
     make_relay: MakeRelay
 
     async def happen(self, *types: str) -> None:
@@ -62,11 +65,10 @@ class Scene:
         await self.deliver()
 
     async def deliver(self) -> None:
-        composer = WebhookComposer()
         worker = Worker(
             self.pool,
-            compose=lambda outgoing: composer.compose(outgoing, now=datetime.now(UTC)),
-            route=lambda _channel, _lane: self.transport,
+            writers={Channel.WEBHOOK: WebhookWriter(self.pool, BOX, [INSTALLATION])},
+            routes={Channel.WEBHOOK: dict.fromkeys(Lane, self.transport)},
             options=WorkerOptions(until_empty=True),
         )
         await worker.run()
@@ -77,7 +79,7 @@ async def scene(pool: Pool, store: EventStore, make_topic: MakeTopic, make_relay
     await make_topic("money", "webhook", types=("Paid", "Refunded"))
     async with receiving(Receiver()) as receiver:
         endpoint, secret = await service.register(pool, BOX, url=receiver.url, topics=["money"], actor="tests")
-        transport = EndpointTransport(WebhookTransport(allow_private=True), pool, BOX)
+        transport = WebhookTransport(allow_private=True, on_gone=partial(service.disable_gone, pool))
         yield Scene(pool, store, receiver, endpoint, secret, transport, make_relay)
         await transport.close()
 
@@ -93,7 +95,7 @@ def expected_signature(secret: str, request: Request) -> str:
 
 
 async def test_an_event_is_posted_signed_and_shaped(scene: Scene) -> None:
-    """Standard Webhooks: type, timestamp and data; the id is the message's; our own headers do not leave."""
+    """Standard Webhooks: type, timestamp and data; the id is the message's; the endpoint's secret alone signs."""
     await scene.happen("Paid", "Ignored")
     (request,) = scene.receiver.requests
     body = msgspec.json.decode(request.body)
@@ -155,7 +157,6 @@ async def test_both_secrets_sign_during_a_rotation(scene: Scene) -> None:
     (request,) = scene.receiver.requests
     assert signatures(request) == [expected_signature(secret, request) for secret in (fresh, scene.secret)]
     await scene.pool.execute("UPDATE webhook_endpoints SET previous_until = now() - interval '1 s'")
-    scene.transport._known.clear()
     await scene.happen("Paid")
     last = scene.receiver.requests[-1]
     assert signatures(last) == [expected_signature(fresh, last)]
@@ -213,36 +214,60 @@ async def test_a_replay_goes_to_where_the_endpoint_is_now(scene: Scene) -> None:
     assert (before.path.endswith("/new"), after.path.endswith("/new")) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["Postroom-Endpoint", "postroom-message"])
-async def test_nobody_else_has_an_endpoint_s_signature(scene: Scene, name: str) -> None:
-    """A webhook of one's own that names an endpoint would be signed by its secret: nobody but the outbox may."""
-    request = DeliveryRequest(
-        to=(Address(scene.receiver.url),), text="{}", headers={name: "1"}, channel=Channel.WEBHOOK
+@pytest.mark.parametrize("name", ["Content-Type", "Postroom-Endpoint"])
+def test_only_webhooks_of_an_endpoint_set_its_headers(name: str) -> None:
+    """An application names no endpoint, and sets none of the headers that the outbox sets."""
+    webhook = DeliveryRequest(
+        to=(Address("https://a.example/"),), text="{}", headers={name: "1"}, channel=Channel.WEBHOOK
     )
-    async with scene.pool.acquire() as connection:
-        with pytest.raises(BadInput, match=f"headers.{name}"):
-            await accept(connection, check_request(request))
-        mail = replace(request, to=(Address("ada@example.org"),), subject="Hi", channel=Channel.EMAIL, source="outbox")
-        with pytest.raises(BadInput, match=f"headers.{name}"):
-            await accept(connection, check_request(mail))
+    with pytest.raises(BadInput, match=f"headers.{name}"):
+        check_request(webhook)
+    mail = replace(
+        webhook, to=(Address("ada@example.org"),), subject="Hi", headers={}, channel=Channel.EMAIL, endpoint_id=1
+    )
+    with pytest.raises(BadInput, match="endpoint_id"):
+        check_request(mail)
 
 
-@pytest.mark.parametrize("source, is_posted", [("shop", False), ("outbox", True)])
-async def test_a_row_written_by_hand_is_signed_for_no_other_url(scene: Scene, source: str, is_posted: bool) -> None:  # noqa: FBT001 - a case
-    """A delivery of another source is refused; one of the outbox goes to the endpoint's own URL, never to another."""
+async def test_an_endpoint_s_signature_goes_to_no_other_url(scene: Scene) -> None:
+    """Whatever URL the row names, the delivery goes to the endpoint's own; the recipient of the row has the outcome."""
     request = DeliveryRequest(
         to=(Address(f"{scene.receiver.url}/mallory"),),
         text="{}",
-        headers={"Postroom-Endpoint": str(scene.endpoint.id), "Postroom-Message": "msg_1"},
+        headers={"webhook-id": "msg_1"},
         channel=Channel.WEBHOOK,
-        source="outbox",
+        endpoint_id=scene.endpoint.id,
     )
     async with scene.pool.acquire() as connection:
         accepted = await accept(connection, check_request(request))
-        await connection.execute("UPDATE deliveries SET source = $1", source)
     await scene.deliver()
-    assert [request.path.endswith("/mallory") for request in scene.receiver.requests] == [False] * is_posted
-    assert (await get_delivery(scene.pool, accepted.id)).state is (State.SENT if is_posted else State.FAILED)
+    (posted,) = scene.receiver.requests
+    assert (posted.path.endswith("/mallory"), posted.headers["webhook-id"]) == (False, "msg_1")
+    delivery = await get_delivery(scene.pool, accepted.id)
+    assert (delivery.state, delivery.recipients[0].outcome) == (State.SENT, RecipientOutcome.DELIVERED)
+
+
+async def test_a_claim_reads_its_endpoints_in_one_statement(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many endpoints and deliveries a claim has."""
+    await service.register(scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], actor="tests")
+    asked: list[list[int]] = []
+    list_signing = endpoints.list_signing
+
+    async def count(connection: Any, *, ids: list[int]) -> list[Endpoint]:
+        asked.append(ids)
+        return await list_signing(connection, ids=ids)
+
+    monkeypatch.setattr(endpoints, "list_signing", count)
+    await scene.happen("Paid", "Paid")
+    assert (len(scene.receiver.requests), len(asked), len(asked[0])) == (4, 1, 2)
+
+
+async def test_without_its_key_a_secret_signs_nothing_and_the_delivery_waits(scene: Scene) -> None:
+    """The key that seals the secret is not configured in this process: the delivery is deferred, not refused."""
+    await scene.pool.execute("UPDATE webhook_endpoints SET secret_key_id = 'another'")
+    await scene.happen("Paid")
+    delivery = await get_delivery(scene.pool, 1)
+    assert (delivery.state, scene.receiver.requests) == (State.QUEUED, [])
 
 
 async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
@@ -257,15 +282,15 @@ async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
         await service.replay(scene.pool, 99, 1, actor="tests")
 
 
-async def test_other_webhooks_pass_through(scene: Scene) -> None:
-    """A webhook that names no endpoint is posted as it was composed."""
+async def test_a_webhook_without_an_endpoint_is_signed_by_the_installation(scene: Scene) -> None:
+    """Once, and with an id of its own."""
     request = DeliveryRequest(to=(Address(scene.receiver.url),), text="{}", channel=Channel.WEBHOOK)
     async with scene.pool.acquire() as connection:
         await accept(connection, check_request(request))
     await scene.deliver()
     (posted,) = scene.receiver.requests
     assert posted.headers["webhook-id"].startswith("msg_")
-    assert "webhook-signature" not in posted.headers
+    assert signatures(posted) == [expected_signature(INSTALLATION, posted)]
 
 
 async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:

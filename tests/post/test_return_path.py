@@ -73,7 +73,7 @@ def test_return_paths_are_found_in_text() -> None:
 
 
 def composer(key: bytes | None) -> Composer:
-    return Composer(default_sender=Address("post@example.org"), message_domain="example.org", message_key=key)
+    return Composer(default_sender=Address("post@example.org"), message_domain="example.org", keys=[key] if key else [])
 
 
 async def test_a_composed_message_id_is_recognised(pool: Pool) -> None:

@@ -4,20 +4,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
+from tests.support.builders import a_worker
 from tests.support.schedule import person, statuses
 from tests.support.webhook_server import PATIENCE, Receiver, receiving
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import Channel, DeadLetterFilter, DeliveryFilter, Lane, Outgoing
-from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, Outgoing
+from postroom.delivery.worker import WorkerOptions
 from postroom.inbox.transport import CaptureTransport
+from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.reply import Content, Envelope
 from postroom.schedule import agenda, service
 from postroom.schedule.model import Policy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports.base import Transport
-from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
 
@@ -213,17 +214,13 @@ async def drain(
     rounds: int = 6,
 ) -> None:
     """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
-    composer = WebhookComposer()
     transport = WebhookTransport(allow_private=True, timeout=PATIENCE, inbox=inbox)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        return composer.compose(outgoing, now=clock.now)
-
-    def route(_channel: Channel, _lane: Lane) -> Transport:
-        return transport
+        return compose_webhook(outgoing, (), now=clock.now)
 
     for _ in range(rounds):
         options = WorkerOptions(until_empty=True)
-        await Worker(pool, compose=compose, route=route, options=options, clock=clock).run()
+        await a_worker(pool, transport, compose=compose, options=options, clock=clock).run()
         clock.now += step
     await transport.close()

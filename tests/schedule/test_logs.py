@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.builders import a_worker
 from tests.support.http import open_browser
 from tests.support.schedule import NINE, POSTING, person, scheduler, utc
 from tests.support.webhook_server import PATIENCE, Receiver, receiving
@@ -15,13 +17,11 @@ from typer.testing import CliRunner
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import Outgoing
-from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.post.reply import Content, Envelope
+from postroom.delivery.worker import WorkerOptions
+from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.schedule import engine, service, store
 from postroom.schedule.cli import users
 from postroom.schedule.model import Policy
-from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
 ZERLINA = {
@@ -87,19 +87,15 @@ async def test_the_delivery_worker_logs_nobody(
     """A greeting that is taken, refused, put off or cut off, from a receiver who repeats the name."""
     caplog.set_level(logging.INFO)
     receiver.body = b"unknown person: Zerlina Quux"
-    composer, transport = WebhookComposer(), WebhookTransport(allow_private=True, timeout=PATIENCE)
-
-    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        return composer.compose(outgoing, now=datetime.now(UTC))
+    compose = partial(compose_webhook, keys=(), now=datetime.now(UTC))
+    transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
 
     async with receiving(receiver):
         await _stored(pool, Policy(webhook_url=receiver.url))
         with capture_logs() as said:
             await scheduler(pool, policy=Policy(webhook_url=receiver.url)).run_once()
             options = WorkerOptions(until_empty=True)
-            await Worker(
-                pool, compose=compose, route=lambda _c, _l: transport, options=options, clock=lambda: NINE
-            ).run()
+            await a_worker(pool, transport, compose=compose, options=options, clock=lambda: NINE).run()
         await transport.close()
     assert receiver.requests
     assert not any(word in f"{said} {caplog.text}" for word in PERSONAL)

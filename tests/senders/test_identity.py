@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from tests.support.senders import ACCOUNT
 
-from postroom.senders.identity import Identity, Mailbox, identify
+from postroom.post.address import Address
+from postroom.senders.identity import Identity, identify
 from postroom.senders.model import SenderAccount
 
-OWN = Mailbox("news@shop.example", "The Shop")
+OWN = Address("news@shop.example", "The Shop")
 NAMELESS = replace(ACCOUNT, display_name=None)
 
 
@@ -16,22 +17,22 @@ NAMELESS = replace(ACCOUNT, display_name=None)
     "account, named, has_reply_to, identity",
     [
         (ACCOUNT, None, False, Identity(OWN)),
-        (ACCOUNT, Mailbox("ada@shop.example", "Ada"), False, Identity(Mailbox("ada@shop.example", "Ada"))),
-        (ACCOUNT, Mailbox("ada@SHOP.example"), True, Identity(Mailbox("ada@SHOP.example"))),
-        (ACCOUNT, Mailbox("ada@else.example"), False, Identity(OWN, Mailbox("ada@else.example"))),
-        (ACCOUNT, Mailbox("ada@else.example"), True, Identity(OWN)),
-        (ACCOUNT, Mailbox("ada@sub.shop.example"), False, Identity(OWN, Mailbox("ada@sub.shop.example"))),
+        (ACCOUNT, Address("ada@shop.example", "Ada"), False, Identity(Address("ada@shop.example", "Ada"))),
+        (ACCOUNT, Address("ada@SHOP.example"), True, Identity(Address("ada@SHOP.example"))),
+        (ACCOUNT, Address("ada@else.example"), False, Identity(OWN, Address("ada@else.example"))),
+        (ACCOUNT, Address("ada@else.example"), True, Identity(OWN)),
+        (ACCOUNT, Address("ada@sub.shop.example"), False, Identity(OWN, Address("ada@sub.shop.example"))),
         (
             NAMELESS,
-            Mailbox("ada@else.example", "Ada"),
+            Address("ada@else.example", "Ada"),
             False,
-            Identity(Mailbox("news@shop.example", "Ada"), Mailbox("ada@else.example", "Ada")),
+            Identity(Address("news@shop.example", "Ada"), Address("ada@else.example", "Ada")),
         ),
     ],
 )
 def test_from_and_reply_to(
     account: SenderAccount,
-    named: Mailbox | None,
+    named: Address | None,
     has_reply_to: bool,  # noqa: FBT001 - a case
     identity: Identity,
 ) -> None:

@@ -1,7 +1,7 @@
 """Builders: a mail, a clock moved by hand, a way out that answers as told, a worker on it, and short ways to look."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
-from postroom.delivery.attempt import Compose
+from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.check import CheckedRequest, check_batch, check_request
 from postroom.delivery.decision import Result
-from postroom.delivery.model import Attempt, DeliveryId, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.model import Attempt, Channel, DeliveryId, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
@@ -113,16 +113,46 @@ def per_recipient(codes: dict[str, tuple[int, str]], final: Reply = DELIVERED) -
     return answer
 
 
+Compose = Callable[[Outgoing], tuple[Envelope, Content]]
+Prepare = Callable[[Sequence[Outgoing]], Awaitable[None]]
+
+
+class FunctionWriter:
+    """A writer made of functions."""
+
+    def __init__(
+        self, compose: Compose, prepare: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None
+    ) -> None:
+        self._compose, self._prepare = compose, prepare
+
+    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+        if self._prepare is not None:
+            await self._prepare(claim)
+
+    def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
+        return self._compose(outgoing)
+
+
 def a_compose() -> Compose:
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
     return lambda outgoing: composer.compose(outgoing, now=NOON)
 
 
+def writers_of(compose: Compose, prepare: Any = None) -> Writers:
+    """The same writer for every channel."""
+    return dict.fromkeys(Channel, FunctionWriter(compose, prepare))
+
+
+def routes_to(transport: Transport) -> Routes:
+    """The same transport for every channel and lane."""
+    return dict.fromkeys(Channel, dict.fromkeys(Lane, transport))
+
+
 def a_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
-    """A worker on one way out; `options` and the other seams as the case needs them."""
-    seams.setdefault("compose", a_compose())
+    """A worker on one way out; `compose`, `prepare`, `options` and the other seams as the case needs them."""
     seams.setdefault("options", WorkerOptions(lease=LEASE))
-    return Worker(pool, route=lambda _channel, _lane: transport, **seams)
+    writers = writers_of(seams.pop("compose", None) or a_compose(), seams.pop("prepare", None))
+    return Worker(pool, writers=writers, routes=routes_to(transport), **seams)
 
 
 async def accepted(pool: Pool, *requests: DeliveryRequest, now: datetime | None = None) -> list[DeliveryId]:

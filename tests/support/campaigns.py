@@ -11,11 +11,9 @@ from postroom.campaigns.model import Campaign, Letter, LineFormat, Plan, Refused
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
-from postroom.delivery.model import Outgoing
 from postroom.delivery.worker import Worker
-from postroom.mail.compose import Composer
+from postroom.mail.compose import Composer, MailWriter
 from postroom.post.address import Address
-from postroom.post.reply import Content, Envelope
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports.base import Transport
 
@@ -86,11 +84,8 @@ def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
     """A worker that writes campaign mail before it composes it."""
     letters = letters_of(pool)
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
-
-    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        return composer.compose(letters.write(outgoing), now=NOON)
-
-    return a_worker(pool, transport, compose=compose, prepare=letters.prepare, **seams)
+    writer = MailWriter(composer, rendering=letters, now=lambda: NOON)
+    return a_worker(pool, transport, compose=writer.write, prepare=writer.prepare, **seams)
 
 
 async def states_of(pool: Pool, campaign_id: int) -> dict[str, int]:

@@ -14,10 +14,10 @@ from datetime import timedelta
 import msgspec
 
 from postroom.db.pool import open_pool
+from postroom.delivery.model import Channel, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.mail.compose import Composer
+from postroom.mail.compose import Composer, MailWriter
 from postroom.post.address import Address
-from postroom.runtime.clock import utc_now
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 HOUR = timedelta(hours=1)
@@ -59,8 +59,8 @@ async def work(orders: Orders) -> None:
     transport = SmtpTransport(SmtpRelay("127.0.0.1", orders.port, tls="none"), max_connections=orders.connections)
     worker = Worker(
         pool,
-        compose=lambda outgoing: composer.compose(outgoing, now=utc_now()),
-        route=lambda _channel, _lane: transport,
+        writers={Channel.EMAIL: MailWriter(composer)},
+        routes={Channel.EMAIL: dict.fromkeys(Lane, transport)},
         options=WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=HOUR, grace=HOUR, until_empty=True),
         signal=Doom(orders),
     )

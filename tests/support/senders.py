@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.support.builders import DELIVERED, LEASE, Recording, a_compose, with_recipients
+from tests.support.builders import DELIVERED, LEASE, Recording, a_worker, with_recipients
 from tests.support.builders import claimed as claimed_plainly
 
 from postroom.db.pool import Pool
@@ -133,9 +133,8 @@ def a_desk(pool: Pool, ways: Any, *, clock: Clock = database_time) -> AccountsIn
 def a_sending_worker(pool: Pool, desk: AccountsInUse, *, relay: Recording | None = None, **seams: Any) -> Worker:
     """A worker with accounts; what does not leave through one goes to `relay`."""
     way = relay or Recording()
-    seams.setdefault("compose", a_compose())
     seams.setdefault("options", WorkerOptions(lease=LEASE, poll_interval=timedelta(milliseconds=20)))
-    return Worker(pool, route=lambda _channel, _lane: way, senders=desk, **seams)
+    return a_worker(pool, way, senders=desk, **seams)
 
 
 async def claimed(

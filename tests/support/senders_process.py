@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
+from tests.support import builders
 from tests.support.senders import Stamps
 
 from postroom.db.pool import Pool, open_pool
@@ -83,7 +84,7 @@ def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, AccountsInU
     desk.turns = PacedStarts(desk._released, now=stamps)
     options = WorkerOptions(lanes=(Lane.BULK,), lease=LEASE, poll_interval=timedelta(milliseconds=20), until_empty=True)
     return (
-        Worker(pool, compose=compose, route=lambda _channel, _lane: NoopTransport(), senders=desk, options=options),
+        builders.a_worker(pool, NoopTransport(), compose=compose, senders=desk, options=options),
         desk,
     )
 

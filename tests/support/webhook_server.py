@@ -8,15 +8,28 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from aiohttp import web
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import fall_silent
 
+from postroom.delivery.model import (
+    Channel,
+    ClaimId,
+    DeliveryId,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+)
+from postroom.outbox.webhooks.writer import compose
 from postroom.post.reply import Content, Envelope, Reply
-from postroom.transports.webhook.compose import WebhookComposer
-from postroom.transports.webhook.transport import WebhookTransport
+from postroom.transports.webhook.signing import read_secret
+from postroom.transports.webhook.transport import WebhookContent, WebhookTransport
 
+CREATED_AT = datetime(2026, 11, 15, tzinfo=UTC)
 PATIENCE = timedelta(seconds=PATIENCE_S)
 """Of a transport whose receiver is on the same machine, which may stall."""
 
@@ -90,27 +103,28 @@ def is_genuine(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
     return any(version == "v1" and hmac.compare_digest(value, expected) for version, value in offered)
 
 
-@dataclass(frozen=True, slots=True)
-class Recipient:
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Posting:
-    """A claimed delivery as composing sees it."""
-
-    url: str
-    id: int = 7
-    text: str | None = '{"message":"Hey"}'
-    headers: Mapping[str, str] = field(default_factory=dict)
-    created_at: datetime = datetime(2026, 11, 15, tzinfo=UTC)
-    lane: str = "transactional"
-    idempotency_key: str | None = None
-    source: str | None = "tests"
-
-    @property
-    def recipients(self) -> tuple[Recipient, ...]:
-        return (Recipient(self.url),)
+def a_post(url: str, *secrets: str, now: datetime = CREATED_AT, **fields: Any) -> tuple[Envelope, WebhookContent]:
+    """A webhook as a worker writes it, signed with these secrets."""
+    given: dict[str, Any] = {"id": DeliveryId(7), "text": '{"message":"Hey"}', "headers": {}, **fields}
+    outgoing = Outgoing(
+        claim_id=ClaimId(1),
+        channel=Channel.WEBHOOK,
+        lane=Lane.TRANSACTIONAL,
+        ladder="webhook",
+        attempt_no=1,
+        attempt_base=0,
+        created_at=CREATED_AT,
+        dated_at=CREATED_AT,
+        expires_at=None,
+        traceparent=None,
+        recipients=(Recipient(RecipientKind.TO, 0, url, None, RecipientOutcome.PENDING),),
+        sender=None,
+        subject="",
+        html=None,
+        attachments=(),
+        **given,
+    )
+    return compose(outgoing, [read_secret(secret) for secret in secrets], now=now)
 
 
 @dataclass(slots=True)
@@ -122,8 +136,7 @@ class ToOneReceiver:
     name: str = WebhookTransport.name
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        composed = WebhookComposer().compose(Posting(self.url, id=envelope.delivery_id), now=datetime.now(UTC))
-        return await self.transport.send(*composed)
+        return await self.transport.send(*a_post(self.url, id=envelope.delivery_id, now=datetime.now(UTC)))
 
     async def close(self) -> None:
         await self.transport.close()

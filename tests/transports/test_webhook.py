@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 import trustme
 from tests.support.http import Letter
-from tests.support.webhook_server import PATIENCE, Posting, Receiver, is_genuine, receiving, webhook_to
+from tests.support.webhook_server import PATIENCE, Receiver, a_post, is_genuine, receiving, webhook_to
 
 from postroom.db.pool import Pool
 from postroom.delivery.outcome import Verdict, classify
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
-from postroom.transports.webhook.compose import WebhookComposer, WebhookContent
 from postroom.transports.webhook.inbox import CAPTURE_URL
 from postroom.transports.webhook.signing import derived_secret, read_secret, sign
 from postroom.transports.webhook.transport import WebhookTransport
@@ -38,7 +37,7 @@ async def opened(**options: Any) -> AsyncIterator[WebhookTransport]:
 
 
 async def post(transport: WebhookTransport, url: str, *secrets: str, **fields: Any) -> Reply:
-    return await transport.send(*WebhookComposer(secrets).compose(Posting(url, **fields), now=NOW))
+    return await transport.send(*a_post(url, *secrets, now=NOW, **fields))
 
 
 def verdict(reply: Reply, url: str = "x") -> Verdict:
@@ -150,20 +149,16 @@ def test_a_derived_secret_is_one() -> None:
 
 def test_the_id_is_the_delivery_s_and_the_time_the_attempt_s() -> None:
     """A second attempt carries the same id under another timestamp; another delivery another id."""
-    composer = WebhookComposer([OLD])
-    first, again = (composer.compose(Posting("https://a.example/"), now=NOW + timedelta(seconds=n)) for n in (0, 9))
-    other, _ = composer.compose(Posting("https://a.example/", id=8), now=NOW)
+    first, again = (a_post("https://a.example/", OLD, now=NOW + timedelta(seconds=n)) for n in (0, 9))
+    other, _ = a_post("https://a.example/", OLD, id=8, now=NOW)
     assert first[0] == again[0] != other
-    assert isinstance(first[1], WebhookContent)
-    assert isinstance(again[1], WebhookContent)
     assert first[1].headers["webhook-signature"] != again[1].headers["webhook-signature"]
 
 
 def test_a_delivery_cannot_forge_what_is_signed() -> None:
     """Headers of its own are added, but never in place of ours or of the connection's."""
     forged = {"Webhook-Signature": "v1,x", "Host": "other", "Content-Length": "1", "X-Own": "yes"}
-    _, content = WebhookComposer([OLD]).compose(Posting("https://a.example/", headers=forged), now=NOW)
-    assert isinstance(content, WebhookContent)
+    _, content = a_post("https://a.example/", OLD, headers=forged, now=NOW)
     assert content.headers["X-Own"] == "yes"
     assert not {"Webhook-Signature", "Host", "Content-Length"} & set(content.headers)
 
@@ -180,9 +175,7 @@ def test_a_delivery_cannot_forge_what_is_signed() -> None:
 )
 def test_the_receiver_is_told_the_key(key: str | None, given: dict[str, str], told: str | None) -> None:
     """Every webhook with an idempotency key says it, in a form that a header can carry, and says no other."""
-    posting = Posting("https://a.example/", idempotency_key=key, headers=given)
-    _, content = WebhookComposer().compose(posting, now=NOW)
-    assert isinstance(content, WebhookContent)
+    _, content = a_post("https://a.example/", idempotency_key=key, headers=given)
     said = [value for name, value in content.headers.items() if name.lower() == "x-idempotency-key"]
     assert said == ([] if told is None else [told])
 
@@ -191,7 +184,7 @@ def test_the_receiver_is_told_the_key(key: str | None, given: dict[str, str], to
 def test_what_cannot_be_posted_is_a_value_error(fields: dict[str, Any]) -> None:
     """The worker records it as refused for good; nothing leaves."""
     with pytest.raises(ValueError, match="webhook"):
-        WebhookComposer().compose(Posting("https://a.example/", **fields), now=NOW)
+        a_post("https://a.example/", **fields)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from tests.support.webhook_server import PATIENCE, Posting, Receiver, receiving
+from tests.support.webhook_server import PATIENCE, Receiver, a_post, receiving
 
 from postroom.delivery.outcome import Verdict, classify
 from postroom.post.reply import Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver, is_public
-from postroom.transports.webhook.compose import WebhookComposer
 from postroom.transports.webhook.transport import WebhookTransport
 
 INNER = [
@@ -57,7 +56,7 @@ async def test_a_url_that_leads_inside_is_refused_and_nobody_is_asked(url: str) 
     async with receiving(Receiver()) as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         transport = WebhookTransport()
-        envelope, content = WebhookComposer().compose(Posting(url.format(port=port)), now=Posting("").created_at)
+        envelope, content = a_post(url.format(port=port))
         reply = await transport.send(envelope, content)
         await transport.close()
     assert receiver.requests == []
@@ -73,7 +72,7 @@ async def test_allowed_means_allowed() -> None:
     async with receiving(Receiver()) as receiver:
         transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
         url = receiver.url.replace("127.0.0.1", "localhost")
-        reply = await transport.send(*WebhookComposer().compose(Posting(url), now=Posting("").created_at))
+        reply = await transport.send(*a_post(url))
         await transport.close()
     assert reply.code == 250
     assert reply.remote_host == "localhost [127.0.0.1]"
@@ -112,6 +111,6 @@ async def test_the_connection_goes_to_the_address_that_was_judged(monkeypatch: p
     async with receiving(Receiver()) as receiver:
         transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
         url = receiver.url.replace("127.0.0.1", "once.example")
-        reply = await transport.send(*WebhookComposer().compose(Posting(url), now=Posting("").created_at))
+        reply = await transport.send(*a_post(url))
         await transport.close()
     assert (reply.code, asked) == (250, ["once.example"])

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.webhook_server import Posting
+from tests.support.webhook_server import a_post
 from typer.testing import CliRunner
 
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks.cli import webhooks
 from postroom.settings import read_settings
-from postroom.transports.webhook.compose import WebhookComposer, WebhookContent
 from postroom.transports.webhook.signing import webhook_secrets
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/verify-webhooks.md"
@@ -58,8 +57,7 @@ def is_genuine() -> Any:
 def test_the_page_s_code_tells_ours_from_others() -> None:
     """Ours under either secret passes; another body, secret, id or time does not."""
     check = is_genuine()
-    _, content = WebhookComposer((NEW, OLD)).compose(Posting("https://x.example/"), now=datetime.now(UTC))
-    assert isinstance(content, WebhookContent)
+    _, content = a_post("https://x.example/", NEW, OLD, now=datetime.now(UTC))
     headers, body = dict(content.headers), content.body
     assert check(headers, body, OLD)
     assert check(headers, body, NEW)
@@ -73,6 +71,5 @@ def test_the_page_s_code_tells_ours_from_others() -> None:
 def test_what_is_old_is_not_genuine() -> None:
     """Signed rightly, but an hour ago: somebody posts it again."""
     hour_ago = datetime.fromtimestamp(time.time() - 3600, UTC)
-    _, content = WebhookComposer((NEW,)).compose(Posting("https://x.example/"), now=hour_ago)
-    assert isinstance(content, WebhookContent)
+    _, content = a_post("https://x.example/", NEW, now=hour_ago)
     assert not is_genuine()(content.headers, content.body, NEW)

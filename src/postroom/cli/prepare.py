@@ -3,7 +3,7 @@
 A worker would find the same, but later: after a port is open, or in a child that is started again and again.
 """
 
-from postroom.app import load_catalog, make_compose, open_routes
+from postroom.app import load_catalog, make_composer, open_routes
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import Catalog
@@ -14,7 +14,7 @@ async def prepare(room: Room) -> Catalog:
     """Try everything a worker will need, without connecting anywhere; returns the parsed templates."""
     settings = room.settings
     catalog = load_catalog(settings)
-    make_compose(settings)
+    make_composer(settings)
     if settings.admin_email is not None:
         try:
             parse_address(settings.admin_email)

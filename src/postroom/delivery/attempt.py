@@ -1,17 +1,18 @@
-"""One attempt: from a claimed delivery to a result, over whichever way out it takes.
+"""One attempt: write the message, hand it to a transport, decide what the reply means for the delivery.
 
-Whatever happens there is a result, but for an attempt that is cancelled before the other side can have had the message:
-that one is released. A bug of ours in composing defers; after a bug in a transport the result is ambiguous. A delivery
-that has expired does not leave: the attempt asks when it begins, and the transport asks once more when it has a
-connection.
+The writer of the delivery's channel makes envelope and content; a table names the transport. Every attempt has a
+result, except one that is cancelled before the other side can have the message: that one is released. A bug in a writer
+defers the delivery; after a bug in a transport the result is ambiguous. A delivery that has expired does not leave: the
+attempt checks when it begins, and the transport checks once more when it has a connection.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from time import perf_counter
+from typing import Protocol
 
 import structlog
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from postroom.delivery.decision import (
     unwritable,
 )
 from postroom.delivery.model import Channel, Lane, Outgoing
-from postroom.delivery.outcome import Outcome, Verdict, classify
+from postroom.delivery.outcome import classify
 from postroom.delivery.places import Places
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
@@ -40,11 +41,29 @@ from postroom.transports.base import Passage, Transport
 
 _log = structlog.get_logger()
 
-Compose = Callable[[Outgoing], tuple[Envelope, Content]]
-"""From a claimed delivery to what goes over the wire; ValueError says why it cannot be."""
 
-Route = Callable[[Channel, Lane], Transport]
-"""Which way out a channel and lane take, where no account carries it."""
+class Undeliverable(Exception):  # noqa: N818 - a writer's answer, not a fault
+    """Raised by a writer in place of a message: nothing is sent, and `reply` decides as if a server had said it."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.text)
+        self.reply = reply
+
+
+class Writer(Protocol):
+    """Writes the deliveries of one channel."""
+
+    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+        """Read, once per claim, everything that `write` needs. If this raises, the claim is released."""
+
+    def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
+        """Make envelope and content. ValueError: it can never be written; `Undeliverable`: see there."""
+
+
+Writers = Mapping[Channel, Writer]
+
+Routes = Mapping[Channel, Mapping[Lane, Transport]]
+"""The transport of each channel and lane, for deliveries that no sender account carries."""
 
 
 class Attempter:
@@ -52,8 +71,8 @@ class Attempter:
 
     def __init__(  # noqa: PLR0913 - the seams a worker stands on
         self,
-        compose: Compose,
-        route: Route,
+        writers: Writers,
+        routes: Routes,
         *,
         senders: AccountsInUse | None,
         places: Places,
@@ -61,7 +80,7 @@ class Attempter:
         signal: Signal,
         held_lanes: Sequence[str],
     ) -> None:
-        self._compose, self._route, self._senders = compose, route, senders
+        self._writers, self._routes, self._senders = writers, routes, senders
         self._places, self._now, self._signal, self._held_lanes = places, now, signal, held_lanes
 
     async def attempt(self, outgoing: Outgoing) -> Result | None:
@@ -121,10 +140,10 @@ class Attempter:
         return outgoing.expires_at is not None and outgoing.expires_at <= self._now()
 
     def way_out(self, outgoing: Outgoing) -> Transport:
-        """The transport of the account that carries it, or of the settings."""
+        """The transport of the account that carries it, or of its channel and lane."""
         if outgoing.sender_account_id is not None and self._senders is not None:
             return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
-        return self._route(outgoing.channel, outgoing.lane)
+        return self._routes[outgoing.channel][outgoing.lane]
 
     async def _send(self, outgoing: Outgoing, on_start: Callable[[Passage], None]) -> Result | None:
         """Try once; `on_start` is called at the last moment before the transport is.
@@ -132,21 +151,15 @@ class Attempter:
         None: the attempt was cancelled before the other side can have had the message.
         """
         try:
-            envelope, content = self._compose(outgoing)
+            envelope, content = self._writers[outgoing.channel].write(outgoing)
             transport = self.way_out(outgoing)
         except ValueError as error:
             return unwritable(outgoing, str(error))
+        except Undeliverable as error:
+            return self._not_sent(outgoing, error.reply)
         except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
             _log.exception("compose_crashed", delivery_id=outgoing.id)
-            reply = Reply(Stage.CONNECT, text="it could not be composed; nothing was sent")
-            return decide(
-                outgoing,
-                reply,
-                Outcome(Verdict.DEFERRED, (), None),
-                self._policy(),
-                elapsed=NO_TIME,
-                transport=NOWHERE,
-            )
+            return self._not_sent(outgoing, Reply(Stage.CONNECT, text="it could not be composed; nothing was sent"))
         passage = Passage(partial(self.has_expired, outgoing))
         if not passage.may_leave():
             return expired(outgoing)
@@ -156,6 +169,11 @@ class Attempter:
         if said is None or passage.is_late:
             return expired(outgoing) if passage.is_late else None
         return self._result(outgoing, envelope, transport, said, perf_counter() - started)
+
+    def _not_sent(self, outgoing: Outgoing, reply: Reply) -> Result:
+        envelope = Envelope(outgoing.id, "", "", tuple(each.address for each in outgoing.recipients if is_open(each)))
+        outcome = classify(reply, envelope)
+        return decide(outgoing, reply, outcome, self._policy(), elapsed=NO_TIME, transport=NOWHERE)
 
     def _result(
         self, outgoing: Outgoing, envelope: Envelope, transport: Transport, reply: Reply, elapsed: float

@@ -11,7 +11,7 @@ from postroom.delivery.model import Channel, DeliveryRequest
 from postroom.delivery.retry import LADDERS, LONGEST_PATIENCE, MOST_RETRIES, SHORTEST_PATIENCE
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address
-from postroom.post.header import MEDIA_TYPE, RESERVED_PREFIX, check_header, check_text
+from postroom.post.header import MEDIA_TYPE, check_header, check_text
 
 MAX_RECIPIENTS = 100
 MAX_SUBJECT = 998
@@ -25,10 +25,7 @@ MAX_URL = 2048
 MAX_DEPTH = 32
 """How deep JSON may be nested: templates see no deeper, and decoders end at some depth of their own."""
 
-OUTBOX = "outbox"
-"""The source whose webhooks say, in reserved headers, which endpoint's secret is to sign them."""
-
-RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", OUTBOX, "schedule"})
+RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", "outbox", "schedule"})
 """Sources of Postroom's own mail, and of the first administrator's. An application that sent under one of them could
 take the idempotency keys of that mail. The same names stand in functions/bind_source.sql."""
 
@@ -89,6 +86,8 @@ def problems(request: DeliveryRequest) -> Problems:
         yield from _webhook(request)
     else:
         yield from _recipients(request)
+        if request.endpoint_id is not None:
+            yield "endpoint_id", "is for webhooks only"
     yield from _content(request)
     yield from _headers(request)
     yield from _attachments(request)
@@ -191,10 +190,9 @@ def _texts(request: DeliveryRequest) -> Problems:
 
 def _headers(request: DeliveryRequest) -> Problems:
     seen: set[str] = set()
-    is_ours = request.channel is Channel.WEBHOOK and request.source == OUTBOX
+    is_ours = request.endpoint_id is not None  # the outbox sets Content-Type and webhook-id itself
     for name, value in request.headers.items():
-        is_reserved = name.lower().startswith(RESERVED_PREFIX)
-        reason = check_text(value) if is_ours and is_reserved else check_header(name, value)
+        reason = check_text(value) if is_ours else check_header(name, value)
         if reason is None and name.lower() in seen:
             reason = "is given twice"
         if reason is not None:

@@ -52,6 +52,7 @@ def accept_columns(
         "tags": [_json(request.tags) for request in requests],
         "custom_data": [_json(request.custom_data) for request in requests],
         "traceparent": [request.traceparent for request in requests],
+        "endpoint_id": [request.endpoint_id for request in requests],
         **_recipient_columns(requests),
         "idempotency_ttl": idempotency_ttl,
         "now": now,

@@ -124,6 +124,7 @@ class DeliveryRequest:
     max_retries: int | None = None  # after the first attempt; None: as many as the ladder has
     give_up_after: timedelta | None = None  # since the first attempt; None: the ladder's age limit
     traceparent: str | None = None
+    endpoint_id: int | None = None  # of a webhook that the outbox posts to an endpoint
 
 
 class Acceptance(StrEnum):
@@ -191,14 +192,19 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     throttled_by: tuple[int, ...] = ()  # accounts that were throttled while they carried it, in order
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
     slot: Slot | None = None  # when it may start; None: at once
-    idempotency_key: str | None = None  # of a webhook, whose receiver is told
-    source: str | None = None  # of a webhook: only the outbox's are signed for an endpoint
+    idempotency_key: str | None = None  # of a webhook: sent as `X-Idempotency-Key`
+    endpoint_id: int | None = None  # of a webhook: the endpoint whose secret signs it and whose URL receives it
     size: int = 0  # bytes of its content, as stored
 
     @property
     def held_for(self) -> timedelta | None:
         """How long this mail has to wait for recipients on hold; None if it may leave."""
         return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
+
+    @property
+    def url(self) -> str:
+        """Where a webhook goes; empty if the row names nothing."""
+        return self.recipients[0].address if self.recipients else ""
 
     @property
     def domain(self) -> str | None:

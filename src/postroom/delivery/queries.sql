@@ -33,7 +33,8 @@ FROM accept_deliveries(
     p_recipient_email => :recipient_email::text[],
     p_recipient_name => :recipient_name::text[],
     p_idempotency_ttl => :idempotency_ttl::interval,
-    p_now => coalesce(:now::timestamptz, now())
+    p_now => coalesce(:now::timestamptz, now()),
+    p_endpoint_id => :endpoint_id::bigint[]
 );
 
 -- name: accept_one :one
@@ -68,7 +69,8 @@ FROM accept_deliveries(
     p_recipient_email => :recipient_email::text[],
     p_recipient_name => :recipient_name::text[],
     p_idempotency_ttl => :idempotency_ttl::interval,
-    p_now => coalesce(:now::timestamptz, now())
+    p_now => coalesce(:now::timestamptz, now()),
+    p_endpoint_id => ARRAY[:endpoint_id::bigint]
 );
 
 -- name: cancel :maybe
@@ -115,13 +117,12 @@ claimed AS (
     RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
-        CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key,
-        CASE WHEN d.channel = 'webhook' THEN d.source END AS source
+        d.endpoint_id, CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
 SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
     doubtful_account_id, expires_at, traceparent, campaign_id, sender_account_id, start_in, send_delay, shaped_domain,
-    domain_connections, idempotency_key, source,
+    domain_connections, idempotency_key, endpoint_id,
     coalesce(octet_length(text_body), 0) + coalesce(octet_length(html_body), 0)
         + coalesce(pg_column_size(attachments), 0) AS size
 FROM claimed
@@ -708,11 +709,11 @@ WITH original AS (
 clone AS (
     INSERT INTO deliveries (
         lane, channel, next_attempt_at, created_at, dated_at, expires_at, resend_of, ladder, max_retries, give_up_after,
-        source, template_id, locale, traceparent, tags, custom_data, campaign_id
+        source, template_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
         coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), expires_at, id, ladder, max_retries,
-        give_up_after, source, template_id, locale, traceparent, tags, custom_data, campaign_id
+        give_up_after, source, template_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
     FROM original
     RETURNING id, resend_of
 ),

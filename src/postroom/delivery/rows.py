@@ -128,7 +128,7 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
         sender_account_id=row["sender_account_id"],
         slot=_slot(row),
         idempotency_key=row["idempotency_key"],
-        source=row["source"],
+        endpoint_id=row["endpoint_id"],
         size=row["size"],
     )
 

@@ -11,7 +11,8 @@ ambiguous if it can.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -22,25 +23,22 @@ from msgspec.structs import replace
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.delivery import store
-from postroom.delivery.attempt import Attempter, Compose, Route
-from postroom.delivery.decision import NO_TIME
+from postroom.delivery.attempt import Attempter, Routes, Writers
+from postroom.delivery.decision import NO_TIME, NOWHERE
 from postroom.delivery.lane import LaneLoad, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
-from postroom.delivery.model import ClaimId, Lane, Outgoing
+from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.places import Places
 from postroom.delivery.rows import read_content
-from postroom.delivery.silent_hosts import SilentHosts
 from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, HeardClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
 from postroom.senders.accounts_in_use import AccountsInUse
+from postroom.transports.webhook.host_backoff import HostBackoff
 
 _log = structlog.get_logger()
-
-Prepare = Callable[[Sequence[Outgoing]], Awaitable[None]]
-"""Fetches, once per claim, what composing and routing these will need; both are too hot to ask the database."""
 
 LINGER = timedelta(milliseconds=20)
 LINGERS = 10
@@ -69,16 +67,15 @@ class Worker:
         self,
         pool: Pool,
         *,
-        compose: Compose,
-        route: Route,
-        prepare: Prepare | None = None,
+        writers: Writers,
+        routes: Routes,
         senders: AccountsInUse | None = None,
         options: WorkerOptions | None = None,
         waker: Waker | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
-        self._pool, self._prepare, self._senders = pool, prepare, senders
+        self._pool, self._writers, self._senders = pool, writers, senders
         self._options = options or WorkerOptions()
         self._waker = waker or Waker()
         self._clock, self._signal = clock, signal
@@ -96,13 +93,13 @@ class Worker:
             on_renewed=senders.turns.renew if senders is not None else lambda _claims, _until: None,
         )
         self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
-        self._silent = SilentHosts()
+        self._hosts = HostBackoff()
         self._places = Places(
             on_silence=self._ledger.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
         )
         self._attempter = Attempter(
-            compose,
-            route,
+            writers,
+            routes,
             senders=senders,
             places=self._places,
             now=self._now,
@@ -197,13 +194,14 @@ class Worker:
         return claimed
 
     async def _get_ready(self, lane: Lane, claimed: list[Outgoing], asked_at: float) -> None:
-        """Fetch what these need beyond themselves."""
+        """Read the accounts, campaigns and endpoints of a claim; a claim with turns starts its lease when they do."""
         slots = [outgoing.slot for outgoing in claimed if outgoing.slot is not None]
         if self._senders is not None and slots:
             await self._senders.prepare(slots)
             self._leases.renewed([claimed[0].claim_id], asked_at)
-        if self._prepare is not None:
-            await self._prepare(claimed)
+        for channel, writer in self._writers.items():
+            if mine := [outgoing for outgoing in claimed if outgoing.channel is channel]:
+                await writer.prepare(mine)
         await self._wake_up(lane)
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
@@ -253,14 +251,24 @@ class Worker:
         return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
 
     async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Release, for later, webhooks to silent hosts and bulk mail to addresses on hold; the rest may start."""
-        ready, waiting = self._silent.sift(chunk)
+        """Release for later webhooks to hosts that time out and bulk mail to addresses on hold; return the others."""
+        ready: list[Outgoing] = []
+        waiting: defaultdict[timedelta, list[DeliveryId]] = defaultdict(list)
+        for outgoing in chunk:
+            wait = self._wait(outgoing)
+            if wait is None:
+                ready.append(outgoing)
+            else:
+                self._attempter.skip_turn(outgoing)
+                waiting[wait].append(outgoing.id)
         for wait, delivery_ids in waiting.items():
             await self._ledger.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
-        held = [each for each in ready if each.held_for is not None and not self._attempter.has_expired(each)]
-        for outgoing in held:
-            await self._release([outgoing], wait=outgoing.held_for or NO_TIME)
-        return [outgoing for outgoing in ready if outgoing not in held] if held else ready
+        return ready
+
+    def _wait(self, outgoing: Outgoing) -> timedelta | None:
+        if outgoing.channel is Channel.WEBHOOK:
+            return self._hosts.wait(outgoing.url)
+        return None if outgoing.held_for is None or self._attempter.has_expired(outgoing) else outgoing.held_for
 
     async def _start(self, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
         """Commit that this chunk is about to go to the wire, and read its content.
@@ -322,7 +330,8 @@ class Worker:
         with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
             result = await self._attempter.attempt(outgoing)
         if result is not None:
-            self._silent.ended(outgoing, result.reply)
+            if outgoing.channel is Channel.WEBHOOK and result.reply is not None and result.transport != NOWHERE:
+                self._hosts.ended(outgoing.url, result.reply)
             self._ledger.add(result)
             return
         await self._ledger.give_back(outgoing.claim_id, [outgoing.id])
@@ -363,6 +372,3 @@ class Worker:
             task.cancel()
         if hanging:
             await asyncio.wait(hanging)
-
-
-__all__ = ["ClaimId", "Compose", "Prepare", "Route", "Worker", "WorkerOptions"]

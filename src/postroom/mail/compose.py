@@ -1,22 +1,32 @@
-"""From a claimed delivery to an envelope and a message.
+"""Writes mail: from a claimed delivery to an envelope and a message.
 
 Everything that names or dates the message is taken from the delivery and not from the attempt, so that a second attempt
 after an unknown outcome sends the same message again and receivers can recognise it. Only the timestamp of the DKIM
-signature tells attempts apart. The date is that of the first moment it could leave (for mail scheduled ahead, not the
-day it was written), the Message-ID never changes.
+signature differs between attempts. The date is that of the first moment it could leave (for mail scheduled ahead, not
+the day it was written), the Message-ID never changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from msgspec.structs import replace
 
 from postroom.delivery.decision import is_open
-from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind
+from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import Address, domain_of, parse_address
 from postroom.post.headers import Field, encode_addresses, encode_custom, encode_text
 from postroom.post.message_id import make_message_id
 from postroom.post.mime import Message
 from postroom.post.reply import Content, Envelope
+from postroom.post.return_path import make_return_path
+from postroom.senders.accounts_in_use import AccountsInUse
+from postroom.senders.identity import identify
+from postroom.senders.model import SenderAccount
+from postroom.tracking.model import Mark
+from postroom.tracking.tokens import TokenSigner
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -25,12 +35,63 @@ _ONE_CLICK: Field = (b"List-Unsubscribe-Post", b"List-Unsubscribe=One-Click")
 _NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
 
 
+_now = partial(datetime.now, UTC)
+
+
+class Rendering(Protocol):
+    """Renders campaign mail for its recipient: see `postroom.campaigns.rendering`."""
+
+    async def prepare(self, claim: Sequence[Outgoing]) -> None: ...
+
+    def write(self, outgoing: Outgoing) -> Outgoing: ...
+
+
+class MailWriter:
+    """Writes mail: renders a campaign's, takes the identity of the account that carries it, composes the message."""
+
+    def __init__(
+        self,
+        composer: "Composer",
+        *,
+        rendering: Rendering | None = None,
+        accounts: AccountsInUse | None = None,
+        now: Callable[[], datetime] = _now,
+    ) -> None:
+        self._composer, self._rendering, self._accounts, self._now = composer, rendering, accounts, now
+
+    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+        """Read the campaigns of a claim. The worker has read its accounts."""
+        campaign_mail = [outgoing for outgoing in claim if outgoing.campaign_id is not None]
+        if campaign_mail and self._rendering is not None:
+            await self._rendering.prepare(campaign_mail)
+
+    def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
+        """Make envelope and message; ValueError names the part that cannot be written."""
+        if outgoing.campaign_id is not None and self._rendering is not None:
+            outgoing = self._rendering.write(outgoing)
+        if outgoing.sender_account_id is not None and self._accounts is not None:
+            account = self._accounts.account(outgoing.sender_account_id)
+            outgoing = outgoing if account is None else written_by(outgoing, account)
+        return self._composer.compose(outgoing, now=self._now())
+
+
+def written_by(outgoing: Outgoing, account: SenderAccount) -> Outgoing:
+    """The same mail with the From and Reply-To that this account may use: see `postroom.senders.identity`."""
+    has_reply_to = any(each.kind is RecipientKind.REPLY_TO for each in outgoing.recipients)
+    identity = identify(account, outgoing.sender, has_reply_to=has_reply_to)
+    recipients = outgoing.recipients
+    if (reply_to := identity.reply_to) is not None:
+        added = Recipient(RecipientKind.REPLY_TO, 0, reply_to.email, reply_to.name, RecipientOutcome.PENDING)
+        recipients = (*recipients, added)
+    return replace(outgoing, sender=identity.sender, recipients=recipients)
+
+
 class Composer:
     """Composes the mail of one room: its default sender, its names, its keys.
 
-    `message_key` signs Message-IDs, so that a report that quotes one can be believed; `return_path` says where the
-    bounces of a delivery go (to the sender if None); `unsubscribe` makes the one-click link for a recipient of bulk
-    mail; `signers` holds the DKIM keys by the domain of From.
+    `keys` sign Message-IDs and return paths, so that a report that quotes one can be verified; bounces go to
+    `bounce_domain`, without one or without a key to the sender; `links` signs the one-click link for a recipient of
+    bulk mail; `signers` holds the DKIM keys by the domain of From.
     """
 
     def __init__(
@@ -38,15 +99,15 @@ class Composer:
         *,
         default_sender: Address,
         message_domain: str,
-        message_key: bytes | None = None,
-        return_path: Callable[[Outgoing], str] | None = None,
-        unsubscribe: Callable[[Outgoing, str], str] | None = None,
+        keys: Sequence[bytes] = (),
+        bounce_domain: str | None = None,
+        links: TokenSigner | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
     ) -> None:
         encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
         self._default_sender = default_sender
-        self._message_domain, self._message_key = message_domain_of(message_domain), message_key
-        self._return_path, self._unsubscribe = return_path, unsubscribe
+        self._message_domain, self._key = message_domain_of(message_domain), next(iter(keys), None)
+        self._bounce_domain, self._links = bounce_domain, links
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
 
     def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
@@ -54,9 +115,7 @@ class Composer:
         sender = outgoing.sender or self._default_sender
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
-            message_id = make_message_id(
-                outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._message_key
-            )
+            message_id = make_message_id(outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._key)
         message = Message(
             headers=(*self._own_headers(outgoing, sender, message_id), *custom),
             seed=message_id,
@@ -69,12 +128,17 @@ class Composer:
         envelope = Envelope(
             delivery_id=outgoing.id,
             message_id=message_id,
-            sender=sender.email if self._return_path is None else self._return_path(outgoing),
+            sender=self._return_path(outgoing, sender),
             recipients=_waiting(outgoing.recipients),
             lane=outgoing.lane.value,
             has_utf8_headers=message.needs_smtputf8,
         )
         return envelope, message
+
+    def _return_path(self, outgoing: Outgoing, sender: Address) -> str:
+        if self._bounce_domain is None or self._key is None:
+            return sender.email
+        return make_return_path(outgoing.id, domain=self._bounce_domain, key=self._key)
 
     def _own_headers(self, outgoing: Outgoing, sender: Address, message_id: str) -> list[Field]:
         headers: list[Field] = [
@@ -93,9 +157,9 @@ class Composer:
     def _list_headers(self, outgoing: Outgoing) -> list[Field]:
         """One-click unsubscription (RFC 8058). The link names one person, so mail to several goes without."""
         addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
-        if self._unsubscribe is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
+        if self._links is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
             return []
-        url = self._unsubscribe(outgoing, addresses.pop())
+        url = self._links.unsubscribe_url(Mark(outgoing.campaign_id, outgoing.id, addresses.pop()))
         return [(b"List-Unsubscribe", f"<{url}>".encode()), _ONE_CLICK]
 
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:

@@ -26,11 +26,10 @@ from typing import Any, Protocol
 import msgspec
 
 from postroom.db.queries import Connection
-from postroom.delivery.check import OUTBOX
 from postroom.events.model import SequencedEvent
 
 EPOCH_SHIFT = 48
-SOURCE = OUTBOX
+SOURCE = "outbox"
 """Of deliveries that publishers make."""
 
 

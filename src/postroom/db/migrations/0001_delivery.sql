@@ -42,6 +42,7 @@ CREATE TABLE deliveries (
     idempotency_expires_at timestamptz,
     resend_of              bigint,
     campaign_id            bigint,           -- the campaign that its content comes from; the payload has the recipient's variables
+    endpoint_id            bigint,           -- of a webhook: the endpoint that gets it, whose secret signs it
     sender_account_id      bigint,           -- the account of the last claim
     doubtful_account_id    bigint,           -- the account of its last ambiguous attempt, which may have delivered it
     throttled_by           bigint[],         -- accounts that were throttled while they sent it, in order

@@ -35,7 +35,8 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
     p_recipient_email     text[],
     p_recipient_name      text[],
     p_idempotency_ttl     interval,
-    p_now                 timestamptz DEFAULT now()
+    p_now                 timestamptz DEFAULT now(),
+    p_endpoint_id         bigint[] DEFAULT NULL
 ) RETURNS TABLE (ordinal integer, delivery_id bigint, state text, acceptance text)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -60,11 +61,11 @@ BEGIN
                 FROM unnest(
                     p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
                     p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
-                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent
+                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent, p_endpoint_id
                 ) WITH ORDINALITY AS r(
                     channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
                     give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
-                    headers, attachments, tags, custom_data, traceparent, ordinal
+                    headers, attachments, tags, custom_data, traceparent, endpoint_id, ordinal
                 )
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
             ),
@@ -110,7 +111,7 @@ BEGIN
                 INSERT INTO deliveries AS d (
                     id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
                     reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, locale, traceparent, tags, custom_data
+                    template_id, locale, traceparent, tags, custom_data, endpoint_id
                 )
                 SELECT id,
                     CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
@@ -121,7 +122,7 @@ BEGIN
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
                     ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, locale, traceparent, tags, custom_data
+                    template_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
                 -- Keys in one order for everybody: two batches that share some wait for each other, never in a circle.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal

@@ -16,9 +16,6 @@ from postroom.runtime.secrets import Sealed
 
 LADDER = "webhook"
 PURPOSE = "webhook endpoint secret"
-ENDPOINT_HEADER = "Postroom-Endpoint"
-MESSAGE_HEADER = "Postroom-Message"
-TYPE_HEADER = "Postroom-Content-Type"
 _SECRET_BYTES = 32
 
 
@@ -70,12 +67,13 @@ def body_of(message: Message) -> str:
 def request_for(endpoint: Endpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:
     """The delivery of one event to one endpoint. It needs no key: it is committed with the progress, or not at all."""
     is_cloud = endpoint.format is EndpointFormat.CLOUDEVENTS
-    # Told in the delivery, because the endpoint's format may change before it is posted.
-    typed = {TYPE_HEADER: CONTENT_TYPE} if is_cloud else {}
+    # The delivery keeps its content type, because the endpoint's format may change before it is posted.
+    typed = {"Content-Type": CONTENT_TYPE} if is_cloud else {}
     return DeliveryRequest(
         to=(Address(endpoint.url),),
         text=cloud_event(message, base_url=base_url).decode() if is_cloud else body_of(message),
-        headers={ENDPOINT_HEADER: str(endpoint.id), MESSAGE_HEADER: message.id, **typed},
+        headers={"webhook-id": message.id, **typed},
+        endpoint_id=endpoint.id,
         channel=Channel.WEBHOOK,
         ladder=LADDER,
         source=SOURCE,

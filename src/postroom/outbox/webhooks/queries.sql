@@ -42,6 +42,14 @@ WHERE :after_id::bigint IS NULL OR id > :after_id
 ORDER BY id
 LIMIT :page_limit;
 
+-- name: list_signing :many
+-- The endpoints of a claim, with their secrets; the old secret only as long as it holds.
+SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
+    previous_until, secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
+    CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret
+FROM webhook_endpoints
+WHERE id = ANY(:ids::bigint[]);
+
 -- name: list_topic_endpoints :many
 -- Who gets the events of a topic.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,

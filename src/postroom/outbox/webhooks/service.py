@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import structlog
+
+from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
@@ -21,6 +24,8 @@ from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointFormat, En
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox
+
+_log = structlog.get_logger()
 
 OVERLAP = timedelta(hours=24)
 LONGEST_OVERLAP = timedelta(days=30)
@@ -68,7 +73,7 @@ async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
     format: str | None = None,  # noqa: A002 - the column's name
     actor: str,
 ) -> Endpoint:
-    """Change what is given. Deliveries that wait keep the URL and the format they were made with."""
+    """Change what is given. Deliveries that wait keep their format and go to the new URL."""
     _check(url, topics, format)
     asked = None if topics is None else list(dict.fromkeys(topics))
     async with pool.acquire() as connection, connection.transaction():
@@ -156,6 +161,16 @@ async def set_status(
         if await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason):
             await _audit(connection, endpoint_id, f"webhook.{status}", actor, {"reason": reason})
     return await get_endpoint(pool, endpoint_id)
+
+
+async def disable_gone(pool: Pool, endpoint_id: int) -> None:
+    """Disable an endpoint that answered 410; without a database the next 410 disables it."""
+    try:
+        await set_status(pool, endpoint_id, EndpointStatus.DISABLED, reason="gone", actor="webhook:410")
+    except (*FLICKER, EndpointNotFound) as error:
+        _log.warning("webhook_endpoint_not_disabled", endpoint=endpoint_id, error=type(error).__name__)
+    else:
+        _log.warning("webhook_endpoint_gone", endpoint=endpoint_id)
 
 
 def _check(url: str | None, topics: Sequence[str] | None, format_: str | None) -> None:

@@ -47,6 +47,10 @@ async def list_endpoints(connection: Connection, *, after_id: int | None, page_l
     return [_endpoint(row) for row in rows]
 
 
+async def list_signing(connection: Connection, *, ids: Sequence[int]) -> list[Endpoint]:
+    return [_endpoint(row) for row in await QUERIES["list_signing"].many(connection, ids=ids)]
+
+
 async def list_topic_endpoints(connection: Connection, *, topic: str) -> list[Endpoint]:
     return [_endpoint(row) for row in await QUERIES["list_topic_endpoints"].many(connection, topic=topic)]
 

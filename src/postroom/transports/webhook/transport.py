@@ -1,8 +1,10 @@
-"""The seam: one signed request in, one reply out."""
+"""Posts a signed request and reports the answer."""
 
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
@@ -13,9 +15,8 @@ from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.response import KnownResponse
-from postroom.transports.webhook.compose import WebhookContent
 from postroom.transports.webhook.inbox import CAPTURE_URL
-from postroom.transports.webhook.verdict import REFUSED, reply_to
+from postroom.transports.webhook.verdict import GONE, REFUSED, reply_to
 
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
@@ -24,11 +25,27 @@ HEADER_LIMIT = 2**16
 """The longest line of an answer before its body. A longer one hides even the status, and counts as no answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class WebhookContent:
+    """One request: its headers with the signature, its body, the URL, and the endpoint it is for, if any."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    endpoint_id: int | None = None
+
+    def encode(self, *, eight_bit: bool) -> bytes:
+        """The request as a message, which is how an inbox keeps it."""
+        body = self.body if eight_bit else self.body.decode().encode("ascii", "backslashreplace")
+        lines = [f"{name}: {value}" for name, value in self.headers.items()]
+        return "\r\n".join(["Subject: Webhook", "MIME-Version: 1.0", *lines, "", ""]).encode() + body + b"\r\n"
+
+
 class WebhookTransport:
     """Posts webhooks. Any number of tasks may send at once; `max_connections` of them are served.
 
-    `inbox`, if there is one, gets what is sent to nowhere (`inbox.CAPTURE_URL`) and is closed with this. `tls` replaces
-    the usual verification, for tests and for installations with authorities of their own.
+    `inbox` gets requests to `inbox.CAPTURE_URL` and is closed with the transport. `on_gone` gets the id of an endpoint
+    that answers 410. `tls` replaces the usual verification, for tests and for installations with their own authorities.
     """
 
     name = "webhook"
@@ -40,24 +57,33 @@ class WebhookTransport:
         allow_private: bool = False,
         max_connections: int = 100,
         inbox: Transport | None = None,
+        on_gone: Callable[[int], Awaitable[None]] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._timeout_s = timeout.total_seconds()
         self._resolver = GuardedResolver(allow_private=allow_private)
-        self._max_connections, self._inbox = max_connections, inbox
+        self._max_connections, self._inbox, self._on_gone = max_connections, inbox, on_gone
         self._tls = tls or ssl.create_default_context()
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         """Post once. Never raises for what the network or the receiver does."""
-        url = envelope.recipients[0]
-        if url == CAPTURE_URL and self._inbox is not None:
+        if not isinstance(content, WebhookContent):
+            content = WebhookContent({}, content.encode(eight_bit=True), envelope.recipients[0])
+        if content.url == CAPTURE_URL and self._inbox is not None:
             return await self._inbox.send(envelope, content)
         if self._closed:
             return Reply(Stage.CONNECT, text="the transport is closed")
+        reply = await self._try(content)
+        if reply.enhanced == GONE and content.endpoint_id is not None and self._on_gone is not None:
+            await self._on_gone(content.endpoint_id)
+        return reply
+
+    async def _try(self, content: WebhookContent) -> Reply:
+        url = content.url
         try:
-            return await self._post(url, content)
+            return await self._post(content)
         except TimeoutError:
             # Receivers know a repetition by its webhook-id, so silence is no reason to ask a person.
             return Reply(Stage.CONTENT, text=f"no answer within {self._timeout_s:g} s", remote_host=_host(url))
@@ -75,10 +101,8 @@ class WebhookTransport:
         if self._inbox is not None:
             await self._inbox.close()
 
-    async def _post(self, to: str, content: Content) -> Reply:
-        if not isinstance(content, WebhookContent):
-            content = WebhookContent({}, content.encode(eight_bit=True))
-        url = URL(to, encoded=True)
+    async def _post(self, content: WebhookContent) -> Reply:
+        url = URL(content.url, encoded=True)
         self._resolver.check_host(url.raw_host or "")
         ends_at = asyncio.get_running_loop().time() + self._timeout_s
         async with asyncio.timeout_at(ends_at):

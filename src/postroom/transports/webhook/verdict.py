@@ -20,6 +20,8 @@ from http import HTTPStatus
 from postroom.post.reply import Reply, Stage
 
 DELIVERED, DEFERRED, REFUSED = 250, 450, 550
+GONE = "HTTP 410"
+"""The receiver asks to be left alone for good."""
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _SUCCESS, _REDIRECT, _SERVER = 200, 300, 500
 _LONGEST_WAIT_S = 7 * 86_400.0

@@ -4,7 +4,7 @@ from tests.support.builders import a_compose, a_mail, accepted, with_content
 from tests.support.senders import account_of, an_account, claimed
 
 from postroom.db.pool import Pool
-from postroom.delivery.identity import written_by
+from postroom.mail.compose import written_by
 from postroom.post.address import Address
 
 

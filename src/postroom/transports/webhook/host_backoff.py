@@ -1,0 +1,78 @@
+"""Circuit breaker for webhook hosts that time out, so that webhooks to other hosts need not wait.
+
+A post without an answer keeps its place in flight for the whole timeout, and places are few. After `TIMEOUTS` in a row
+the breaker of a host opens and its webhooks wait. Then one is sent as a probe; if it times out too, the next pause is
+longer. Any answer closes the breaker. A webhook that waits loses no attempt. Each process learns for itself.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from postroom.post.reply import Reply, Stage
+
+TIMEOUTS = 5
+"""The breaker of a host opens after this many posts in a row without an answer."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 300.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Breaker:
+    timeouts: int = 0
+    pause_s: float = FIRST_PAUSE_S
+    until: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self.timeouts >= TIMEOUTS
+
+
+class HostBackoff:
+    """The breakers of one process, by host."""
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._breakers: dict[str, _Breaker] = {}
+        self._monotonic = monotonic
+
+    def wait(self, url: str) -> timedelta | None:
+        """How long a webhook to this URL has to wait; None if it may start, as a probe if the pause is over."""
+        breaker = self._breakers.get(_host(url)) if self._breakers else None
+        if breaker is None or not breaker.is_open:
+            return None
+        now = self._monotonic()
+        if now < breaker.until:
+            return timedelta(seconds=math.ceil(breaker.until - now))  # whole seconds: one release for many
+        breaker.pause_s = min(breaker.pause_s * 2, LONGEST_PAUSE_S)
+        breaker.until = now + breaker.pause_s  # for all but this one
+        return None
+
+    def ended(self, url: str, reply: Reply) -> None:
+        """Learn from an attempt. A refused connection held no place for long, and changes nothing."""
+        if reply.code is not None:
+            self._answered(_host(url))
+        elif reply.stage is Stage.CONTENT:
+            self._timed_out(_host(url))
+
+    def _answered(self, host: str) -> None:
+        breaker = self._breakers.pop(host, None)
+        if breaker is not None and breaker.is_open:
+            _log.info("webhook_host_answers", host=host)
+
+    def _timed_out(self, host: str) -> None:
+        breaker = self._breakers.setdefault(host, _Breaker())
+        breaker.timeouts += 1
+        if breaker.is_open:
+            breaker.until = max(breaker.until, self._monotonic() + breaker.pause_s)
+        if breaker.timeouts == TIMEOUTS:
+            _log.warning("webhook_host_rests", host=host, seconds=breaker.pause_s)
+
+
+def _host(url: str) -> str:
+    return url.partition("//")[2].partition("/")[0].lower()
