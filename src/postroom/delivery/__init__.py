@@ -11,20 +11,23 @@ OWNS     deliveries           one message to one set of recipients over one chan
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
-STEPS    accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql); recover, expire
-         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
+STEPS    check → accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql). A request
+         is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel makes
+         envelope and content, a transport sends them, `decision` decides, `ledger` writes. Recover, expire and
+         retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
          (the age counts from the first attempt, by the database's clock; a request may set `max_retries` and
          `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
-         server does not answer is left out of claims, and so are webhooks to such hosts (`silent_hosts`)
+         server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff)
 LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
 RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an
          application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller
 HOSTILE INPUTS  all that an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules,
          which one table of cases tests. A row that cannot be read all the same fails alone (`rows`)
 CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
-CALLS    transports, through the `Route` it is given; suppressions, when accepting and before sending
+CALLS    a writer for each channel and a transport for each channel and lane, as given (`Writers`, `Routes`);
+         suppressions, when accepting and before sending
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
          `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
          A worker that cannot write results keeps them, stops sending, and retries until the database takes them

@@ -6,9 +6,9 @@ OWNS     no table; it writes content through delivery's statements
          template_check  refuses, at acceptance, a template or variables that cannot be rendered
          render     strict, sandboxed, bounded
          plaintext  the text part, derived when a template has none
-         compose    a claimed delivery → envelope and message
+         compose    `MailWriter`: a claimed delivery → envelope and message
 STATES   moves deliveries from queued to rendered, or to failed (`render_failed`)
-CALLED BY  app (the renderer's loop, compose for the worker), http and cli (preview)
+CALLED BY  delivery's worker (`MailWriter`), app (the renderer's loop), http and cli (preview)
 FAILURES   `TemplateInvalid` at the start; a rendering that fails is a value, `RenderError`, and ends its delivery only,
          as does a row whose variables cannot be decoded
 """

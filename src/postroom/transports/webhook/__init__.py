@@ -1,8 +1,8 @@
 """transports.webhook: deliveries posted to a URL, signed by the rules of Standard Webhooks.
 
-NAME       WebhookTransport, the way out over HTTP; WebhookComposer, from a delivery to a signed request
-FILES      compose     a claimed delivery → headers, signature, body
-           signing     secrets and signatures
+NAME       WebhookTransport, which posts a signed request; postroom.outbox.webhooks.writer writes it
+FILES      signing     secrets and signatures
+           host_backoff  a circuit breaker for hosts that time out
            verdict     HTTP status → reply
            inbox       the address that stands for the capture inbox
            transport   the seam
