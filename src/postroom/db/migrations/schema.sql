@@ -127,7 +127,7 @@ CREATE TYPE token_action AS ENUM (
     'password_recovery'
 );
 
-CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
+CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now(), p_endpoint_id bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
@@ -151,11 +151,11 @@ BEGIN
                 FROM unnest(
                     p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
                     p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
-                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent
+                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent, p_endpoint_id
                 ) WITH ORDINALITY AS r(
                     channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
                     give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
-                    headers, attachments, tags, custom_data, traceparent, ordinal
+                    headers, attachments, tags, custom_data, traceparent, endpoint_id, ordinal
                 )
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
             ),
@@ -201,7 +201,7 @@ BEGIN
                 INSERT INTO deliveries AS d (
                     id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
                     reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, locale, traceparent, tags, custom_data
+                    template_id, locale, traceparent, tags, custom_data, endpoint_id
                 )
                 SELECT id,
                     CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
@@ -212,7 +212,7 @@ BEGIN
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
                     ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, locale, traceparent, tags, custom_data
+                    template_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
                 -- Keys in one order for everybody: two batches that share some wait for each other, never in a circle.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
@@ -4829,6 +4829,7 @@ CREATE TABLE deliveries (
     idempotency_expires_at timestamp with time zone,
     resend_of bigint,
     campaign_id bigint,
+    endpoint_id bigint,
     sender_account_id bigint,
     doubtful_account_id bigint,
     throttled_by bigint[],
