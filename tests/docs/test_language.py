@@ -1,0 +1,25 @@
+"""Keep the markers of odd English out of everything a person reads (CONTRIBUTING.md, "Plain English")."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.language import odd_sentences
+
+ROOT = Path(__file__).parents[2]
+SCOPES = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs/adr", "docs/glossary.md", "docs/quickstart.md")
+"""Files and folders without a flagged sentence. Add a folder when its texts are rewritten; remove none."""
+
+SUFFIXES = frozenset({".md", ".py", ".sql", ".html", ".sh"})
+
+
+def files() -> list[Path]:
+    """Every text of the scopes but the dumped schema, whose comments stand in the migrations."""
+    roots = [ROOT / scope for scope in SCOPES]
+    found = (path for root in roots for path in (root.rglob("*") if root.is_dir() else (root,)))
+    return sorted(path for path in found if path.suffix in SUFFIXES and path.name != "schema.sql")
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_sentences_are_plain_english(path: Path) -> None:
+    """No sentence begins with a free relative (What, Who, Whoever) or has a word of the list."""
+    assert odd_sentences(path) == []
