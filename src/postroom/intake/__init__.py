@@ -2,7 +2,7 @@
 
 NAME     intake, what other programs hand over without calling our API: streams of commands, SMTP submission, and the
          APIs of others that they call already (`resend`, `ses`) or the mail backend they have (`django`)
-OWNS     the table `malformed_commands`; delivery's retention deletes its old rows
+OWNS     the table `malformed_commands`; delivery's retention calls `delete_old_malformed_commands`
 STATES   a command is accepted (it is a delivery from then on), replayed (it already was), or malformed: recorded with
          its bytes and the reason, counted, told to the administrator once (`notice`), listed, resubmitted mended, or
          dismissed. A malformed command never blocks the ones behind it.
