@@ -35,7 +35,7 @@ def draw_parts(request: PageRequest, figures: Figures) -> dict[str, str]:
             chart=chart,
             counted=service.COUNTED,
             day_counted=service.DAY_COUNTED,
-            lease=request.call.room.settings.lease,
+            lease_s=request.call.room.settings.lease.total_seconds(),
         )
         for name in PARTS
     }

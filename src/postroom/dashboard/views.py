@@ -1,13 +1,14 @@
-"""Templates, and how moments and sizes are written in them. Everything is escaped unless it was made here."""
+"""Templates, and how moments and sizes are written in them. Every value is escaped, except HTML that is made here."""
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from minijinja import Environment, safe
 
 from postroom.delivery.model import State
 
@@ -22,7 +23,7 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def read_static() -> Mapping[str, bytes]:
-    """Our own style, script and icon: there are no others."""
+    """The style, the script and the icon; there are no other files."""
     directory = files("postroom.dashboard").joinpath("static")
     return {name: directory.joinpath(name).read_bytes() for name in STATIC_TYPES}
 
@@ -34,41 +35,56 @@ class Views:
         # Without a version in its address, a browser would keep yesterday's style.
         versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in static.items()}
         self._environment = Environment(
-            loader=PackageLoader("postroom.dashboard"),
-            autoescape=True,
-            undefined=StrictUndefined,
+            templates=_read_templates(),  # parsed now: an invalid one stops the start, not a page
+            filters={"utc": utc, "span": span, "size": size, "words": words, "cut": cut, "number": "{:,}".format},
+            globals={
+                "room": room,
+                "states": [state.value for state in State],
+                "static": lambda name: f"/static/{name}?v={versions[name]}",
+                "seconds": seconds,
+            },
+            finalizer=_escape,
+            undefined_behavior="strict",
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(utc=utc, span=span, size=size, words=words, cut=cut)
-        self._environment.globals.update(
-            room=room,
-            states=list(State),
-            static=lambda name: f"/static/{name}?v={versions[name]}",
-        )
-        for name in self._environment.list_templates():  # one that does not parse stops the start, not a page
-            self._environment.get_template(name)
 
     def draw(self, template: str, **values: Any) -> str:
-        return self._environment.get_template(template).render(values)
+        return self._environment.render_template(template, **values)
 
 
-def utc(moment: datetime | None) -> Markup:
+def _escape(value: object) -> object:
+    """Text as HTML. minijinja, which escapes all other values, would write each `/` of a link as `&#x2f;`."""
+    return safe(escape(value)) if type(value) is str else value
+
+
+def _read_templates() -> dict[str, str]:
+    """The templates by name: `deliveries.html`, `parts/day.html`."""
+    folder = Path(str(files("postroom.dashboard").joinpath("templates")))
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.html")}
+
+
+def utc(moment: datetime | None) -> str:
     """A moment for people, with the same moment for programs in its title."""
     if moment is None:
-        return Markup('<span class="none">–</span>')
+        return safe('<span class="none">–</span>')
     there = moment.astimezone(UTC)
     exact = there.isoformat().replace("+00:00", "Z")
     shown = f"{there:%Y-%m-%d %H:%M:%S}"
-    return Markup('<time datetime="{0}" title="{0}">{1} <span class="zone">UTC</span></time>').format(exact, shown)
+    return safe(f'<time datetime="{exact}" title="{exact}">{shown} <span class="zone">UTC</span></time>')
 
 
-def span(length: timedelta) -> str:
-    """How long, in the largest unit that fits: `3 min`."""
-    seconds = max(0, int(length.total_seconds()))
+def seconds(start: datetime | None, end: datetime) -> float | None:
+    """From one moment to another; templates cannot subtract moments."""
+    return None if start is None else (end - start).total_seconds()
+
+
+def span(length: float) -> str:
+    """A number of seconds in the largest unit that fits: `3 min`."""
+    whole = max(0, int(length))
     for unit, name in _UNITS:
-        if seconds >= unit:
-            return f"{seconds // unit} {name}"
+        if whole >= unit:
+            return f"{whole // unit} {name}"
     return "0 s"
 
 
