@@ -1,10 +1,12 @@
 """Local time to instants."""
 
+import zoneinfo
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from postroom.campaigns.zones import due_times, next_local, zone_named
+from postroom.campaigns.zones import due_times, zone_named
+from postroom.runtime.zones import next_local
 
 START = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
@@ -49,6 +51,13 @@ def test_a_zone_nobody_knows_is_the_campaign_s() -> None:
     assert [zone_named(name) for name in ("Moon/Base", "", "Europe/Rome")] == ["", "", "Europe/Rome"]
     due = due_times(["", "Asia/Tokyo"], local_time=time(9), own_zone="Asia/Tokyo", since=START)
     assert due[""] == due["Asia/Tokyo"]
+
+
+def test_zones_come_from_the_package_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's zones are not read, and abbreviations are no zones: all processes agree."""
+    monkeypatch.setattr(zoneinfo, "TZPATH", ("/nowhere",))
+    assert zone_named("Europe/Rome") == "Europe/Rome"
+    assert (zone_named("EST"), zone_named("posixrules")) == ("", "")
 
 
 def test_without_a_local_time_everybody_goes_at_once() -> None:

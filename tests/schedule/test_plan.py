@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.errors import BadInput
-from postroom.schedule.civil import LeapDay, find_zone
+from postroom.runtime.zones import find_zone
+from postroom.schedule.civil import LeapDay
 from postroom.schedule.kinds import check_rule, read_rule
 from postroom.schedule.model import KnownEvent, Occasion, Person, Planned, Policy, Status
 from postroom.schedule.plan import Subject, following, upcoming

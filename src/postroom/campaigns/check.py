@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from postroom.campaigns.model import Letter, Plan
 from postroom.campaigns.trial import check_letter
-from postroom.campaigns.zones import known_zones
 from postroom.errors import BadInput, FieldError
+from postroom.runtime.zones import is_zone
 
 LONGEST_NAME = 200
 LONGEST_SUBJECT = 998
@@ -29,7 +29,7 @@ def _problems(plan: Plan) -> Iterator[tuple[str, str]]:
     if not plan.name.strip() or len(plan.name) > LONGEST_NAME or _UNWANTED.search(plan.name):
         yield "name", f"must be 1 to {LONGEST_NAME} characters on one line, not all blank"
     yield from _letter_problems(plan.letter)
-    if plan.time_zone not in known_zones():
+    if not is_zone(plan.time_zone):
         yield "time_zone", "must be an IANA time zone such as Europe/London, or UTC"
     if plan.start_at is not None and plan.start_at.utcoffset() is None:
         yield "start_at", "must have a time zone, such as 2030-01-31T09:00:00Z"

@@ -4,7 +4,7 @@ NAME     schedule, people and what falls due on their own clocks: birthdays, ann
 OWNS     users, user_occasions, scheduled_events, schedule_state
 STATES   PENDING → PROCESSING → COMPLETED or FAILED. PROCESSING → PENDING when a lease ran out before the handover;
          FAILED → COMPLETED when a dead letter was brought back and sent
-FILES    civil     local time ↔ instant, the only place that converts
+FILES    civil     days of the calendar; local time is converted in `runtime.zones`
          kinds     what occurs when; a new kind is one class
          plan      which occurrence comes next, as a pure decision
          planner   plans for many people in one transaction

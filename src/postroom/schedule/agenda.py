@@ -13,8 +13,8 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
-from postroom.schedule.civil import instant_of, local_at
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
 from postroom.schedule.plan import Subject

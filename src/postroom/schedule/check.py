@@ -8,7 +8,7 @@ from datetime import date
 from postroom.delivery.check import check_url, is_locale, is_template_id
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import parse_address
-from postroom.schedule.civil import is_zone
+from postroom.runtime.zones import is_zone
 from postroom.schedule.model import Person
 
 LONGEST_NAME = 100

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from postroom.schedule.civil import ZONE_VERSION, LeapDay
+from postroom.runtime.zones import ZONE_VERSION
+from postroom.schedule.civil import LeapDay
 
 BIRTHDAY = "BIRTHDAY"
 NINE = time(9)

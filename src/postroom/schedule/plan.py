@@ -15,7 +15,7 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
-from postroom.schedule.civil import instant_of, local_at
+from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule.kinds import KINDS, Occurrence, Terms, read_rule
 from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Planned, Policy
 

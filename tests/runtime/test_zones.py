@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.schedule.civil import (
-    LeapDay,
-    UnknownZone,
-    day_in_month,
-    day_in_year,
-    find_zone,
-    instant_of,
-    is_zone,
-    local_at,
-)
+from postroom.runtime.zones import UnknownZone, find_zone, instant_of, is_zone, local_at
+from postroom.schedule.civil import LeapDay, day_in_month, day_in_year
 
 MINUTE = timedelta(minutes=1)
 
