@@ -30,7 +30,7 @@ from postroom.outbox.model import Pair
 from postroom.outbox.relay import Step
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks import store as endpoints
-from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
+from postroom.outbox.webhooks.model import Endpoint, EndpointStatus, purpose_of
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import Address
@@ -270,6 +270,20 @@ async def test_without_its_key_a_secret_signs_nothing_and_the_delivery_waits(sce
     assert (delivery.state, scene.receiver.requests) == (State.QUEUED, [])
 
 
+async def test_a_secret_copied_from_another_endpoint_signs_nothing(scene: Scene) -> None:
+    """It does not open in its new row: the delivery is deferred, and the attempt says why."""
+    other, _ = await service.register(scene.pool, BOX, url="https://example.org/", topics=["money"], actor="tests")
+    await service.set_status(scene.pool, other.id, EndpointStatus.DISABLED, actor="tests")
+    await scene.pool.execute(
+        "UPDATE webhook_endpoints SET secret = $1 WHERE id = $2", other.secret.data, scene.endpoint.id
+    )
+    await scene.happen("Paid")
+    assert ((await get_delivery(scene.pool, 1)).state, scene.receiver.requests) == (State.QUEUED, [])
+    [said] = await scene.pool.fetch("SELECT reply_text FROM attempts")
+    assert f"secret of webhook endpoint {scene.endpoint.id} does not open" in said["reply_text"]
+    assert "copied from another row" in said["reply_text"]
+
+
 async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
     """An endpoint's deliveries are its own."""
     await scene.happen("Paid")
@@ -302,7 +316,7 @@ async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
         assert not any(key in row or base64.b64decode(key).hex() in row for row in rows)
     assert scene.secret not in repr(scene.endpoint)
     with pytest.raises(ConfigurationError):
-        SecretBox([bytes(32)]).open(scene.endpoint.secret, purpose="webhook endpoint secret")
+        SecretBox([bytes(32)]).open(scene.endpoint.secret, purpose=purpose_of(scene.endpoint.id))
 
 
 async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> None:

@@ -21,6 +21,7 @@ from postroom.senders import store
 from postroom.senders.api import endpoints
 from postroom.senders.credentials import open_credentials
 from postroom.senders.factory import WaysOut
+from postroom.senders.seal import purpose_of
 from postroom.senders.service import Tools
 
 PASSWORD = "correct horse battery"
@@ -104,9 +105,10 @@ async def test_the_secret_is_stored_sealed(browser: Browser, pool: Pool) -> None
     """AES-256-GCM with the key's id in the value."""
     await browser.post("/v1/senders", json=NEW)
     async with pool.acquire() as connection:
-        row = await connection.fetchrow("SELECT smtp_password_encrypted, credentials_key_id FROM sender_accounts")
+        row = await connection.fetchrow("SELECT id, smtp_password_encrypted, credentials_key_id FROM sender_accounts")
     assert row["smtp_password_encrypted"].startswith(f"local:{row['credentials_key_id']}:")
-    assert (await SEALER.open(row["smtp_password_encrypted"], purpose="sender smtp password")).decode() == PASSWORD
+    opened = await SEALER.open(row["smtp_password_encrypted"], purpose=purpose_of("smtp", row["id"]))
+    assert opened.decode() == PASSWORD
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from tests.support.smtp_server import Hold, Script, smtp_server
 from postroom.db.pool import Pool
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Lane, State
+from postroom.senders import store
 from postroom.senders.credentials import Credentials
 from postroom.senders.factory import WaysOut
 from postroom.senders.model import AuthType, SenderAccount, SenderId, Slot, Status
-from postroom.senders.seal import PURPOSES
+from postroom.senders.seal import purpose_of
 from postroom.transports.base import Transport
 
 
@@ -59,10 +60,12 @@ async def a_gmail_account(pool: Pool, google: Google, **columns: object) -> Send
         "private_key_id": "key-1",
         "token_uri": f"{google.url}/token",
     }
-    key_id, sealed = await SEALER.seal(json.dumps(key_file).encode(), purpose=PURPOSES["gmail"])
+    async with pool.acquire() as connection:
+        account = await store.reserve_id(connection)
+    key_id, sealed = await SEALER.seal(json.dumps(key_file).encode(), purpose=purpose_of("gmail", account))
     smtp = {"smtp_host": None, "smtp_port": None, "smtp_use_tls": True}
     secret = {"credentials_encrypted": sealed, "credentials_key_id": key_id, "gmail_subject_email": SUBJECT}
-    return await an_account(pool, SUBJECT, auth_type="gmail", **smtp, **secret, **columns)
+    return await an_account(pool, SUBJECT, id=account, auth_type="gmail", **smtp, **secret, **columns)
 
 
 async def test_after_a_crash_the_mailbox_is_asked_before_the_mail_is_sent_again(pool: Pool) -> None:

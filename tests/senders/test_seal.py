@@ -13,15 +13,15 @@ from postroom.errors import ConfigurationError, SecretKeyMissing
 from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.secrets import SecretBox
 from postroom.senders import kms as kms_module
-from postroom.senders import service
+from postroom.senders import service, store
 from postroom.senders.credentials import open_credentials
 from postroom.senders.kms import KmsSealer
 from postroom.senders.model import SealedAccount, SmtpCredentials
-from postroom.senders.seal import PURPOSES, LocalSealer, Sealer, Sealers
+from postroom.senders.seal import LocalSealer, Sealer, Sealers, purpose_of
 
 NEW_KEY = bytes(range(32, 64))
 SECRET = b"correct horse"
-PURPOSE = PURPOSES["smtp"]
+PURPOSE = purpose_of("smtp", 1)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ async def test_another_purpose_opens_nothing() -> None:
     sealer = LocalSealer.from_keys(KEY)
     _, text = await sealer.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError):
-        await sealer.open(text, purpose=PURPOSES["ses"])
+        await sealer.open(text, purpose=purpose_of("ses", 1))
 
 
 async def test_without_a_key_nothing_is_sealed() -> None:
@@ -95,7 +95,7 @@ async def test_kms_keeps_purposes_apart(kms: KmsSealer) -> None:
     """The purpose is the encryption context: KMS itself refuses another."""
     _, text = await kms.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError, match="KMS refused"):
-        await kms.open(text, purpose=PURPOSES["ses"])
+        await kms.open(text, purpose=purpose_of("ses", 1))
 
 
 async def test_kms_refusals_name_no_secret(kms: KmsSealer) -> None:
@@ -115,8 +115,12 @@ async def test_a_silent_kms_is_an_error_that_says_so() -> None:
 
 
 async def an_account_with_login(pool: Pool, sealer: Sealer, email: str) -> int:
-    key_id, text = await sealer.seal(SECRET, purpose=PURPOSE)
-    return await an_account(pool, email, smtp_username="ada", smtp_password_encrypted=text, credentials_key_id=key_id)
+    async with pool.acquire() as connection:
+        account = await store.reserve_id(connection)
+    key_id, text = await sealer.seal(SECRET, purpose=purpose_of("smtp", account))
+    return await an_account(
+        pool, email, id=account, smtp_username="ada", smtp_password_encrypted=text, credentials_key_id=key_id
+    )
 
 
 async def password_of(pool: Pool, account: int, sealer: Sealer) -> str | None:
@@ -125,6 +129,24 @@ async def password_of(pool: Pool, account: int, sealer: Sealer) -> str | None:
     opened = await open_credentials(SealedAccount(await account_of(pool, account), text), sealer)
     assert isinstance(opened, SmtpCredentials)
     return opened.password
+
+
+async def test_a_secret_copied_to_another_account_does_not_open(pool: Pool) -> None:
+    """Somebody who can write the table cannot have one account's password sent to another account's server."""
+    sealer = LocalSealer.from_keys(KEY)
+    first = await an_account_with_login(pool, sealer, "first@example.org")
+    second = await an_account_with_login(pool, sealer, "second@example.org")
+    await pool.execute(
+        "UPDATE sender_accounts AS t SET smtp_password_encrypted = s.smtp_password_encrypted "
+        "FROM sender_accounts AS s WHERE s.id = $1 AND t.id = $2",
+        first,
+        second,
+    )
+    assert await password_of(pool, first, sealer) == SECRET.decode()
+    with pytest.raises(
+        ConfigurationError, match=f"SMTP password of sender account {second} does not open.*another row"
+    ):
+        await password_of(pool, second, sealer)
 
 
 async def test_rotation_seals_everything_anew(pool: Pool) -> None:

@@ -1,7 +1,7 @@
 """Secrets at rest: sealed with AES-256-GCM under a key made from POSTROOM_SECRET_KEY.
 
-What is sealed for one purpose cannot be opened for another. A key is known by its id, so that after a change of the
-installation's key the old one can still be given to open what it sealed.
+A secret sealed for one purpose cannot be opened for another; the purpose names the kind and the row of the secret. A
+key has an id, so that after a change of the installation's key the old one can still open the secrets it sealed.
 """
 
 import hashlib
@@ -60,4 +60,10 @@ class SecretBox:
         try:
             return key.decrypt(sealed.data[:_NONCE], sealed.data[_NONCE:], purpose.encode())
         except InvalidTag as error:
-            raise ConfigurationError("A sealed secret was changed, or sealed for another purpose.") from error
+            raise does_not_open(purpose) from error
+
+
+def does_not_open(purpose: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The {purpose} does not open: its ciphertext was changed, or copied from another row. Set the secret again."
+    )

@@ -6,7 +6,7 @@ from postroom.errors import BadInput
 from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders.model import AuthType, SealedAccount, SmtpCredentials
-from postroom.senders.seal import PURPOSES, Sealer
+from postroom.senders.seal import Sealer, purpose_of
 from postroom.transports.gmail import GmailCredentials
 
 Credentials = SmtpCredentials | GmailCredentials | AwsCredentials | CredentialChain
@@ -36,7 +36,7 @@ async def open_credentials(sealed: SealedAccount, sealer: Sealer) -> Credentials
     kind = sealed.account.auth_type
     if sealed.secret is None:
         return CredentialChain() if kind is AuthType.SES else SmtpCredentials()
-    secret = await sealer.open(sealed.secret, purpose=PURPOSES[kind])
+    secret = await sealer.open(sealed.secret, purpose=purpose_of(kind, sealed.account.id))
     match kind:
         case AuthType.SMTP:
             return SmtpCredentials(secret.decode())

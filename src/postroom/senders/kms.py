@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from postroom.errors import ConfigurationError
 from postroom.runtime.aws import CredentialSource, sign
+from postroom.runtime.secrets import does_not_open
 from postroom.senders.seal import decoded, split
 
 _NONCE = 12
@@ -50,7 +51,7 @@ class KmsSealer:
                 sealed[:_NONCE], sealed[_NONCE:], purpose.encode()
             )
         except InvalidTag as error:
-            raise ConfigurationError("A sealed secret was changed, or sealed for another purpose.") from error
+            raise does_not_open(purpose) from error
 
     async def _ask(self, action: str, question: dict[str, Any], purpose: str) -> dict[str, Any]:
         """One call of the JSON API. What KMS says is told by its code alone: its texts may repeat what was sent."""

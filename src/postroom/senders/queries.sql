@@ -67,12 +67,12 @@ SELECT EXISTS (
 -- name: insert_sender :one
 -- A new mailbox.
 INSERT INTO sender_accounts (
-    email, display_name, auth_type, gmail_subject_email, smtp_host, smtp_port, smtp_username, smtp_use_tls, ses_region,
+    id, email, display_name, auth_type, gmail_subject_email, smtp_host, smtp_port, smtp_username, smtp_use_tls, ses_region,
     smtp_password_encrypted, credentials_encrypted, credentials_key_id, daily_limit, batch_size, send_delay_ms, lanes,
     notes, warmup_limits, warmup_days_per_stage, warmup_stage, warmup_current_limit, status
 )
 VALUES (
-    :email, :display_name, :auth_type, :gmail_subject_email, :smtp_host, :smtp_port, :smtp_username, :smtp_use_tls,
+    :id, :email, :display_name, :auth_type, :gmail_subject_email, :smtp_host, :smtp_port, :smtp_username, :smtp_use_tls,
     :ses_region, :smtp_password_encrypted, :credentials_encrypted, :credentials_key_id, :daily_limit, :batch_size,
     :send_delay_ms, :lanes::text[]::delivery_lane[], :notes, :warmup_limits, :warmup_days_per_stage, :warmup_stage,
     :warmup_current_limit, :status
@@ -220,6 +220,10 @@ SET smtp_password_encrypted = CASE WHEN auth_type = 'smtp' THEN :secret END,
     credentials_encrypted = CASE WHEN auth_type <> 'smtp' THEN :secret END,
     credentials_key_id = :key_id, updated_at = now()
 WHERE id = :id;
+
+-- name: reserve_id :one
+-- The id of a new account, before its secret is sealed for it.
+SELECT nextval('sender_accounts_id_seq') AS id;
 
 -- name: resume_sender :maybe
 -- A person brings an account back: to its warm-up if it was in one, with its record cleared.

@@ -3,7 +3,7 @@
     local:<key id>:<base64 of nonce, ciphertext, tag>              AES-256-GCM under the installation's key
     kms:<key arn>:<base64 of the wrapped data key>:<base64 of …>   the same under a data key that AWS KMS wraps
 
-What was sealed for one purpose cannot be opened for another.
+A secret is bound to its kind and its account: copied to another row it does not open.
 """
 
 import base64
@@ -14,7 +14,12 @@ from typing import Protocol
 from postroom.errors import ConfigurationError
 from postroom.runtime.secrets import Sealed, SecretBox
 
-PURPOSES = {"smtp": "sender smtp password", "gmail": "sender gmail service account", "ses": "sender ses access key"}
+_KINDS = {"smtp": "SMTP password", "gmail": "Gmail service account", "ses": "SES access key"}
+
+
+def purpose_of(auth_type: str, sender_id: int) -> str:
+    """The associated data of a secret."""
+    return f"{_KINDS[auth_type]} of sender account {sender_id}"
 
 
 class Sealer(Protocol):

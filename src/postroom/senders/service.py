@@ -18,7 +18,7 @@ from postroom.senders.credentials import AccessKey, check_gmail, open_credential
 from postroom.senders.errors import DomainNotFound, SenderExists, SenderNotFound
 from postroom.senders.factory import TransportFactory, host_guard
 from postroom.senders.model import AuthType, DestinationLimits, SealedAccount, SenderAccount, SenderId, Status
-from postroom.senders.seal import PURPOSES, Sealer
+from postroom.senders.seal import Sealer, purpose_of
 from postroom.senders.trial import Step, Trial, run_trial
 from postroom.transports.guard import AddressForbidden
 from postroom.transports.smtp.relay import is_loopback
@@ -55,11 +55,14 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
     """A new mailbox to send through. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
     check_sender(request)
     tools.check(request)
-    secret = await _seal(request, tools.sealer)
+    async with pool.acquire() as connection:
+        reserved = await store.reserve_id(connection)
+    secret = await _seal(request, tools.sealer, reserved)
     async with pool.acquire() as connection, connection.transaction():
         try:
             made = await store.insert_sender(
                 connection,
+                id=reserved,
                 **_columns(request),
                 **secret,
                 **_warmup(request.warmup_limits, 1 if request.warmup else 0),
@@ -79,7 +82,7 @@ async def change_sender(
     """Set these fields of a request; the others stay. Its type is for ever. Raises as `create_sender` does."""
     described = replace(request_of(await get_sender(pool, sender_id)), **changes)
     tools.check(described)
-    given = await _seal(described, tools.sealer)
+    given = await _seal(described, tools.sealer, sender_id)
     async with pool.acquire() as connection, connection.transaction():
         old = await _locked(connection, sender_id)
         asked = replace(request_of(old.account), **changes)
@@ -177,7 +180,7 @@ async def _seal_again(connection: Session, sender_id: SenderId, sealer: Sealer, 
     old = await store.find_sender(connection, id=sender_id)
     if old is None or old.secret is None:
         return
-    purpose = PURPOSES[old.account.auth_type]
+    purpose = purpose_of(old.account.auth_type, sender_id)
     key_id, text = await sealer.seal(await sealer.open(old.secret, purpose=purpose), purpose=purpose)
     await store.replace_secret(connection, id=sender_id, secret=text, key_id=key_id)
     await record_audit(
@@ -287,12 +290,12 @@ def _differences(account: SenderAccount, asked: SenderRequest) -> tuple[dict[str
     return {name: old[name] for name in changed}, {name: new[name] for name in changed}
 
 
-async def _seal(request: SenderRequest, sealer: Sealer) -> dict[str, str | None]:
+async def _seal(request: SenderRequest, sealer: Sealer, sender_id: int) -> dict[str, str | None]:
     """The columns of the secret that was given; all empty if none was."""
     secret = _secret(request)
     key_id = text = None
     if secret is not None:
-        key_id, text = await sealer.seal(secret, purpose=PURPOSES[request.auth_type])
+        key_id, text = await sealer.seal(secret, purpose=purpose_of(request.auth_type, sender_id))
     return _secret_columns(request.auth_type, key_id, text)
 
 

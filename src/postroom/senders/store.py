@@ -135,6 +135,10 @@ async def replace_secret(
     return await QUERIES["replace_secret"].exec(connection, id=id, secret=secret, key_id=key_id)
 
 
+async def reserve_id(connection: Connection) -> SenderId:
+    return SenderId((await QUERIES["reserve_id"].one(connection))["id"])
+
+
 async def resume_sender(connection: Connection, *, id: int) -> bool:  # noqa: A002 - the column's name
     return await QUERIES["resume_sender"].maybe(connection, id=id) is not None
 

@@ -15,7 +15,6 @@ from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed
 
 LADDER = "webhook"
-PURPOSE = "webhook endpoint secret"
 _SECRET_BYTES = 32
 
 
@@ -51,6 +50,11 @@ class Endpoint:
     silent_topics: tuple[str, ...] = ()  # of `topics`: those that no webhook is made of now
     secret: Sealed = field(repr=False)
     previous: Sealed | None = field(default=None, repr=False)
+
+
+def purpose_of(endpoint_id: int) -> str:
+    """The associated data of a sealed secret: copied to another endpoint it does not open."""
+    return f"secret of webhook endpoint {endpoint_id}"
 
 
 def new_secret() -> str:

@@ -26,8 +26,8 @@ WHERE id = :id;
 
 -- name: insert_endpoint :one
 -- Register an endpoint.
-INSERT INTO webhook_endpoints (url, topics, description, format, secret_key_id, secret)
-VALUES (:url, :topics, :description, :format, :secret_key_id, :secret)
+INSERT INTO webhook_endpoints (id, url, topics, description, format, secret_key_id, secret)
+VALUES (:id, :url, :topics, :description, :format, :secret_key_id, :secret)
 RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, previous_key_id, previous_secret,
     webhook_silent_topics(topics) AS silent_topics;
@@ -57,6 +57,10 @@ SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, to
 FROM webhook_endpoints
 WHERE status = 'enabled' AND :topic::text = ANY (topics)
 ORDER BY id;
+
+-- name: reserve_id :one
+-- The id of a new endpoint, before its secret is sealed for it.
+SELECT nextval('webhook_endpoints_id_seq') AS id;
 
 -- name: rotate_secret :maybe
 -- A new secret; the old one signs too until a moment.

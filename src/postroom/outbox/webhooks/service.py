@@ -20,7 +20,7 @@ from postroom.outbox.model import Pair
 from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointFormat, EndpointStatus, new_secret
+from postroom.outbox.webhooks.model import Endpoint, EndpointFormat, EndpointStatus, new_secret, purpose_of
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.secrets import SecretBox
@@ -47,11 +47,13 @@ async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
     """
     _check(url, topics, format)
     secret = new_secret()
-    sealed = box.seal(secret.encode(), purpose=PURPOSE)
     async with pool.acquire() as connection, connection.transaction():
         await _follow(connection, topics)
+        reserved = await store.reserve_id(connection)
+        sealed = box.seal(secret.encode(), purpose=purpose_of(reserved))
         endpoint = await store.insert_endpoint(
             connection,
+            id=reserved,
             url=url,
             topics=list(dict.fromkeys(topics)),
             description=description,
@@ -142,7 +144,7 @@ async def rotate(
     if not timedelta() <= overlap <= LONGEST_OVERLAP:
         raise BadInput.of("overlap", f"must be at most {LONGEST_OVERLAP.days} days")
     secret = new_secret()
-    sealed = box.seal(secret.encode(), purpose=PURPOSE)
+    sealed = box.seal(secret.encode(), purpose=purpose_of(endpoint_id))
     async with pool.acquire() as connection, connection.transaction():
         endpoint = await store.rotate_secret(
             connection, id=endpoint_id, secret=sealed.data, secret_key_id=sealed.key_id, overlap=overlap

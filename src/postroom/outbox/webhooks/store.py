@@ -55,6 +55,10 @@ async def list_topic_endpoints(connection: Connection, *, topic: str) -> list[En
     return [_endpoint(row) for row in await QUERIES["list_topic_endpoints"].many(connection, topic=topic)]
 
 
+async def reserve_id(connection: Connection) -> int:
+    return int((await QUERIES["reserve_id"].one(connection))["id"])
+
+
 async def rotate_secret(
     connection: Connection,
     *,

@@ -17,7 +17,7 @@ from postroom.delivery.attempt import Undeliverable
 from postroom.delivery.model import Outgoing
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import PURPOSE, Endpoint, EndpointStatus
+from postroom.outbox.webhooks.model import Endpoint, EndpointStatus, purpose_of
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.secrets import SecretBox
 from postroom.transports.webhook.signing import read_secret, sign
@@ -70,8 +70,8 @@ class WebhookWriter:
     def _keys_of(self, endpoint: Endpoint) -> list[bytes]:
         sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
         try:
-            return [read_secret(self._box.open(secret, purpose=PURPOSE).decode()) for secret in sealed]
-        except ConfigurationError as error:  # the key that seals the secret is not configured here
+            return [read_secret(self._box.open(secret, purpose=purpose_of(endpoint.id)).decode()) for secret in sealed]
+        except ConfigurationError as error:  # the key that sealed it is not configured here, or it is another row's
             raise Undeliverable(Reply(Stage.LOGIN, text=error.message)) from error
 
 
