@@ -34,10 +34,11 @@ from postroom.archive.service import run_archive
 from postroom.db.migrate import migrate
 from postroom.db.pool import connect
 from postroom.db.queries import load
+from postroom.db.retention import Sweeper
 from postroom.db.room import open_room
 from postroom.delivery import service
 from postroom.delivery.check import check_batch
-from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.maintenance import RETENTION
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.post.address import Address
 from postroom.settings import Settings
@@ -87,7 +88,7 @@ async def archive(url: str, folder: str, share: float) -> None:
 async def clean(url: str) -> None:
     """The cleaner's own process: retention, as a worker's loop does it."""
     async with open_room(Settings(database_url=url, pool_size=2)) as room:
-        await Maintenance(room.pool).clean_up()
+        await Sweeper(room.pool, RETENTION, room.settings).run_once()
 
 
 def archiver(url: str, folder: Path, share: float) -> Command:

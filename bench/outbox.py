@@ -81,7 +81,7 @@ async def relay_rate(room: Room, topic: Topic, publisher: Publisher, *, batch: i
     stop = asyncio.Event()
     outbox = Outbox(room, Publishers.of([publisher]), OutboxOptions(relay=RelayOptions(batch=batch)))
     started = time.perf_counter()
-    task = asyncio.create_task(outbox.run(stop))
+    task = asyncio.create_task(outbox.loop(stop).run(stop))
     await drained(room.pool, pair)
     took = time.perf_counter() - started
     stop.set()
@@ -100,7 +100,7 @@ async def latencies(room: Room, store: EventStore, times: int) -> list[float]:
         if step == "asleep":
             asleep.set()
 
-    task = asyncio.create_task(Outbox(room, Publishers.of([noop]), options, signal=heard).run(stop))
+    task = asyncio.create_task(Outbox(room, Publishers.of([noop]), options, signal=heard).loop(stop).run(stop))
     found = []
     for _ in range(times):
         await asleep.wait()

@@ -33,6 +33,7 @@ from bench.server import Arena, running_server
 from bench.statements import read_statements
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.runtime.loop import run_loops
 from postroom.schedule.model import Policy
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
@@ -145,10 +146,9 @@ async def measure_pace(arena: Arena, seconds: int) -> tuple[float, float]:
         await pool.execute(SQL["fill_due"], PER_SECOND * seconds, first, timedelta(seconds=1 / PER_SECOND))
         await pool.execute(SQL["settle"])
         scheduler = Scheduler(pool, OPTIONS, signal=heard)
-        running = asyncio.create_task(scheduler.run())
-        await asyncio.sleep(seconds + 5)
-        scheduler.stop()
-        await running
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds + 5, stop.set)
+        await run_loops(scheduler.loops(), stop=stop)
         rows = await pool.fetch(SQL["list_handovers"], first)
     # A delivery's time is the beginning of its transaction; it was handed over when that ended.
     delays = sorted((done[bisect_left(done, row["handed"])] - row["target"]).total_seconds() for row in rows)

@@ -33,7 +33,7 @@ from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.uvicorn_server import bind, serve
 from postroom.settings import Settings
 from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.maintenance import TrackingMaintenance
+from postroom.tracking.maintenance import TrackingPartitions
 from postroom.tracking.model import Mark
 from postroom.tracking.public import PIXEL, PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
@@ -69,7 +69,7 @@ async def serve_until_told(app: object) -> None:
 
 async def serve_tracking(url: str) -> None:
     async with open_room(Settings(database_url=url)) as room:
-        await TrackingMaintenance(room.pool).make_partitions()
+        await TrackingPartitions(room.pool).run_once()
         buffer = HitBuffer(room.pool)
         running = asyncio.create_task(buffer.run())
         await serve_until_told(build_app(room, sites=[link_site(PublicLinks(SIGNER, buffer))]))

@@ -82,4 +82,4 @@ async def test_tokens_that_are_left_to_another_program_stay(room: Room) -> None:
         await asyncio.wait_for(running, 60)
     assert "tokens_uncollected" not in [line["event"] for line in said]
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries WHERE source = 'accounts'") == 0
-    assert make_mailing_collector(replace(room, settings=replace(settings, secret_key=KEY))) is None
+    assert make_mailing_collector(replace(room, settings=replace(settings, secret_key=KEY)), stop=stop) is None

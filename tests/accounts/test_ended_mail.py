@@ -1,15 +1,15 @@
 """A token that ends before its time takes the mail along that has not left yet."""
 
 import asyncio
-from datetime import timedelta
 
 import asyncpg
 import pytest
 from tests.support.accounts import KEY, account, run_once, sign_up, signed, token, wrong
+from tests.support.retention import swept
 
 from postroom.accounts import service
 from postroom.accounts.model import Action
-from postroom.accounts.retention import Retention
+from postroom.accounts.worker import RETENTION
 from postroom.db.pool import Pool
 from postroom.errors import PostroomError
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -97,8 +97,7 @@ async def test_using_and_forgetting_tokens_touches_no_delivery(pool: Pool) -> No
     await service.consume_secret(pool, await signed(pool, ada), key=KEY)
     await pool.execute("ALTER TABLE tokens DISABLE TRIGGER cancel_token_mail; UPDATE tokens SET expires_at = 1")
     await pool.execute("ALTER TABLE tokens ENABLE TRIGGER cancel_token_mail; UPDATE tokens SET expires_at = 0")
-    async with pool.acquire() as connection:
-        assert await Retention(timedelta(days=30)).walk(connection, 0) == 2
+    assert await swept(pool, RETENTION) == 2
     assert (await account(pool, ada))["status"] == "active"
 
 

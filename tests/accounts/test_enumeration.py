@@ -58,7 +58,7 @@ class Stranger:
         seconds = int(silence.total_seconds())
         await self._room.pool.execute("UPDATE tokens SET expires_at = expires_at - $1::bigint", seconds)
         async with self._room.pool.acquire() as connection:
-            await store.forget_limits(connection, silence=LIMITS_KEPT, now=None)
+            await store.forget_limits(connection, retention=LIMITS_KEPT, batch_limit=1000, now=None)
 
     def _anonymous(self, answer: Response) -> str:
         text = answer.body.decode().replace(self.address, "ADDRESS").replace(self.address[:6], "NAME")

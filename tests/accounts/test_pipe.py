@@ -116,7 +116,7 @@ async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool, reader
     gone = Reader()
     os.close(gone.end)
     with pytest.raises(OutputLost) as lost:
-        await asyncio.wait_for(gone.collector(pool).run(), PATIENCE_S)
+        await asyncio.wait_for(gone.collector(pool).loop().run(asyncio.Event()), PATIENCE_S)
     os.close(gone.descriptor)
     assert isinstance(lost.value.__cause__, BrokenPipeError)
     await run_once(pool, reader.collector(pool))
@@ -175,9 +175,9 @@ async def test_a_collector_whose_reader_pauses_can_be_stopped(pool: Pool, reader
     await sign_up_many(pool, 200)
     worker = reader.collector(pool)
     with capture_logs() as said:
-        running = asyncio.create_task(worker.run())
+        running = asyncio.create_task(worker.loop().run(worker.stop))
         await until_paused(pool, said)
-    worker.stop()
+    worker.stop.set()
     await asyncio.wait_for(running, PATIENCE_S)
     whole = reader.read().rpartition("\n")[0].splitlines()
     taken = await pool.fetchval("SELECT last_seq FROM jobs")

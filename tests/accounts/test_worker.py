@@ -11,15 +11,15 @@ from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
 from tests.support.builders import a_mail
 from tests.support.patience import PATIENCE_S
+from tests.support.retention import swept
 from tests.support.silence import let_pass
 
-from postroom.accounts import service
+from postroom.accounts import service, store
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import STALLED_SECONDS
 from postroom.accounts.model import Action, DueToken
-from postroom.accounts.retention import Retention
 from postroom.accounts.signature import verify
-from postroom.accounts.worker import CHANNEL, Collector, CollectorOptions, Deliver, run_collector
+from postroom.accounts.worker import CHANNEL, RETENTION, Collector, CollectorOptions, Deliver, run_collector
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -67,7 +67,7 @@ class Taken:
 @asynccontextmanager
 async def running(worker: Collector, url: str | None = None) -> AsyncIterator[None]:
     """The collector at work; with a URL, also listening."""
-    task = asyncio.create_task(worker.run())
+    task = asyncio.create_task(worker.loop().run(worker.stop))
     try:
         if url is None:
             yield
@@ -76,7 +76,7 @@ async def running(worker: Collector, url: str | None = None) -> AsyncIterator[No
                 await asyncio.wait_for(listener.listening.wait(), PATIENCE_S)
                 yield
     finally:
-        worker.stop()
+        worker.stop.set()
         await task
 
 
@@ -156,10 +156,9 @@ async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
     """After their retention, and only past the cursor; younger ones and uncollected ones stay."""
     old, young = await sign_up(pool, "ada"), await sign_up(pool, "grace")
     await pool.execute("UPDATE tokens SET expires_at = expires_at - 40 * 86400 WHERE account = $1", old)
-    async with pool.acquire() as connection:
-        assert await Retention(timedelta(days=30)).walk(connection, 0) == 0
-        await run_once(pool)
-        assert await Retention(timedelta(days=30)).walk(connection, 0) == 1
+    assert await swept(pool, RETENTION) == 0
+    await run_once(pool)
+    assert await swept(pool, RETENTION) == 1
     assert await pool.fetch("SELECT account FROM tokens") == [(young,)]
 
 
@@ -174,30 +173,7 @@ async def test_tokens_that_must_stay_keep_no_others(pool: Pool) -> None:
     await pool.execute("INSERT INTO tokens (account, action, expires_at) VALUES ($1, 'activation', 1)", bob)
     await settle(pool)
     await collector(pool).drain()
-    retention = Retention(timedelta(days=30), step=10)
-    async with pool.acquire() as connection:
-        assert [await retention.walk(connection, second) for second in range(6)] == [0, 0, 1, 0, 0, 0]
-
-
-async def test_retention_rests_after_a_round_that_found_nothing(pool: Pool) -> None:
-    """At most a step a second; a minute's rest after an empty round, and none after one that found something."""
-    ada = await sign_up(pool)
-    retention = Retention(timedelta(days=30))
-
-    async def forgotten_at(second: float) -> int:
-        async with pool.acquire() as connection:
-            return await retention.walk(connection, second)
-
-    async def add_late_token() -> None:
-        await pool.execute("INSERT INTO tokens (account, action, expires_at) VALUES ($1, 'activation', 1)", ada)
-        await run_once(pool)
-
-    await add_late_token()
-    assert await forgotten_at(0) == 1
-    await add_late_token()
-    assert [await forgotten_at(second) for second in (0.9, 1.0, 2.0)] == [0, 1, 0]
-    await add_late_token()
-    assert [await forgotten_at(second) for second in (3.0, 61.9, 62.0)] == [0, 0, 1]
+    assert await swept(pool, RETENTION, step=10) == 1
 
 
 async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> None:
@@ -205,10 +181,18 @@ async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> 
     ada = await sign_up(pool)
     await pool.execute("VACUUM ANALYZE tokens")
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'tokens'"
-    retention = Retention(timedelta(days=30), step=20)
+    after = 0
+
+    async def forget(connection: Connection) -> int:
+        nonlocal after
+        step = await store.forget_tokens(connection, retention=LONG, batch_limit=20, now=None, after=after)
+        after = step.after
+        return step.deleted
+
     async with pool.acquire() as connection:
         await connection.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = on")
-        await retention.walk(connection, 0)
+        await forget(connection)
+        after = 0
         await pool.execute(
             "INSERT INTO tokens (account, action, expires_at)"
             " SELECT $1, 'password_recovery', CASE WHEN n > 100 THEN 99999999999 ELSE 1 END"
@@ -218,7 +202,7 @@ async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> 
         await pool.execute("UPDATE jobs SET last_transaction_id = pg_current_xact_id()")
         async with connection.transaction():
             before = await connection.fetchval(read)
-            gone = [await retention.walk(connection, second) for second in range(60, 70)]
+            gone = [await forget(connection) for _step in range(10)]
             assert gone == [19, 20, 20, 20, 20, 1, 0, 0, 0, 0]
             assert await connection.fetchval(read) - before <= 10 * 20 * 4
         await connection.execute("RESET plan_cache_mode; RESET enable_seqscan")
@@ -229,12 +213,11 @@ async def test_a_token_that_is_being_used_is_forgotten_another_time(pool: Pool) 
     ada = await sign_up(pool)
     await run_once(pool)
     await pool.execute("UPDATE tokens SET expires_at = 1")
-    retention = Retention(timedelta(days=30))
-    async with asyncio.timeout(PATIENCE_S), pool.acquire() as connection:
+    async with asyncio.timeout(PATIENCE_S):
         async with pool.acquire() as user, user.transaction():
             await user.execute("SELECT FROM tokens WHERE account = $1 FOR UPDATE", ada)
-            assert await retention.walk(connection, 0) == 0
-        assert await retention.walk(connection, 60) == 1
+            assert await swept(pool, RETENTION) == 0
+        assert await swept(pool, RETENTION) == 1
 
 
 async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:
@@ -430,9 +413,7 @@ async def test_what_was_counted_of_addresses_is_forgotten(pool: Pool) -> None:
     """Limits of addresses nobody asks about any more do not pile up."""
     await service.request_token(pool, "nobody@example.org", action=Action.ACTIVATION)
     await pool.execute("UPDATE address_limits SET touched_at = now() - interval '2 days'")
-    steps = Steps()
-    async with running(Collector(pool, Taken(), signal=steps)):
-        await steps.until("drained")
+    assert await swept(pool, RETENTION) == 1
     assert await pool.fetchval("SELECT count(*) FROM address_limits") == 0
 
 

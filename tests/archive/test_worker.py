@@ -1,12 +1,9 @@
 """The archive's loop: it does its turn, survives what goes wrong, and stops when it is told to."""
 
-import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 from tests.support.archive import JANUARY, add_attempts, at_now, delivery_ids, options_for, tables
 
 from postroom.archive.model import ArchiveOptions
@@ -36,35 +33,6 @@ async def test_a_turn_that_cannot_work_is_no_end(room: Room, tmp_path: Path) -> 
     assert len(await list_segments(room.pool, table="attempts")) == 1
     await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
     assert await delivery_ids(room.pool) == []
-
-
-async def test_a_stop_ends_the_loop(room: Room, tmp_path: Path) -> None:
-    """At once, also between two turns."""
-    keeper = ArchiveKeeper(room, options_for(tmp_path), clock=at_now)
-    async with asyncio.timeout(60):
-        running = asyncio.create_task(keeper.run())
-        await asyncio.sleep(0)
-        keeper.stop()
-        await running
-
-
-async def test_a_bug_is_logged_and_the_loop_goes_on_after_its_pause(room: Room, tmp_path: Path) -> None:
-    """Nothing that one turn raises ends the loop, hides, or makes it spin."""
-    await add_attempts(room.pool, JANUARY, 5)
-    impossible = options_for(
-        tmp_path, share=0, interval=timedelta(days=1)
-    )  # a division by nothing, in two of its parts
-    keeper = ArchiveKeeper(room, impossible, clock=at_now)
-    with capture_logs() as said:
-        running = asyncio.create_task(keeper.run())
-        async with asyncio.timeout(60):
-            while len([line for line in said if line["log_level"] == "error"]) < 2:
-                await room.pool.execute("SELECT")  # as long as one question takes
-        assert not running.done()
-        keeper.stop()
-        await running
-    failures = [(line["event"], bool(line["exc_info"])) for line in said if line["log_level"] == "error"]
-    assert failures == [("archive_piece_failed", True), ("archive_failed", True)]
 
 
 async def test_without_a_place_nothing_leaves(room: Room) -> None:

@@ -21,10 +21,11 @@ from tests.support.builders import (
     per_recipient,
     suppress,
 )
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
-from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
+from postroom.delivery.maintenance import RETENTION, Maintenance, MaintenanceOptions
 from postroom.delivery.model import Lane
 from postroom.post.message_id import make_message_id
 
@@ -46,11 +47,7 @@ async def test_the_ledger_is_complete_after_the_delivery_is_retired(pool: Pool) 
     transport = Recording()
     await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
     before = await ledger(pool)
-    await Maintenance(
-        pool,
-        MaintenanceOptions(delivery_retention=timedelta(), payload_retention=timedelta()),
-        clock=Hands(NOON + timedelta(days=3650)),
-    ).clean_up()
+    await swept(pool, RETENTION, clock=Hands(NOON + timedelta(days=3650)))
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
     after = await ledger(pool)
     assert after == before

@@ -1,6 +1,7 @@
-"""Keeping house: recovery, expiry, retention, partitions, the administrator's notice."""
+"""Maintenance of the queue: recovery, expiry, retention, partitions, the notice about dead letters."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -21,19 +22,25 @@ from tests.support.builders import (
     state_of,
     until,
 )
+from tests.support.loops import looping
+from tests.support.retention import swept
 from tests.support.silence import let_pass
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.db.retention import Retention, Sweeper
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
+from postroom.delivery.maintenance import NOTICE, RETENTION, Maintenance, MaintenanceOptions
 from postroom.delivery.model import DeliveryFilter, DeliveryId, Lane, Outgoing, State
+from postroom.delivery.notices import Notifier
 from postroom.post.address import Address
 from postroom.settings import Settings
 
 DAY = timedelta(days=1)
+MAIL = RETENTION[:2]  # without the workers
 
 
 async def abandoned(pool: Pool, lane: Lane, hands: Hands, *, count: int, started: int) -> list[DeliveryId]:
@@ -184,33 +191,23 @@ async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
-    maintenance = Maintenance(pool, clock=hands)
     hands.forward(days=3)
-    assert await maintenance.clean_up() == 0
+    assert await swept(pool, MAIL, clock=hands) == 0
     hands.forward(seconds=1)
-    assert await maintenance.clean_up() == 1
+    assert await swept(pool, MAIL, clock=hands) == 1
     found = await service.get_delivery(pool, delivery)
     assert (found.state, found.subject, found.text) == (State.SENT, None, None)
     hands.forward(days=4, seconds=-2)
-    assert await maintenance.clean_up() == 0
+    assert await swept(pool, MAIL, clock=hands) == 0
     hands.forward(seconds=2)
-    assert await maintenance.clean_up() == 1
+    assert await swept(pool, MAIL, clock=hands) == 1
     with pytest.raises(DeliveryNotFound):
         await service.get_delivery(pool, delivery)
     assert len(await attempts_of(pool, delivery)) == 1
 
 
-def test_the_settings_keep_what_the_options_keep() -> None:
-    """A week for finished deliveries, three days for their bodies, a month for dead letters."""
-    options, settings = MaintenanceOptions(), Settings()
-    assert options.delivery_retention == settings.delivery_retention == timedelta(days=7)
-    assert options.payload_retention == settings.payload_retention == timedelta(days=3)
-    assert options.dead_letter_retention == settings.dead_letter_retention == timedelta(days=30)
-
-
-async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool) -> None:
     """However short the retention: its body goes, a replay is still one, and when the key ends, it goes too."""
-    monkeypatch.setattr("postroom.delivery.maintenance.STEP", 2)
     hands, ttl = Hands(), timedelta(days=30)
     request = a_mail(idempotency_key="order-7")
     async with pool.acquire() as connection:
@@ -218,13 +215,13 @@ async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool, monkeypatch
     await accepted(pool, *(a_mail() for _ in range(5)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
     hands.forward(days=29)
-    assert await Maintenance(pool, clock=hands).clean_up() == 6 + 5
+    assert await swept(pool, MAIL, clock=hands, step=2) == 6 + 5
     assert (await service.get_delivery(pool, first.id)).text is None
     async with pool.acquire() as connection:
         again = await service.accept(connection, check_request(request), now=hands(), idempotency_ttl=ttl)
     assert (again.id, again.replayed) == (first.id, True)
     hands.forward(days=1)
-    assert await Maintenance(pool, clock=hands).clean_up() == 1
+    assert await swept(pool, MAIL, clock=hands) == 1
 
 
 async def test_retention_spares_what_waits(pool: Pool) -> None:
@@ -232,46 +229,45 @@ async def test_retention_spares_what_waits(pool: Pool) -> None:
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(send_at=NOON + 900 * DAY), now=hands())
     hands.forward(days=800)
-    assert await Maintenance(pool, clock=hands).clean_up() == 0
+    assert await swept(pool, MAIL, clock=hands) == 0
     assert (await service.get_delivery(pool, delivery)).text == "Hello, Ada."
 
 
-async def test_retention_goes_on_until_all_is_gone(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retention_goes_on_until_all_is_gone(pool: Pool) -> None:
     """Bounded steps, as many as needed."""
-    monkeypatch.setattr("postroom.delivery.maintenance.STEP", 3)
     hands = Hands()
     await accepted(pool, *(a_mail() for _ in range(10)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
     hands.forward(days=31)
-    assert await Maintenance(pool, clock=hands).clean_up() == 20
+    assert await swept(pool, MAIL, clock=hands, step=3) == 20
     assert await service.list_deliveries(pool, DeliveryFilter()) == ([], None)
 
 
-async def test_retention_gives_way_and_ends_when_asked(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each full step it rests in proportion, for those who have mail to send; a stop does not wait for that."""
-    monkeypatch.setattr("postroom.delivery.maintenance.STEP", 1)
+async def test_retention_pauses_after_each_step_and_ends_when_stopped(pool: Pool) -> None:
+    """After a full step it pauses in proportion, which leaves time for mail; a stop does not wait for that."""
     hands = Hands()
     await accepted(pool, *(a_mail() for _ in range(3)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
     hands.forward(days=8)
-    maintenance = Maintenance(pool, MaintenanceOptions(share=1e-9), clock=hands)
-    running = asyncio.create_task(maintenance.clean_up())
-    await until(pool, "(SELECT count(*) = 2 FROM delivery_payloads)")
-    maintenance.stop()
-    assert await asyncio.wait_for(running, 60) == 1
+    table = [replace(row, step=1) for row in RETENTION]
+    async with looping(Sweeper(pool, table, Settings(), clock=hands, share=1e-9).loop()):
+        await until(pool, "(SELECT count(*) = 2 FROM delivery_payloads)")
+    assert await pool.fetchval("SELECT count(*) FROM delivery_payloads") == 2
 
 
-async def test_unreadable_commands_go_after_their_time(pool: Pool) -> None:
-    """Commands nobody could read are kept for a while, not for ever."""
+async def test_retention_goes_on_with_other_tables_after_an_error(pool: Pool) -> None:
+    """One statement that fails keeps no other rows alive; its error is raised in the end."""
     hands = Hands()
-    async with pool.acquire() as connection:
-        await connection.execute(
-            "INSERT INTO malformed_commands (recorded_at, source, reason, raw) VALUES ($1, 'test', 'json', '')", NOON
-        )
-    hands.forward(days=30)
-    assert await Maintenance(pool, clock=hands).clean_up() == 0
-    hands.forward(seconds=1)
-    assert await Maintenance(pool, clock=hands).clean_up() == 1
+    await accepted(pool, now=hands())
+    await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
+    hands.forward(days=8)
+
+    async def fail(_connection: Connection, **_values: object) -> int:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        await swept(pool, [Retention(fail, DAY), *RETENTION], clock=hands)
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
 
 
 async def test_partitions_are_made_ahead_and_once(pool: Pool) -> None:
@@ -286,23 +282,38 @@ async def test_partitions_are_made_ahead_and_once(pool: Pool) -> None:
     assert [row["relname"] for row in names] == ["attempts_2031_11", "attempts_2031_12", "attempts_2032_01"]
 
 
-async def test_the_administrator_is_told_once(pool: Pool) -> None:
+def notifier(pool: Pool, clock: Hands) -> Notifier:
+    return Notifier(pool, Address("admin@example.org"), [NOTICE], Settings(), clock=clock)
+
+
+async def give_up(pool: Pool, hands: Hands, count: int) -> None:
+    await accepted(pool, *(a_mail(lane=Lane.BULK) for _ in range(count)), now=hands())
+    await a_worker(pool, Recording(NO_ANSWER), clock=hands).run_once(Lane.BULK)
+
+
+async def test_the_administrator_is_notified_once(pool: Pool) -> None:
     """One mail for all dead letters since the last notice; none when there is nothing new."""
-    admin = MaintenanceOptions(admin=Address("admin@example.org"))
-    await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.BULK))
-    await a_worker(pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
-    maintenance = Maintenance(pool, admin)
-    assert await maintenance.tell_admin() == 2
-    assert await maintenance.tell_admin() == 0
+    hands = Hands()
+    await give_up(pool, hands, 2)
+    assert sorted(await asyncio.gather(*(notifier(pool, hands).run_once() for _process in range(4)))) == [0, 0, 0, 1]
+    hands.forward(hours=1)
+    assert await notifier(pool, hands).run_once() == 0
     [notice], _ = await service.list_deliveries(pool, DeliveryFilter(source="postroom"))
     assert (notice.subject, notice.recipients) == ("Postroom: 2 deliveries were given up", ("admin@example.org",))
 
 
-async def test_without_an_administrator_nobody_is_told(pool: Pool) -> None:
-    """No address, no notice, and the letters stay untold."""
-    await accepted(pool, a_mail(lane=Lane.BULK))
-    await a_worker(pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
-    assert await Maintenance(pool).tell_admin() == 0
+async def test_the_administrator_gets_one_notice_per_interval(pool: Pool) -> None:
+    """What is given up within five minutes of a notice waits for the next one."""
+    hands = Hands()
+    await give_up(pool, hands, 1)
+    assert await notifier(pool, hands).run_once() == 1
+    await give_up(pool, hands, 2)
+    hands.forward(minutes=4)
+    assert await notifier(pool, hands).run_once() == 0
+    hands.forward(minutes=1)
+    assert await notifier(pool, hands).run_once() == 1
+    found, _ = await service.list_deliveries(pool, DeliveryFilter(source="postroom"))
+    assert found[0].subject == "Postroom: 2 deliveries were given up"
 
 
 async def test_workers_that_died_asleep_are_forgotten(pool: Pool) -> None:
@@ -314,15 +325,12 @@ async def test_workers_that_died_asleep_are_forgotten(pool: Pool) -> None:
             NOON,
             NOON + timedelta(minutes=3),
         )
-    assert await Maintenance(pool, clock=Hands(NOON + timedelta(minutes=6))).forget_workers() == 1
+    assert await swept(pool, RETENTION, clock=Hands(NOON + timedelta(minutes=6))) == 1
 
 
-async def test_it_runs_until_stopped(pool: Pool) -> None:
-    """It recovers by itself, and ends promptly when asked, however long its intervals are."""
+async def test_claims_are_recovered_by_the_loop(pool: Pool) -> None:
+    """The first run is at once, however long the interval is."""
     await accepted(pool)
     await claimed(pool, lease=timedelta())
-    maintenance = Maintenance(pool, MaintenanceOptions(recovery_interval=DAY, cleanup_interval=DAY))
-    running = asyncio.create_task(maintenance.run())
-    await until(pool, "NOT EXISTS (SELECT FROM claims)")
-    maintenance.stop()
-    await asyncio.wait_for(running, 60)
+    async with looping(*Maintenance(pool, MaintenanceOptions(recovery_interval=DAY)).loops()):
+        await until(pool, "NOT EXISTS (SELECT FROM claims)")

@@ -19,11 +19,12 @@ from tests.support.builders import (
     outcomes_of,
     state_of,
 )
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
-from postroom.delivery.maintenance import Maintenance
+from postroom.delivery.maintenance import RETENTION
 from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
 from postroom.errors import BadInput
 from postroom.events.store import list_audit
@@ -230,9 +231,9 @@ async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> 
     """Retention of finished mail spares dead letters for a month: somebody may still bring them back."""
     older, _ = await given_up(pool, 2)
     await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '29 days'")
-    assert await Maintenance(pool).clean_up() == 0
+    assert await swept(pool, RETENTION) == 0
     await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '2 days' WHERE id = $1", older)
-    assert await Maintenance(pool).clean_up() == 1
+    assert await swept(pool, RETENTION) == 1
     assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 1
 
 

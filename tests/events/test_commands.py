@@ -108,7 +108,7 @@ async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: Event
     view = View("deposited", count, forget, types=("Deposited",))
     await Views(pool).install(view)
     app = HttpApplication(room, endpoints(store), auth=Authenticator(pool))
-    running = asyncio.create_task(Outbox(room, Publishers.of([view])).run(stop))
+    running = asyncio.create_task(Outbox(room, Publishers.of([view])).loop(stop).run(stop))
     try:
         result = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
         assert result.place is not None

@@ -3,8 +3,10 @@
 import imaplib
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.feedback import PATHS, report, rows, sent, suppressed
 from tests.support.feedback_imap import Letterbox, serving
+from tests.support.loops import logged, looping
 
 from postroom.db.pool import Pool
 from postroom.feedback.imap import AT_ONCE, ImapOptions, ImapPoller
@@ -70,11 +72,12 @@ async def test_a_wrong_password_is_an_error(pool: Pool) -> None:
 
 
 async def test_the_loop_survives_and_stops(pool: Pool) -> None:
-    """A server that is away is asked again; stop ends the loop."""
-    options = ImapOptions.parse("imap://u:p@127.0.0.1:1/INBOX")
-    poller = ImapPoller(pool, options, paths=PATHS)
-    poller.stop()
-    await poller.run()
+    """A wrong password interrupts the loop, as a server that is away does; a stop ends it."""
+    async with serving(Letterbox()) as url:
+        options = ImapOptions.parse(url.replace("sesame", "barley"))
+        with capture_logs() as logs:
+            async with looping(ImapPoller(pool, options, paths=PATHS).loop()):
+                await logged("loop_interrupted", logs)
 
 
 @pytest.mark.parametrize(

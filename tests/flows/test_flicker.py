@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed, state_of, until
 from tests.support.chaos import ledger, leftovers
+from tests.support.loops import logged, looping
 
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
@@ -138,12 +139,8 @@ async def test_maintenance_survives_a_cut(room: Room) -> None:
     await close_database(witness)
     maintenance = Maintenance(room.pool, MaintenanceOptions(recovery_interval=timedelta(milliseconds=1)))
     with capture_logs() as logs:
-        running = asyncio.create_task(maintenance.run())
-        while not any((entry["event"], entry.get("step")) == ("maintenance_postponed", "recover") for entry in logs):
-            assert not running.done()
-            await asyncio.sleep(0.01)
-    await limit_connections(witness, -1)
-    await witness.close()
-    await until(room.pool, "NOT EXISTS (SELECT FROM claims)")
-    maintenance.stop()
-    await asyncio.wait_for(running, 60)
+        async with looping(*maintenance.loops()):
+            await logged("loop_interrupted", logs)
+            await limit_connections(witness, -1)
+            await witness.close()
+            await until(room.pool, "NOT EXISTS (SELECT FROM claims)")

@@ -1,24 +1,27 @@
 """The notice about malformed commands."""
 
 import asyncio
-from datetime import timedelta
 
+from tests.support.builders import Hands
 from tests.support.command_line import running
 from tests.support.intake import accepting, entries, raw
 from tests.support.patience import PATIENCE_S
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
 from postroom.delivery.model import Delivery, DeliveryFilter
+from postroom.delivery.notices import Notifier
 from postroom.intake import service
-from postroom.intake.notice import MalformedNotice
+from postroom.intake.notice import NOTICE, RETENTION
 from postroom.post.address import Address
+from postroom.settings import Settings
 
 ADMIN = Address("admin@example.org")
 
 
-def notice(pool: Pool) -> MalformedNotice:
-    return MalformedNotice(pool, ADMIN, interval=timedelta(hours=1))
+def notice(pool: Pool) -> Notifier:
+    return Notifier(pool, ADMIN, [NOTICE], Settings())
 
 
 async def mails(pool: Pool) -> list[Delivery]:
@@ -29,7 +32,7 @@ async def mails(pool: Pool) -> list[Delivery]:
 async def test_an_administrator_is_told_once(pool: Pool) -> None:
     """One mail about all of them says how many and where to look; nobody is told twice."""
     await service.accept_commands(pool, entries(b"junk", raw(payload_mode="x"), raw()))
-    assert await notice(pool).run_once() == 2
+    assert await notice(pool).run_once() == 1
     assert await notice(pool).run_once() == 0
     [mail] = await mails(pool)
     assert (mail.subject, mail.source) == ("Postroom: 2 commands could not be read", "postroom")
@@ -58,19 +61,6 @@ async def test_several_processes_tell_once(pool: Pool) -> None:
     assert len(await mails(pool)) == 1
 
 
-async def test_the_loop_tells_at_once_and_ends_when_told(pool: Pool) -> None:
-    """Started with malformed commands waiting, it does not first wait for its interval."""
-    await service.accept_commands(pool, entries(b"junk"))
-    loop = notice(pool)
-    running = asyncio.create_task(loop.run())
-    async with asyncio.timeout(PATIENCE_S), pool.acquire() as connection:
-        while not await connection.fetchval("SELECT notified_at FROM malformed_commands"):
-            pass  # asking gives the loop its turn
-    loop.stop()
-    await asyncio.wait_for(running, PATIENCE_S)
-    assert len(await mails(pool)) == 1
-
-
 async def test_workers_tell(database_url: str, pool: Pool) -> None:
     """`postroom work` watches, if it knows whom to tell."""
     await service.accept_commands(pool, entries(b"junk"))
@@ -81,3 +71,14 @@ async def test_workers_tell(database_url: str, pool: Pool) -> None:
                 await accepted.wait()
             assert await asyncio.to_thread(worker.stop) == 0
     assert len(await mails(pool)) == 1
+
+
+async def test_malformed_commands_are_kept_for_a_month(pool: Pool) -> None:
+    hands = Hands()
+    await pool.execute(
+        "INSERT INTO malformed_commands (recorded_at, source, reason, raw) VALUES ($1, 'test', 'json', '')", hands()
+    )
+    hands.forward(days=30)
+    assert await swept(pool, RETENTION, clock=hands) == 0
+    hands.forward(seconds=1)
+    assert await swept(pool, RETENTION, clock=hands) == 1

@@ -70,7 +70,7 @@ def run_outbox(room: Room) -> RunOutbox:
         hurried = {"tick": timedelta(milliseconds=50), "silence": timedelta(hours=1), **options}
         chosen = OutboxOptions(relay=relay, **hurried)
         outbox = Outbox(room, Publishers.of(publishers), chosen)
-        task = asyncio.create_task(outbox.run(stop))
+        task = asyncio.create_task(outbox.loop(stop).run(stop))
         try:
             yield outbox
         finally:

@@ -97,7 +97,7 @@ async def half_published(room: Room, make_relay: MakeRelay) -> Left:
 async def publishing(room: Room, *recorders: Recorder) -> AsyncIterator[None]:
     stop = asyncio.Event()
     options = OutboxOptions(relay=HURRY, tick=timedelta(milliseconds=50), silence=timedelta(hours=1))
-    running = asyncio.create_task(Outbox(room, Publishers.of(recorders), options).run(stop))
+    running = asyncio.create_task(Outbox(room, Publishers.of(recorders), options).loop(stop).run(stop))
     try:
         yield
     finally:

@@ -1,12 +1,13 @@
 """The scheduler: due events handed over exactly once, by however many, after whatever outage."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from structlog.testing import capture_logs
+from tests.support.loops import looping
+from tests.support.retention import swept
 from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due, scheduler, statuses, utc
 
 from postroom.db.pool import Pool, open_pool
@@ -15,7 +16,7 @@ from postroom.delivery.model import Channel, DeliveryFilter
 from postroom.schedule import agenda, engine, service, store
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
 from postroom.schedule.model import Policy, Status
-from postroom.schedule.worker import SHORTEST_REST, Scheduler, SchedulerOptions
+from postroom.schedule.worker import RETENTION, SHORTEST_REST, Scheduler, SchedulerOptions
 
 
 async def test_nothing_is_due_a_second_before(pool: Pool) -> None:
@@ -135,9 +136,9 @@ async def test_events_that_ended_long_ago_are_forgotten(pool: Pool) -> None:
     await pool.execute(
         "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'x'"
     )
-    assert await scheduler(pool, "2027-11-15T08:00:00").forget() == 0
+    assert await swept(pool, RETENTION, clock=lambda: utc("2027-11-15T08:00:00")) == 0
     assert await statuses(pool, user.id) == [("2026", "FAILED"), ("2027", "PENDING")]
-    assert await scheduler(pool, "2028-01-31T09:00:00").forget() == 1
+    assert await swept(pool, RETENTION, clock=lambda: utc("2028-01-31T09:00:00")) == 1
     assert await statuses(pool, user.id) == [("2027", "PENDING")]
 
 
@@ -297,35 +298,6 @@ async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool)
     assert (await statuses(pool, good.id))[0] == ("2026", "PROCESSING")
 
 
-async def test_an_error_nobody_foresaw_ends_no_loop(pool: Pool) -> None:
-    """It is told, without what it says about people, and the next turn does its work."""
-    failed, turns = asyncio.Event(), 0
-
-    def clock() -> datetime:
-        nonlocal turns
-        turns += 1
-        if turns <= 3:  # the first step of each rhythm
-            raise OverflowError("Ada Lovelace, 1990-11-15")
-        return NINE
-
-    def heard(step: str) -> None:
-        if step == "handed_over":
-            failed.set()
-
-    await born(pool, "1990-11-15", now="2026-11-01T00:00")
-    options = SchedulerOptions(policy=POSTING, poll_interval=timedelta(milliseconds=1))
-    work = Scheduler(pool, options, clock=clock, signal=heard)
-    with capture_logs() as said:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            group.create_task(work.run())
-            await failed.wait()
-            work.stop()
-    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
-    told = [entry for entry in said if entry["event"] == "schedule_step_failed"]
-    assert {"error": "OverflowError", "log_level": "error"}.items() <= told[0].items()
-    assert "Ada" not in str(said)
-
-
 async def test_a_suppressed_address_fails_the_event(pool: Pool) -> None:
     """Somebody who wants no mail gets none, and the event says so."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="ada@example.org")
@@ -380,8 +352,6 @@ async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:
 
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     work = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: NINE, signal=heard)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        group.create_task(work.run())
+    async with asyncio.timeout(60), looping(*work.loops()):
         await handed.wait()
-        work.stop()
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1

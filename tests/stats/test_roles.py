@@ -19,11 +19,13 @@ from tests.support.archive import (
 )
 from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
 from tests.support.http import open_browser
+from tests.support.retention import swept
 
 import postroom
 from postroom.archive.model import Month
 from postroom.archive.restore import release_month, restore_month
 from postroom.archive.service import run_archive
+from postroom.background import RETENTION
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room, open_room
@@ -120,7 +122,7 @@ async def _keep_house(pool: Pool) -> None:
     keeping = Maintenance(pool)
     await keeping.recover()
     await keeping.expire()
-    await keeping.clean_up()
+    await swept(pool, RETENTION)
     assert await Rollup(pool).run_once() == 2
 
 
@@ -189,6 +191,7 @@ async def test_archiving_reaches_no_other_table(house: House) -> None:
             await refused(session, "SELECT postroom.drop_archived_source(1)")
             for call in (
                 "ensure_partitions('attempts', 100000)",
+                "ensure_attempt_partitions('2100-01-01Z')",
                 "erased_address('ada@example.org')",
                 "archive_place()",
             ):
@@ -198,7 +201,7 @@ async def test_archiving_reaches_no_other_table(house: House) -> None:
 async def test_partitions_are_made_near_the_present_only(house: House) -> None:
     """A role that may make partitions cannot make thousands of them."""
     async with house.session("postroom_worker") as session:
-        for call in ("ensure_partitions('attempts', 2, '2100-01-01Z')", "ensure_partitions('attempts', 25)"):
+        for call in ("ensure_attempt_partitions('2100-01-01Z')", "ensure_partitions('attempts', 25)"):
             with pytest.raises(asyncpg.RaiseError, match="within ten years of now"):
                 await session.execute(f"SELECT {call}")
 

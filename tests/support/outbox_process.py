@@ -45,7 +45,7 @@ async def main(url: str, path: Path, batch: int) -> None:
     )
     async with open_room(Settings(database_url=url, pool_size=4)) as room:
         print("ready", flush=True)  # noqa: T201 - the test waits for this word
-        await Outbox(room, Publishers.of([FilePublisher(path)]), options).run(stop)
+        await Outbox(room, Publishers.of([FilePublisher(path)]), options).loop(stop).run(stop)
 
 
 if __name__ == "__main__":

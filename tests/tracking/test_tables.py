@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.support.builders import NOON, Hands
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
 from postroom.tracking import service
-from postroom.tracking.maintenance import TrackingMaintenance, TrackingMaintenanceOptions
+from postroom.tracking.maintenance import RETENTION, TrackingPartitions
 from postroom.tracking.store import QUERIES
 
 PARTITIONS = """
@@ -19,11 +20,11 @@ PARTITIONS = """
 async def test_months_are_made_ahead(pool: Pool) -> None:
     """The month and the next two, for opens and clicks, and never twice."""
     clock = Hands(datetime(2030, 11, 30, 23, 59, tzinfo=UTC))
-    maintenance = TrackingMaintenance(pool, clock=clock)
-    assert await maintenance.make_partitions() == 6
-    assert await maintenance.make_partitions() == 0
+    partitions = TrackingPartitions(pool, clock=clock)
+    assert await partitions.run_once() == 6
+    assert await partitions.run_once() == 0
     clock.forward(minutes=1)
-    assert await maintenance.make_partitions() == 2
+    assert await partitions.run_once() == 2
     for table in ("open_events", "click_events"):
         names = [row["name"].removeprefix(f"{table}_") for row in await pool.fetch(PARTITIONS, table)]
         assert names == ["2030_11", "2030_12", "2031_01", "2031_02", "default"]
@@ -33,7 +34,7 @@ async def test_a_month_without_a_partition_is_recorded_all_the_same(pool: Pool) 
     """The default partition takes what nobody foresaw, and making the month later loses nothing."""
     insert = "INSERT INTO open_events (email_queue_id, opened_at, recipient_email) VALUES (1, $1, 'ada@example.org')"
     await pool.execute(insert, NOON)
-    assert await TrackingMaintenance(pool, clock=Hands(NOON)).make_partitions() == 5
+    assert await TrackingPartitions(pool, clock=Hands(NOON)).run_once() == 5
     assert await pool.fetchval("SELECT tableoid::regclass::text FROM open_events") == "open_events_default"
 
 
@@ -45,8 +46,7 @@ async def test_firsts_are_forgotten_in_the_end(pool: Pool) -> None:
         " FROM generate_series(1, 2600) AS n",
         NOON,
     )
-    options = TrackingMaintenanceOptions(engagement_retention=timedelta(days=30))
-    assert await TrackingMaintenance(pool, options, clock=Hands(NOON)).clean_up() == 2500
+    assert await swept(pool, RETENTION, clock=Hands(NOON + timedelta(days=335))) == 2500
     assert await pool.fetchval("SELECT count(*) FROM engagements") == 100
 
 

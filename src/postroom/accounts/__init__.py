@@ -35,7 +35,6 @@ servers know it (xn--…), and found in either form. One that an application kee
     letter.py     from a token to its mail
     pipe.py       from a batch of tokens to a line, for another program
     worker.py     the collector
-    retention.py  forgetting old tokens, a step at a time
     landing.py    the pages behind the links
 
 HOSTILE INPUTS  signed secrets (compared in constant time before the database is asked), codes (five guesses a token and

@@ -101,15 +101,6 @@ class NewAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionStep:
-    """How far a step of retention has come, and what it found."""
-
-    looked_at: int
-    last_id: int | None
-    forgotten: int
-
-
-@dataclass(frozen=True, slots=True)
 class Stall:
     """Tokens that are committed but held back by a transaction that does not end, and who runs it, if that is known."""
 

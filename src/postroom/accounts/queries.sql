@@ -83,14 +83,19 @@ FROM tokens
 WHERE secret = :secret AND action = :action::text::token_action;
 
 -- name: forget_limits :exec
--- Remove what was counted of addresses that nobody has asked about for a while.
+-- One bounded step of retention: counters of addresses that have been quiet for the retention time.
 DELETE FROM address_limits
-WHERE touched_at < coalesce(:now::timestamptz, now()) - :silence::interval;
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid
+    FROM address_limits
+    WHERE touched_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit
+));
 
 -- name: forget_tokens :one
 -- One bounded step of retention, from one id on; see functions/forget_tokens.sql.
 SELECT looked_at, last_id, forgotten
-FROM forget_tokens(:after_id, :batch_limit, :retention, coalesce(:now::timestamptz, now()));
+FROM forget_tokens(:after, :batch_limit, :retention, coalesce(:now::timestamptz, now()));
 
 -- name: is_login_reserved :one
 -- Whether somebody signed up with this login and an address that was taken.

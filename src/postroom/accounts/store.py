@@ -11,13 +11,13 @@ from postroom.accounts.model import (
     Action,
     DueToken,
     NewAccount,
-    RetentionStep,
     Stall,
     TokenId,
     TokenState,
     Verdict,
 )
 from postroom.db.queries import Connection, load
+from postroom.db.retention import Step
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.accounts")
@@ -91,17 +91,17 @@ async def find_token(connection: Connection, *, secret: bytes, action: Action) -
     return TokenState(row["is_used"], row["is_void"]) if row is not None else None
 
 
-async def forget_limits(connection: Connection, *, silence: timedelta, now: datetime | None) -> int:
-    return await QUERIES["forget_limits"].exec(connection, silence=silence, now=now)
+async def forget_limits(connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None) -> int:
+    return await QUERIES["forget_limits"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def forget_tokens(
-    connection: Connection, *, after_id: int, batch_limit: int, retention: timedelta, now: datetime | None
-) -> RetentionStep:
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None, after: int = 0
+) -> Step:
     row = await QUERIES["forget_tokens"].one(
-        connection, after_id=after_id, batch_limit=batch_limit, retention=retention, now=now
+        connection, after=after, batch_limit=batch_limit, retention=retention, now=now
     )
-    return RetentionStep(row["looked_at"], row["last_id"], row["forgotten"])
+    return Step(row["looked_at"], row["forgotten"], row["last_id"])
 
 
 async def is_login_reserved(connection: Connection, *, login: str) -> bool:

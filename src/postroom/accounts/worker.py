@@ -11,9 +11,9 @@ it takes it announces itself, for others who listen, and hears that too.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -22,18 +22,19 @@ from postroom.accounts.errors import ReaderPaused
 from postroom.accounts.letter import Letterhead
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
-from postroom.accounts.retention import Retention
-from postroom.db.faults import FLICKER
+from postroom.db.failures import record_loop_failure
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.db.retention import Retention, Sweeper
 from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery import store as delivery_store
 from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
-from postroom.errors import BadInput
+from postroom.errors import BadInput, OutputLost
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Loop, run_loops, wait_for_any
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
 
@@ -47,6 +48,8 @@ BUSY_S = 1.5
 """How long it stays busy after a full batch: less than the two seconds for which the database asks nobody to notify."""
 
 LIMITS_KEPT = timedelta(days=1)
+
+RETENTION = (Retention(store.forget_tokens, "token_retention"), Retention(store.forget_limits, LIMITS_KEPT))
 
 HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
 """What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
@@ -63,7 +66,6 @@ class CollectorOptions:
     batch_timeout: timedelta = timedelta(seconds=5)
     poll_interval: timedelta = timedelta(seconds=1)
     busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction holds tokens back
-    retention: timedelta = timedelta(days=30)
 
 
 class Deliver:
@@ -108,14 +110,15 @@ async def _is_same(connection: Connection, request: DeliveryRequest, holder: Del
 
 
 class Collector:
-    """One process's collector. `run` until `stop`; `run_once` for one batch."""
+    """One process's collector."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the seams of a collector, each replaceable in tests
         self,
         pool: Pool,
         hand_on: HandOn,
         *,
         ready: Ready | None = None,
+        stop: asyncio.Event | None = None,
         options: CollectorOptions | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
@@ -123,39 +126,32 @@ class Collector:
         self._pool, self._hand_on, self._ready = pool, hand_on, ready
         self._options = options or CollectorOptions()
         self._clock, self._signal = clock, signal
-        self._bell, self._stopping = asyncio.Event(), asyncio.Event()
+        self._bell, self.stop = asyncio.Event(), stop or asyncio.Event()
         self._busy_until_s = 0.0
-        self._retention = Retention(self._options.retention, clock=clock)
 
     def wake(self, _payload: str = "") -> None:
         """Tokens may have arrived."""
         self._bell.set()
 
-    def stop(self) -> None:
-        """Finish the batch at hand and return from `run`."""
-        self._stopping.set()
-        self._bell.set()
+    def loop(self) -> Loop:
+        """The collector rests by itself; the command that prints tokens ends when its output is gone."""
+        return Loop("collector", self.collect, fatal=(OutputLost,))
 
-    async def run(self) -> None:
-        """Collect until stopped. A database that goes away is waited for."""
-        while not self._stopping.is_set():
-            try:
-                if await self._count_waiting():
-                    await self.drain()
-                rest = await self._rest_time()
-                self._signal("drained")
-                if self._is_busy():
-                    await self._pause(rest.total_seconds())
-                elif await self._rings(rest.total_seconds()):
-                    await self._gather()
-            except FLICKER as error:
-                _log.warning("collection_postponed", error=type(error).__name__)
-                await self._rings(self._options.busy_interval.total_seconds())
+    async def collect(self) -> None:
+        """Collect everything that waits, then wait for more."""
+        if await self._count_waiting():
+            await self.drain()
+        rest = await self._rest_time()
+        self._signal("drained")
+        if self._is_busy():  # not woken by announcements, which are its own
+            await wait_for_any(self.stop, timeout_s=rest.total_seconds())
+        elif await self._rings(rest.total_seconds()):
+            await self._gather()
 
     async def drain(self) -> int:
         """Batch after batch, until one is not full: then everything that can be read has been."""
         total, limit = 0, self._options.batch_limit
-        while not self._stopping.is_set():
+        while not self.stop.is_set():
             taken = await self.run_once(limit)
             total += taken
             if taken < limit:
@@ -167,7 +163,7 @@ class Collector:
     async def run_until_empty(self) -> int:
         """Drain, and wait for what running transactions hold back, until no token stands past the cursor."""
         total = await self.drain()
-        while await self._count_waiting() and not self._stopping.is_set():
+        while await self._count_waiting() and not self.stop.is_set():
             await self._rings(self._options.busy_interval.total_seconds())
             total += await self.drain()
         return total
@@ -194,7 +190,7 @@ class Collector:
         """Wait until tokens can be handed on; false if stopped meanwhile."""
         if self._ready is None:
             return True
-        waits = [asyncio.ensure_future(self._ready()), asyncio.ensure_future(self._stopping.wait())]
+        waits = [asyncio.ensure_future(self._ready()), asyncio.ensure_future(self.stop.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -208,8 +204,6 @@ class Collector:
     async def _rest_time(self) -> timedelta:
         """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
         async with self._pool.acquire() as connection:
-            await store.forget_limits(connection, silence=LIMITS_KEPT, now=self._clock())
-            await self._retention.walk(connection, asyncio.get_running_loop().time())
             stall = await store.measure_stall(connection, now=self._clock())
         show_stall(stall)
         if stall.is_alarming():
@@ -220,7 +214,7 @@ class Collector:
         """Wait until a batch is full or its time is up. Not at all if nothing waits: then the bell rang for others."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.batch_timeout.total_seconds()
-        while (left_s := deadline - loop.time()) > 0 and not self._stopping.is_set():
+        while (left_s := deadline - loop.time()) > 0 and not self.stop.is_set():
             waiting = await self._count_waiting()
             self._signal("counted")
             if waiting == 0 or waiting >= self._options.batch_limit:
@@ -234,41 +228,32 @@ class Collector:
     def _is_busy(self) -> bool:
         return asyncio.get_running_loop().time() < self._busy_until_s
 
-    async def _pause(self, seconds: float) -> None:
-        """Whatever rings: it looks by itself soon enough, and would hear what it announced itself."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-
     async def _rings(self, longest_s: float) -> bool:
-        """True if the bell rang in time; it is silent afterwards, except to those who are to stop."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):
-                await self._bell.wait()
+        """True if tokens were announced in time, or the collector is to stop."""
+        await wait_for_any(self._bell, self.stop, timeout_s=longest_s)
         rang = self._bell.is_set()
-        if not self._stopping.is_set():
-            self._bell.clear()
+        self._bell.clear()
         return rang
 
 
-def make_collector(room: Room, hand_on: HandOn | None = None, *, ready: Ready | None = None) -> Collector:
-    """The collector that the settings describe; into the delivery queue unless told otherwise."""
+def make_collector(
+    room: Room, hand_on: HandOn | None = None, *, stop: asyncio.Event | None = None, ready: Ready | None = None
+) -> Collector:
+    """The collector that the settings describe; it feeds the delivery queue unless `hand_on` is given."""
     settings = room.settings
     if hand_on is None:
         hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
-    return Collector(room.pool, hand_on, ready=ready, options=options_of(settings))
+    return Collector(room.pool, hand_on, ready=ready, stop=stop, options=options_of(settings))
 
 
-def make_mailing_collector(room: Room) -> Collector | None:
-    """What a worker collects with: nothing if tokens are left to somebody else, or if no key signs their links."""
+def make_mailing_collector(room: Room, *, stop: asyncio.Event) -> Collector | None:
+    """A worker's collector; None if another program collects tokens, or if no key signs their links."""
     is_ours = room.settings.account_mail and room.settings.secret_key is not None
-    return make_collector(room) if is_ours else None
+    return make_collector(room, stop=stop) if is_ours else None
 
 
 def options_of(settings: Settings) -> CollectorOptions:
-    return CollectorOptions(
-        batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout, retention=settings.token_retention
-    )
+    return CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
 
 
 def listen(room: Room, collector: Collector) -> Listener:
@@ -279,14 +264,9 @@ def listen(room: Room, collector: Collector) -> Listener:
 async def run_collector(
     room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None, ready: Ready | None = None
 ) -> None:
-    """Collect in this process until `stop` is set."""
-    collector = make_collector(room, hand_on, ready=ready)
-
-    async def stop_when_asked() -> None:
-        await stop.wait()
-        collector.stop()
-
-    async with listen(room, collector), asyncio.TaskGroup() as group:
-        asking = group.create_task(stop_when_asked())
-        await collector.run()
-        asking.cancel()
+    """Collect in this process until `stop` is set. There may be no worker: retention of tokens runs here too."""
+    collector = make_collector(room, hand_on, stop=stop, ready=ready)
+    retention = Sweeper(room.pool, RETENTION, room.settings)
+    failed = partial(record_loop_failure, room.pool)
+    async with listen(room, collector):
+        await run_loops([collector.loop(), retention.loop()], stop=stop, failed=failed)

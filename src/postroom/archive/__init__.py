@@ -1,7 +1,7 @@
 """archive: what is old leaves the database, provably, and what is asked for comes back.
 
 NAME     archive, partitions, retention, export, erasure, backup
-OWNS     the tables `archived_partitions` and `archive_room`; the files of the archive, in a
+OWNS     the tables `archived_partitions`, `archive_room`, `erasures`, `erasure_key`; the files of the archive, in a
          folder or a bucket, each in the store that its record names
 STATES   of a piece (one month of a table, or what came late of it):
          collecting → exporting → exported → verified → detached → archived → expired
@@ -13,10 +13,10 @@ FILES    belong to the room that wrote them, and lie in a folder of its own. No 
          its id: it reads the files of the original and never changes them, until `archive adopt` says that it goes on.
          Those on a disk, and backups, can be read by the user that Postroom runs as and by nobody else
 RESTORED months are let go only while they have the rows of their files and no others: what was added is nowhere else
-TURNS    of the loop have three parts that do not wait for each other: erasures that wait for files, the archive, and
-         retention of what nobody archives. Without a place for the archive only partitions are made ahead
+LOOP     every hour it continues erasures that wait for files, archives, and makes the backup that is due; one part
+         that fails does not stop the others. Without a place for the archive only partitions are made ahead
 RIGHTS   what changes tables is done by functions that run as the owner and reach only months of partitioned tables
-CALLS    events (audit), campaigns and stats (retention), delivery (what an address is), db
+CALLS    events (audit), delivery (what an address is), db
 CALLED BY  cli, http, and the loop of `postroom work`
 FAILURES   `ArchiveBusy`, `ArchiveDamaged`, `ArchiveExtraMissing`, `ArchiveForeign`, `ArchivePathTaken`,
          `ArchiveUnreachable`, `BackupFailed`, `ErasureNotFound`, `MonthTaken`, `RoomNotEmpty`, `SegmentNotFound`

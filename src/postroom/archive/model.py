@@ -124,8 +124,6 @@ class ArchiveOptions:
     keep: timedelta = timedelta(days=365)
     hot_by_table: tuple[tuple[str, timedelta], ...] = ()  # where a table differs
     keep_by_table: tuple[tuple[str, timedelta], ...] = ()
-    stats_kept: timedelta = timedelta(days=730)  # counts of hours
-    recipients_kept: timedelta = timedelta(days=365)  # the people of a campaign, after its end
     months_ahead: int = 2
     pages: int = 1024  # read in one step of an export
     batch_limit: int = 5000  # late rows moved in one transaction
@@ -157,8 +155,6 @@ class ArchiveOptions:
             "url": settings.archive_url or (str(settings.data_dir / "archive") if is_embedded else None),
             "endpoint": settings.archive_endpoint,
             "interval": settings.archive_interval,
-            "stats_kept": settings.stats_retention,
-            "recipients_kept": settings.campaign_retention,
         }
         for name, value in (("hot", settings.archive_after), ("keep", settings.archive_retention)):
             chosen[name if isinstance(value, timedelta) else f"{name}_by_table"] = value

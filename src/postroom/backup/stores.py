@@ -32,9 +32,9 @@ BEFORE_MIGRATE = "before-migrate"
 MANIFEST = ".manifest.json"
 WRITTEN_BY_MIGRATIONS = (
     "migrations",
+    "admin_notices",
     "archive_room",
     "busy_jobs",
-    "complaint_notices",
     "event_clock",
     "jobs",
     "recorded_facts",

@@ -17,11 +17,14 @@ from postroom.campaigns import store
 from postroom.campaigns.model import Fed, Status, Turn
 from postroom.campaigns.queue_sync import settle_mail
 from postroom.db.pool import Pool
+from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
+
+RETENTION = (Retention(store.forget_recipients, "campaign_retention"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

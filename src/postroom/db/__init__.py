@@ -3,7 +3,8 @@
 NAME     db, the ground floor: it knows PostgreSQL and no capability
 OWNS     the tables `migrations` and `loop_failures`
          connection one connection: hosts in turn, verified TLS, time limits
-         failures   side loops that raised an error, for `postroom doctor`
+         failures   background loops that raised an error, for `postroom doctor`
+         retention  deletes old rows in bounded steps, as the capabilities declare it
          pool       connections whose search path is the room
          queries    named statements out of `queries.sql` files
          migrate    numbered migrations and canonical function files

@@ -25,7 +25,6 @@ from postroom.db.queries import load
 
 CAPABILITIES = (
     "db",
-    "erasure",
     "events",
     "stats",
     "tracking",
@@ -40,9 +39,10 @@ CAPABILITIES = (
     "campaigns",
     "outbox",
     "archive",
+    "erasure",
     "http",
 )
-"""The packages that own stored functions: a function in LANGUAGE sql comes after those that it calls."""
+"""The packages that own stored functions, lowest layer first."""
 
 _QUERIES = load("postroom.db")
 

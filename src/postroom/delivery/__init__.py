@@ -8,6 +8,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          dead_letters         deliveries given up, and why
          claims, workers      leases, and who holds them
          recorded_facts       which steps are appended to the event store
+         admin_notices        when each kind of notice to the administrator was last sent (`notices`)
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`

@@ -12,6 +12,7 @@ import structlog
 
 from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
+from postroom.db.retention import STEP
 from postroom.delivery import store
 from postroom.delivery.model import ClaimId
 from postroom.runtime.clock import Clock
@@ -19,7 +20,7 @@ from postroom.runtime.clock import Clock
 RETRY_S = 0.5
 
 WORKER_SILENCE = timedelta(minutes=5)
-"""A worker that was not seen for so long is forgotten."""
+"""A worker that was not seen for this long has died."""
 
 _log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ class Leases:
         with suppress(*FLICKER):
             async with self._pool.acquire() as connection:
                 await store.forget_workers(
-                    connection, worker_id=self.worker_id, silence=WORKER_SILENCE, now=self._clock()
+                    connection, worker_id=self.worker_id, retention=WORKER_SILENCE, batch_limit=STEP, now=self._clock()
                 )
 
     async def _renew(self) -> None:

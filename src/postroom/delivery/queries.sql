@@ -74,8 +74,11 @@ FROM accept_deliveries(
 );
 
 -- name: cancel :maybe
--- Cancel a delivery that waits to be sent.
-SELECT cancel_deliveries(ARRAY[:delivery_id::bigint], :reason::text, coalesce(:now::timestamptz, now())) AS id;
+-- End a waiting delivery before it leaves.
+UPDATE deliveries
+SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = :reason
+WHERE id = :delivery_id AND state IN ('queued', 'rendered')
+RETURNING id;
 
 -- name: choose_facts :exec
 -- Record these facts about deliveries from now on, and no others.
@@ -236,7 +239,7 @@ WHERE id IN (
     SELECT id
     FROM deliveries
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
-        AND finished_at >= coalesce(:since::timestamptz, '-infinity')
+        AND finished_at >= coalesce(:after::timestamptz, '-infinity')
         AND (idempotency_expires_at IS NULL OR idempotency_expires_at <= coalesce(:now::timestamptz, now()))
         AND (state <> 'dead_letter' OR finished_at < coalesce(:now::timestamptz, now()) - :dead_letter_retention::interval)
     ORDER BY finished_at
@@ -245,10 +248,6 @@ WHERE id IN (
 )
 RETURNING finished_at;
 
--- name: delete_old_malformed_commands :exec
--- One bounded step of retention for malformed commands.
-SELECT delete_old_malformed_commands(coalesce(:now::timestamptz, now()) - :retention::interval, :batch_limit);
-
 -- name: delete_old_payloads :many
 -- One bounded step of retention for bodies, which go sooner than their deliveries. Those that went before are passed once.
 DELETE FROM delivery_payloads AS p
@@ -256,7 +255,7 @@ USING (
     SELECT id, finished_at
     FROM deliveries
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
-        AND finished_at >= coalesce(:since::timestamptz, '-infinity')
+        AND finished_at >= coalesce(:after::timestamptz, '-infinity')
         AND state <> 'dead_letter' -- a person may still bring it back, and not with an empty page
         AND EXISTS (SELECT FROM delivery_payloads WHERE delivery_id = id)
     ORDER BY finished_at
@@ -267,20 +266,21 @@ RETURNING old.finished_at;
 
 -- name: ensure_attempt_partitions :one
 -- Make the ledger's partitions for this month and the next two.
-SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now())) AS made;
+SELECT ensure_attempt_partitions(coalesce(:now::timestamptz, now())) AS made;
 
 -- name: expire_waiting :many
--- Cancel waiting deliveries whose expiry has passed.
-SELECT cancel_deliveries(
-    ARRAY(
-        SELECT id
-        FROM deliveries
-        WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
-        ORDER BY expires_at
-        LIMIT :batch_limit
-        FOR UPDATE SKIP LOCKED
-    ), 'expired', coalesce(:now::timestamptz, now())
-) AS id;
+-- Cancel what may no longer leave: a code that has expired, an offer that is over.
+UPDATE deliveries
+SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = 'expired'
+WHERE id IN (
+    SELECT id
+    FROM deliveries
+    WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
+    ORDER BY expires_at
+    LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING id;
 
 -- name: fail_rendering :exec
 -- A template that cannot be rendered with these variables will never be: the delivery ends, and says why.
@@ -321,15 +321,21 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
         FROM deliveries AS d
         WHERE d.lane = :lane::text::delivery_lane
             AND d.channel = channel.name
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
+            AND d.next_attempt_at IS NOT NULL
+            AND (d.state = 'rendered' OR d.template_id IS NULL)
             AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: this mail does not leave
                 SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
 
 -- name: forget_workers :exec
--- Remove workers that have not been seen for a while, and those that say good-bye.
+-- Remove a worker that ends, and workers that have not been seen for a while: every acceptance would notify them.
 DELETE FROM workers
-WHERE id = :worker_id OR seen_at < coalesce(:now::timestamptz, now()) - :silence::interval;
+WHERE id IN (
+    SELECT id
+    FROM workers
+    WHERE id = :worker_id OR seen_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit
+);
 
 -- name: list_attempts :many
 -- The history of one delivery, first attempt first.
@@ -347,8 +353,15 @@ SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
     CASE WHEN outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
         THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for
 FROM delivery_recipients AS r
-CROSS JOIN LATERAL suppressed_until(
-    CASE WHEN r.kind <> 'reply_to' THEN r.email END, :lane::text::delivery_lane, coalesce(:now::timestamptz, now())) AS stopped
+CROSS JOIN LATERAL (
+    SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity')) AS until
+    FROM suppressions AS s
+    WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
+        AND (s.scope = 'all' OR :lane::text = 'bulk')
+        AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
+        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR :lane::text = 'bulk')
+        AND r.kind <> 'reply_to'
+) AS stopped
 WHERE r.delivery_id = ANY(:delivery_ids::bigint[])
 ORDER BY r.delivery_id, r.kind, r.position;
 
@@ -407,6 +420,13 @@ FROM delivery_recipients AS r
 WHERE delivery_id = :delivery_id
 ORDER BY r.kind, r.position; -- of the enum, not of the text beside it: to, cc, bcc, reply_to
 
+-- name: lock_notice :maybe
+-- Lock a kind of notice if its interval is over; nothing if it is not, or another process sends it now.
+SELECT kind
+FROM admin_notices
+WHERE kind = :kind AND sent_at <= coalesce(:now::timestamptz, now()) - :interval::interval
+FOR UPDATE SKIP LOCKED;
+
 -- name: lock_unrendered :many
 -- Hold a batch that waits for its template; the lanes that wait for nobody come first.
 SELECT id, lane::text, template_id, locale, variables::text
@@ -423,6 +443,10 @@ WITH told AS (
 )
 SELECT count(*) AS told
 FROM told;
+
+-- name: mark_notice_sent :exec
+-- Begin the interval of a kind of notice.
+UPDATE admin_notices SET sent_at = coalesce(:now::timestamptz, now()) WHERE kind = :kind;
 
 -- name: mark_rendered :exec
 -- Store rendered content; from here on the delivery can be claimed.
@@ -463,14 +487,15 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
             LATERAL (
                 SELECT min(next_attempt_at) AS due_at
                 FROM deliveries AS d
-                WHERE d.lane = lane.name AND d.channel = channel.name AND is_claimable(d.next_attempt_at, d.state, d.template_id)
+                WHERE d.lane = lane.name AND d.channel = channel.name AND d.next_attempt_at IS NOT NULL
+                    AND (d.state = 'rendered' OR d.template_id IS NULL)
             ) AS first
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped
         FROM (
             SELECT FROM deliveries
-            WHERE lane = lane.name AND is_claimable(next_attempt_at, state, template_id)
+            WHERE lane = lane.name AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL)
             LIMIT :bound
         ) AS counted
     ) AS waiting;

@@ -7,6 +7,7 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
+from postroom.db.retention import Step
 from postroom.delivery.model import (
     Accepted,
     Attempt,
@@ -120,38 +121,33 @@ async def delete_old_deliveries(
     *,
     retention: timedelta,
     dead_letter_retention: timedelta,
-    since: datetime | None,
     batch_limit: int,
     now: datetime | None,
-) -> list[datetime]:
-    """When those had ended that are gone."""
+    after: datetime | None = None,
+) -> Step:
     rows = await QUERIES["delete_old_deliveries"].many(
         connection,
         retention=retention,
         dead_letter_retention=dead_letter_retention,
-        since=since,
+        after=after,
         batch_limit=batch_limit,
         now=now,
     )
-    return [row["finished_at"] for row in rows]
-
-
-async def delete_old_malformed_commands(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    return await QUERIES["delete_old_malformed_commands"].exec(
-        connection, retention=retention, batch_limit=batch_limit, now=now
-    )
+    return Step(len(rows), len(rows), max((row["finished_at"] for row in rows), default=after))
 
 
 async def delete_old_payloads(
-    connection: Connection, *, retention: timedelta, since: datetime | None, batch_limit: int, now: datetime | None
-) -> list[datetime]:
-    """When those had ended whose bodies are gone."""
+    connection: Connection,
+    *,
+    retention: timedelta,
+    batch_limit: int,
+    now: datetime | None,
+    after: datetime | None = None,
+) -> Step:
     rows = await QUERIES["delete_old_payloads"].many(
-        connection, retention=retention, since=since, batch_limit=batch_limit, now=now
+        connection, retention=retention, after=after, batch_limit=batch_limit, now=now
     )
-    return [row["finished_at"] for row in rows]
+    return Step(len(rows), len(rows), max((row["finished_at"] for row in rows), default=after))
 
 
 async def ensure_attempt_partitions(connection: Connection, *, now: datetime | None) -> int:
@@ -191,8 +187,12 @@ async def find_schedule(connection: Connection, *, lane: Lane) -> datetime | Non
     return moment
 
 
-async def forget_workers(connection: Connection, *, worker_id: int, silence: timedelta, now: datetime | None) -> int:
-    return await QUERIES["forget_workers"].exec(connection, worker_id=worker_id, silence=silence, now=now)
+async def forget_workers(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None, worker_id: int = 0
+) -> int:
+    return await QUERIES["forget_workers"].exec(
+        connection, worker_id=worker_id, retention=retention, batch_limit=batch_limit, now=now
+    )
 
 
 async def list_attempts(connection: Connection, *, delivery_id: int) -> list[Attempt]:
@@ -238,12 +238,20 @@ async def list_recipients(connection: Connection, *, delivery_id: int) -> list[R
     return [read_recipient(row) for row in await QUERIES["list_recipients"].many(connection, delivery_id=delivery_id)]
 
 
+async def lock_notice(connection: Connection, *, kind: str, interval: timedelta, now: datetime | None) -> bool:
+    return await QUERIES["lock_notice"].maybe(connection, kind=kind, interval=interval, now=now) is not None
+
+
 async def lock_unrendered(connection: Connection, *, batch_limit: int) -> list[Unrendered]:
     return [read_unrendered(row) for row in await QUERIES["lock_unrendered"].many(connection, batch_limit=batch_limit)]
 
 
 async def mark_dead_letters_notified(connection: Connection, *, now: datetime | None) -> int:
     return int((await QUERIES["mark_dead_letters_notified"].one(connection, now=now))["told"])
+
+
+async def mark_notice_sent(connection: Connection, *, kind: str, now: datetime | None) -> int:
+    return await QUERIES["mark_notice_sent"].exec(connection, kind=kind, now=now)
 
 
 async def mark_rendered(

@@ -3,8 +3,8 @@
 NAME     feedback: bounces, complaints, unsubscribes of providers, and suppression
 OWNS     `suppressions` (an address in lower case, a scope `all` or `bulk`, a reason, how long), its history
          `suppression_changes`, every report in `bounces`, the ladder of soft bounces in `soft_bounces`,
-         messages that are no reports in `unread_feedback`, the time of the last notice in `complaint_notices`, and the
-         tokens of webhooks that were used in `used_feedback_tokens`
+         messages that are no reports in `unread_feedback`, and the tokens of webhooks that were used in
+         `used_feedback_tokens`
 COMES IN   in the SMTP session (`record_refusals`, called by delivery); to the bounce address (`listener`); by IMAP
          (`imap`); from files (`cli`); from providers (`provider_api`)
 STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is suppressed; hard bounce, complaint:

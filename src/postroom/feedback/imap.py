@@ -6,7 +6,6 @@ recorded and not marked is recognised as the same report. The standard library's
 """
 
 import asyncio
-import contextlib
 import imaplib
 import re
 import ssl
@@ -15,21 +14,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
-import asyncpg
-import structlog
-
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
 from postroom.feedback.reading import ReportReaders
 from postroom.post.report import LARGEST
+from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Loop
 
 ORIGIN = "imap"
 TIMEOUT_S = 60
 AT_ONCE = 20
-
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +63,25 @@ class ImapOptions:
 
 
 class ImapPoller:
-    """A loop over one mailbox."""
+    """Reads the reports in one mailbox."""
 
-    def __init__(self, pool: Pool, options: ImapOptions, *, paths: ReturnPaths) -> None:
+    def __init__(
+        self, pool: Pool, options: ImapOptions, *, paths: ReturnPaths, stop: asyncio.Event | None = None
+    ) -> None:
         self._pool, self._options, self._paths = pool, options, paths
         self._readers = ReportReaders(processes=1)
-        self._stopping = asyncio.Event()
+        self._stop = stop or asyncio.Event()
 
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
-        pause_s = interval_s = self._options.interval.total_seconds()
-        while not self._stopping.is_set():
-            try:
-                await self.run_once()
-                pause_s = interval_s
-            except (*FLICKER, imaplib.IMAP4.error, asyncpg.PostgresError) as error:
-                pause_s = min(pause_s * 2, 15 * interval_s)
-                _log.warning("mailbox_postponed", error=type(error).__name__, retry_in_s=pause_s)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._stopping.wait()
+    def loop(self) -> Loop:
+        """Read every interval; less often while the server refuses, which may lock an account that tries too often."""
+        interval_s = self._options.interval.total_seconds()
+        return Loop(
+            "bounce mailbox",
+            self.run_once,
+            rest=self._options.interval,
+            expected=(imaplib.IMAP4.error,),
+            interruption=Backoff(2 * interval_s, 15 * interval_s),
+        )
 
     async def run_once(self) -> Ingested:
         """Read everything that has not been seen; raises what the network or the database raises."""
@@ -98,7 +90,7 @@ class ImapPoller:
         try:
             waiting = await asyncio.to_thread(mailbox.open)
             for start in range(0, len(waiting), AT_ONCE):
-                if self._stopping.is_set():
+                if self._stop.is_set():
                     break
                 uids = waiting[start : start + AT_ONCE]
                 messages = await asyncio.to_thread(mailbox.fetch, uids)

@@ -1,14 +1,6 @@
 -- Everything feedback asks of the database, in alphabetical order. Statements that depend on the time take :now;
 -- NULL leaves it to the database's clock.
 
--- name: begin_notice :maybe
--- Take the turn to tell administrators of complaints, unless somebody did within the interval.
-UPDATE complaint_notices
-SET told_at = coalesce(:now::timestamptz, now())
-WHERE told_at <= coalesce(:now::timestamptz, now()) - :interval::interval
-    AND EXISTS (SELECT FROM bounces WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL)
-RETURNING told_at;
-
 -- name: clear_soft :one
 -- Forgive soft bounces; see functions/clear_soft_bounces.sql.
 SELECT clear_soft_bounces(:addresses::text[], coalesce(:now::timestamptz, now())) AS cleared;
@@ -25,14 +17,24 @@ WHERE id IN (
 );
 
 -- name: delete_old_tokens :exec
--- Tokens of webhooks that are too old to be accepted again need not be remembered.
+-- One bounded step of retention: tokens of webhooks that are too old to be accepted again.
 DELETE FROM used_feedback_tokens
-WHERE used_at < coalesce(:now::timestamptz, now()) - :retention::interval;
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid
+    FROM used_feedback_tokens
+    WHERE used_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit
+));
 
 -- name: delete_old_unread :exec
--- Messages nobody could read, and nobody looked at.
+-- One bounded step of retention: messages that are no reports.
 DELETE FROM unread_feedback
-WHERE received_at < coalesce(:now::timestamptz, now()) - :retention::interval;
+WHERE id IN (
+    SELECT id
+    FROM unread_feedback
+    WHERE received_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    LIMIT :batch_limit
+);
 
 -- name: find_erased :many
 -- Which of these addresses stand as pseudonyms among the recipients of these deliveries: whoever has them was erased.
@@ -87,10 +89,12 @@ WHERE origin = 'ingest'
 ON CONFLICT (report_id) DO NOTHING;
 
 -- name: lift :many
--- Delete the suppressions of an address; with a reason, only those for that reason.
-SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
-    first_seen_at, last_seen_at, bounce_count, code, detail
-FROM lift_suppressions(:address::text, :reason::text::suppression_reason);
+-- Take suppressions of an address back; with a reason, only those for that reason.
+DELETE FROM suppressions
+WHERE address IN (lower(:address::text), erased_address(:address))
+    AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
+RETURNING id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail;
 
 -- name: list_bounces :many
 -- Reports, newest first, below a cursor.
@@ -134,9 +138,9 @@ WHERE (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;
 
--- name: mark_complaints_told :one
--- Count the complaints nobody was told of, and remember that somebody is told now.
-WITH told AS (
+-- name: mark_complaints_reported :one
+-- Mark the complaints that no notice has reported, and count them.
+WITH reported AS (
     UPDATE bounces
     SET notified_at = coalesce(:now::timestamptz, now())
     WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL
@@ -144,7 +148,7 @@ WITH told AS (
 )
 SELECT count(*) AS complaints, count(DISTINCT campaign_id) AS campaigns,
     array_agg(DISTINCT delivery_id ORDER BY delivery_id) FILTER (WHERE delivery_id IS NOT NULL) AS delivery_ids
-FROM told;
+FROM reported;
 
 -- name: merge_suppressions :one
 -- Suppress addresses; see functions/merge_suppressions.sql. A soft bounce holds for a day.
@@ -178,13 +182,6 @@ SELECT record_feedback(
 -- Who changes suppressions in this transaction, and why; `quiet` keeps facts of a large import out of the events.
 SELECT set_config('postroom.actor', :actor::text, true), set_config('postroom.note', :note::text, true),
     set_config('postroom.quiet', CASE WHEN :quiet::boolean THEN 'on' ELSE '' END, true);
-
--- name: send_notice :one
--- A mail to an administrator, accepted in this transaction.
-SELECT send(
-    p_to => ARRAY[:admin::text], p_subject => :subject::text, p_text => :text::text, p_lane => 'transactional',
-    p_source => 'postroom'
-) AS delivery_id;
 
 -- name: use_token :maybe
 -- Use a one-time token; no row if it was used before.

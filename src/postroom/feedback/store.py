@@ -16,7 +16,7 @@ QUERIES = load("postroom.feedback")
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class Unreported:
     """The complaints of one notice."""
 
     complaints: int
@@ -26,10 +26,6 @@ class Untold:
 
 def _suppression(row: asyncpg.Record) -> Suppression:
     return read_row(Suppression, row)
-
-
-async def begin_notice(connection: Connection, *, interval: timedelta, now: datetime | None) -> bool:
-    return await QUERIES["begin_notice"].maybe(connection, interval=interval, now=now) is not None
 
 
 async def clear_soft(connection: Connection, *, addresses: Sequence[str], now: datetime | None) -> int:
@@ -42,12 +38,16 @@ async def delete_old_bounces(
     return await QUERIES["delete_old_bounces"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
-async def delete_old_tokens(connection: Connection, *, retention: timedelta, now: datetime | None) -> int:
-    return await QUERIES["delete_old_tokens"].exec(connection, retention=retention, now=now)
+async def delete_old_tokens(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_tokens"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
-async def delete_old_unread(connection: Connection, *, retention: timedelta, now: datetime | None) -> int:
-    return await QUERIES["delete_old_unread"].exec(connection, retention=retention, now=now)
+async def delete_old_unread(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_unread"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def find_erased(
@@ -99,9 +99,9 @@ async def list_suppressions(connection: Connection, **filters: Any) -> list[Supp
     return [_suppression(row) for row in await QUERIES["list_suppressions"].many(connection, **filters)]
 
 
-async def mark_complaints_told(connection: Connection, *, now: datetime | None) -> Untold:
-    row = await QUERIES["mark_complaints_told"].one(connection, now=now)
-    return Untold(row["complaints"], row["campaigns"], tuple(row["delivery_ids"] or ()))
+async def mark_complaints_reported(connection: Connection, *, now: datetime | None) -> Unreported:
+    row = await QUERIES["mark_complaints_reported"].one(connection, now=now)
+    return Unreported(row["complaints"], row["campaigns"], tuple(row["delivery_ids"] or ()))
 
 
 async def merge_suppressions(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> int:
@@ -115,11 +115,6 @@ async def record_feedback(connection: Connection, *, now: datetime | None, **col
 
 async def say_who(connection: Connection, *, actor: str, note: str, quiet: bool) -> None:
     await QUERIES["say_who"].exec(connection, actor=actor, note=note, quiet=quiet)
-
-
-async def send_notice(connection: Connection, *, admin: str, subject: str, text: str) -> int:
-    row = await QUERIES["send_notice"].one(connection, admin=admin, subject=subject, text=text)
-    return int(row["delivery_id"])
 
 
 async def use_token(connection: Connection, *, token: str, now: datetime | None) -> bool:

@@ -126,10 +126,9 @@ def build_app(
     catalog: Catalog | None = None,
     more: Sequence[Endpoint] = (),
     sites: Sequence[Site] = (),
-    auth: Authenticator | None = None,
 ) -> HttpApplication:
     """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard."""
-    auth = auth or Authenticator(room.pool)
+    auth = Authenticator(room.pool)
     check = None if catalog is None else TemplateCheck(catalog)
     accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
     endpoints = [

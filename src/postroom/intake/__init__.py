@@ -2,10 +2,10 @@
 
 NAME     intake, what other programs hand over without calling our API: streams of commands, SMTP submission, and the
          APIs of others that they call already (`resend`, `ses`) or the mail backend they have (`django`)
-OWNS     the table `malformed_commands`; delivery's retention calls `delete_old_malformed_commands`
+OWNS     the table `malformed_commands`
 STATES   a command is accepted (it is a delivery from then on), replayed (it already was), or malformed: recorded with
-         its bytes and the reason, counted, told to the administrator once (`notice`), listed, resubmitted mended, or
-         dismissed. A malformed command never blocks the ones behind it.
+         its bytes and the reason, counted, reported to the administrator once (`notice`), listed, and then corrected
+         and resubmitted, or dismissed. A malformed command never blocks the ones behind it.
 CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `postroom work` or alone in
          `postroom intake`; mail programs through `smtp`; client libraries of Resend and Amazon SES through `resend` and
          `ses`; a Django site through `django`; operators through `api` and `cli`

@@ -10,6 +10,17 @@ FROM (
     LIMIT :count_limit
 ) AS counted;
 
+-- name: delete_old_malformed_commands :exec
+-- One bounded step of retention of malformed commands.
+DELETE FROM malformed_commands
+WHERE id IN (
+    SELECT id
+    FROM malformed_commands
+    WHERE recorded_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY recorded_at
+    LIMIT :batch_limit
+);
+
 -- name: dismiss_malformed_commands :many
 -- These need nothing more; those that are deliveries, or were dismissed before, stay as they are and are not answered.
 UPDATE malformed_commands

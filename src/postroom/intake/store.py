@@ -1,7 +1,7 @@
 """One function per statement of `queries.sql`."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import asyncpg
 
@@ -20,6 +20,14 @@ def _summary(row: asyncpg.Record) -> MalformedSummary:
 async def count_malformed_commands(connection: Connection, *, count_limit: int) -> int:
     row = await QUERIES["count_malformed_commands"].one(connection, count_limit=count_limit)
     return int(row["waiting"])
+
+
+async def delete_old_malformed_commands(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_malformed_commands"].exec(
+        connection, retention=retention, batch_limit=batch_limit, now=now
+    )
 
 
 async def dismiss_malformed_commands(connection: Connection, *, command_ids: Sequence[int]) -> list[int]:

@@ -1,9 +1,11 @@
 """From settings to a running outbox: the publishers this installation can reach, and the loop."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
+from postroom.db.failures import record_loop_failure
 from postroom.db.room import Room
 from postroom.outbox.cloudevents import cloud_event
 from postroom.outbox.mails.publisher import MailPublisher
@@ -12,6 +14,7 @@ from postroom.outbox.publishers.log import LogPublisher
 from postroom.outbox.relay import RelayOptions
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.worker import Outbox, OutboxOptions
+from postroom.runtime.loop import Loop, run_loops
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
 
@@ -43,14 +46,23 @@ def outbox_options(settings: Settings) -> OutboxOptions:
     )
 
 
-async def run_outbox(
+@asynccontextmanager
+async def open_outbox(
     room: Room, *, stop: asyncio.Event, more: Sequence[Publisher] = (), signal: Signal = unheard
-) -> None:
-    """Publish in this process until `stop` is set; `more` are publishers of your own."""
+) -> AsyncIterator[Loop]:
+    """The loop that publishes in this process, to be run inside the block; `more` are publishers of your own."""
     publishers = make_publishers(room.settings)
     try:
         for publisher in more:
             publishers.register(publisher)
-        await Outbox(room, publishers, outbox_options(room.settings), signal=signal).run(stop)
+        yield Outbox(room, publishers, outbox_options(room.settings), signal=signal).loop(stop)
     finally:
         await publishers.close()
+
+
+async def run_outbox(
+    room: Room, *, stop: asyncio.Event, more: Sequence[Publisher] = (), signal: Signal = unheard
+) -> None:
+    """Publish in this process until `stop` is set."""
+    async with open_outbox(room, stop=stop, more=more, signal=signal) as loop:
+        await run_loops([loop], stop=stop, failed=partial(record_loop_failure, room.pool))

@@ -6,11 +6,10 @@ another's. Losing its seat it stops at once: somebody else will publish.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from time import monotonic
-from typing import Any
 
 import structlog
 
@@ -22,6 +21,7 @@ from postroom.outbox.leadership import Leadership
 from postroom.outbox.model import Pair
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.relay import Relay, RelayOptions
+from postroom.runtime.loop import Loop, wait_for_any
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
@@ -66,19 +66,11 @@ class Outbox:
     def led(self) -> frozenset[Pair]:
         return frozenset(self._leads)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Publish until `stop` is set."""
-        pause_s = 0.1
-        while not stop.is_set():
-            try:
-                await self._sit(stop)
-                pause_s = 0.1
-            except FLICKER as error:
-                _log.warning("outbox_seat_lost", error=type(error).__name__, retry_in_s=pause_s)
-            await _first(stop.wait(), timeout_s=0 if stop.is_set() else pause_s)
-            pause_s = min(pause_s * 2, 5)
+    def loop(self, stop: asyncio.Event) -> Loop:
+        return Loop("outbox", partial(self._lead_until_lost, stop))
 
-    async def _sit(self, stop: asyncio.Event) -> None:
+    async def _lead_until_lost(self, stop: asyncio.Event) -> None:
+        """Publish until stopped, or until the connection that holds the locks is lost."""
         room, names = self._room, self._publishers.names
         async with Leadership(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
             await adopt_restored_events(room.pool)  # in a room that came with a dump nothing would ever settle
@@ -88,11 +80,13 @@ class Outbox:
                         await self._tick(seat)
                     self._called.clear()
                     tick_s = self._options.tick.total_seconds()
-                    await _first(stop.wait(), seat.lost.wait(), self._called.wait(), timeout_s=tick_s)
+                    await wait_for_any(stop, seat.lost, self._called, timeout_s=tick_s)
                 if not seat.lost.is_set():
                     await self._leave(seat)
             finally:
                 await self._drop()
+        if not stop.is_set():
+            raise ConnectionError("the connection that holds the outbox's locks was lost")
 
     async def _tick(self, seat: Leadership) -> None:
         led = await seat.beat(self._options.silence)
@@ -185,14 +179,3 @@ class Outbox:
             self._called.set()
         for lead in self._leads.values():
             lead.relay.ring(by_hand=by_hand)
-
-
-async def _first(*waits: Awaitable[Any], timeout_s: float) -> None:
-    """Return when one of these is done, or after a while."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

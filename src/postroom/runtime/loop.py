@@ -7,11 +7,11 @@ and retried after a longer pause. No error ends a loop, so none stops the other 
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -26,6 +26,9 @@ FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S = 0.1, 5.0
 """While the database is away. Work goes on at most five seconds after it is back."""
 
 _log = structlog.get_logger()
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 Rest = timedelta | Callable[[], timedelta]
 Failed = Callable[[str, Exception], Awaitable[None]]
@@ -44,7 +47,8 @@ class Loop:
 
     `wake` ends a rest early. A stop lets `run_once` finish, or cancels it if the loop is `interruptible`: then
     `run_once` must leave nothing half done that its next call does not finish. `expected` are interruptions besides
-    those of the database: the errors of another server that the loop depends on.
+    those of the database: the errors of another server that the loop depends on. `fatal` errors end the loop, and with
+    it the process: there is nobody left to work for.
     """
 
     def __init__(  # noqa: PLR0913 - the ways in which loops differ
@@ -57,10 +61,11 @@ class Loop:
         wake: asyncio.Event | None = None,
         interruptible: bool = False,
         expected: tuple[type[Exception], ...] = (),
+        fatal: tuple[type[Exception], ...] = (),
         interruption: Backoff | None = None,
     ) -> None:
         self.name, self._run_once, self._rest, self._more = name, run_once, rest, more
-        self._wake, self._interruptible, self._expected = wake, interruptible, expected
+        self._wake, self._interruptible, self._expected, self._fatal = wake, interruptible, expected, fatal
         self._interruption = interruption or Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
         self._failure = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
@@ -69,6 +74,8 @@ class Loop:
         while not stop.is_set():
             try:
                 result = await self._run(stop)
+            except self._fatal:
+                raise
             except Exception as error:  # noqa: BLE001 - any bug: the other loops go on, and this one is tried again
                 await wait_for_any(stop, timeout_s=await self._report(error, failed))
             else:
@@ -115,6 +122,22 @@ class Loop:
         else:
             await wait_for_any(stop, self._wake, timeout_s=rest.total_seconds())
             self._wake.clear()
+
+
+async def run_all(run: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
+    """Run it for every item, even after one has failed, then raise the first error; an interruption at once."""
+    results: list[Result] = []
+    errors: list[Exception] = []
+    for item in items:
+        try:
+            results.append(await run(item))
+        except Exception as error:
+            if is_passing(error):
+                raise
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return results
 
 
 async def wait_for_any(*events: asyncio.Event, timeout_s: float) -> None:

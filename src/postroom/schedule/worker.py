@@ -6,21 +6,18 @@ next event is due, but never longer than the poll interval. Two slower rhythms l
 whom plain SQL changed, people without a plan, and plans made with an older time zone database.
 """
 
-import asyncio
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import TypeVar
 from uuid import UUID
 
 import asyncpg
 import structlog
 
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Pool
+from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Loop, Rest
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.engine import LEASE, hand_over_due
@@ -29,11 +26,12 @@ from postroom.schedule.planner import Keep, plan_for
 
 STEP = 1000
 SHORTEST_REST = timedelta(milliseconds=5)
-PASSING = (*FLICKER, asyncpg.IntegrityConstraintViolationError)
-"""What the next turn may find mended: the database was away, or two of us planned the same thing at once."""
+OVERLAP = (asyncpg.IntegrityConstraintViolationError,)
+"""Raised when two schedulers plan the same event at once; the next run finds it planned."""
+
+RETENTION = (Retention(store.delete_old_events, "schedule_retention"),)
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +41,11 @@ class SchedulerOptions:
     policy: Policy = field(default_factory=Policy)
     poll_interval: timedelta = timedelta(milliseconds=500)
     sweep_interval: timedelta = timedelta(seconds=2)
-    retention: timedelta = timedelta(days=400)
     audit_interval: timedelta = timedelta(minutes=15)
 
 
 class Scheduler:
-    """Three rhythms: due events at once, leases and changed people every few seconds, the whole plan now and then."""
+    """Hands due events over and keeps the plan complete."""
 
     def __init__(
         self,
@@ -59,18 +56,32 @@ class Scheduler:
         signal: Signal = unheard,
     ) -> None:
         self._pool, self._options, self._clock, self._signal = pool, options or SchedulerOptions(), clock, signal
-        self._stopping = asyncio.Event()
-        self._patience = SHORTEST_REST
+        self._patience = self._rest = SHORTEST_REST
 
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
+    def loops(self) -> list[Loop]:
+        """Due events at once, leases and changed people every few seconds, the whole plan every few minutes."""
         options = self._options
-        async with asyncio.TaskGroup() as rhythms:
-            rhythms.create_task(self._repeat(self._time_to_next, self.run_once))
-            rhythms.create_task(self._repeat(_always(options.sweep_interval), self.recover, self.sweep))
-            rhythms.create_task(self._repeat(_always(options.audit_interval), self.refresh, self.audit, self.forget))
+
+        def loop(name: str, run_once: Callable[[], Awaitable[None]], rest: Rest) -> Loop:
+            return Loop(name, run_once, rest=rest, interruptible=True, expected=OVERLAP)
+
+        return [
+            loop("scheduler", self._hand_over, lambda: self._rest),
+            loop("schedule sweep", self._sweep_all, options.sweep_interval),
+            loop("schedule audit", self._audit_all, options.audit_interval),
+        ]
+
+    async def _hand_over(self) -> None:
+        await self.run_once()
+        self._rest = await self._time_to_next()
+
+    async def _sweep_all(self) -> None:
+        await self.recover()
+        await self.sweep()
+
+    async def _audit_all(self) -> None:
+        await self.refresh()
+        await self.audit()
 
     async def run_once(self) -> int:
         """Hand over everything that is due now; returns how many events that were."""
@@ -110,7 +121,7 @@ class Scheduler:
     async def audit(self) -> int:
         """Look through everybody and plan what somebody has lost: the birthday, or an occasion that goes on."""
         total, after = 0, None
-        while not self._stopping.is_set():
+        while True:
             async with self._pool.acquire() as connection, connection.transaction():
                 found, after = await store.lock_unscheduled_users(connection, after_id=after)
                 if found:
@@ -120,17 +131,6 @@ class Scheduler:
                 break
         if total:
             _log.warning("users_without_plan", users=total)
-        return total
-
-    async def forget(self) -> int:
-        """Remove events that ended longer ago than anybody asks about, step by step."""
-        total, found = 0, STEP
-        while found == STEP and not self._stopping.is_set():
-            async with self._pool.acquire() as connection:
-                found = await store.delete_old_events(
-                    connection, retention=self._options.retention, batch_limit=STEP, now=self._clock()
-                )
-            total += found
         return total
 
     async def refresh(self) -> int:
@@ -143,10 +143,8 @@ class Scheduler:
             if recorded in (None, basis):
                 return 0
         total, after = 0, None
-        while not self._stopping.is_set() and (last := await self._refresh_step(after)) is not None:
+        while (last := await self._refresh_step(after)) is not None:
             after, total = last[0], total + last[1]
-        if self._stopping.is_set():
-            return total
         async with self._pool.acquire() as connection:
             await store.save_basis(connection, basis=basis, now=self._clock())
         _log.info("plan_refreshed", users=total, basis=basis)
@@ -169,41 +167,3 @@ class Scheduler:
         self._patience = min(self._patience * 2, longest) if is_due else SHORTEST_REST
         soonest = self._patience if is_due else longest
         return min(soonest, longest if wait is None else max(wait, SHORTEST_REST))
-
-    async def _repeat(
-        self, interval: "Callable[[], Awaitable[timedelta]]", *steps: Callable[[], Awaitable[int]]
-    ) -> None:
-        while not self._stopping.is_set():
-            for step in steps:
-                await _survived(step)
-            rest = await _survived(interval) or self._options.poll_interval
-            try:
-                async with asyncio.timeout(rest.total_seconds()):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
-
-
-async def _survived(step: Callable[[], Awaitable[_T]]) -> _T | None:
-    """One step. Its failure is told and ends nothing: the other steps, and every other loop, have work to do."""
-    try:
-        return await step()
-    except PASSING as error:
-        _log.warning("schedule_postponed", step=step.__name__, error=type(error).__name__)
-    except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop the others at each start
-        # Neither the message nor the frames' values: they may name people.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        _log.error(
-            "schedule_step_failed",
-            step=step.__name__,
-            error=type(error).__name__,
-            place=f"{Path(place.filename).name}:{place.lineno}",
-        )
-    return None
-
-
-def _always(interval: timedelta) -> Callable[[], Awaitable[timedelta]]:
-    async def same() -> timedelta:
-        return interval
-
-    return same

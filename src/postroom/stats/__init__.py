@@ -19,7 +19,7 @@ counts as sent in the hour it was given up. What is left of `accepted` is still 
 that some took and others refused later counts by its last attempt. Webhooks are not mail and are not counted.
 
     model.py       metrics, figures, and the rates that follow from them
-    worker.py      the folder
+    worker.py      the rollup
     functions/     the triggers that count, the fold, and what writing to the view `email_queue` does
 
 BUGS     `accepted` has no domain and no sender: neither is known without a look at every recipient. Figures are by

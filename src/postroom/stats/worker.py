@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.db.pool import Pool
+from postroom.db.retention import Retention
 from postroom.runtime.loop import Loop
 from postroom.stats import store
+
+RETENTION = (Retention(store.delete_old_hours, "stats_retention"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

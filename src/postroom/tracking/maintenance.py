@@ -1,54 +1,29 @@
-"""Keeping house: room for the months to come, and forgetting the firsts of deliveries long gone.
+"""Maintenance of opens and clicks: partitions for the months to come, and retention of first opens and clicks."""
 
-Safe to run in any number of processes at once, and done again at the next turn if it failed.
-"""
-
-from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.db.pool import Pool
+from postroom.db.retention import Retention
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
 from postroom.tracking import store
 
-STEP = 1000
+PARTITION_INTERVAL = timedelta(minutes=5)
+RETENTION = (Retention(store.delete_old_engagements, timedelta(days=365)),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackingMaintenanceOptions:
-    """How often, and how long it is known that a delivery was opened before."""
+class TrackingPartitions:
+    """Makes the partitions of this month and the next two."""
 
-    interval: timedelta = timedelta(minutes=5)
-    engagement_retention: timedelta = timedelta(days=365)
-
-
-class TrackingMaintenance:
-    """Partitions for the months to come, and retention of first opens and clicks."""
-
-    def __init__(
-        self, pool: Pool, options: TrackingMaintenanceOptions | None = None, *, clock: Clock = database_time
-    ) -> None:
-        self._pool, self._options, self._clock = pool, options or TrackingMaintenanceOptions(), clock
+    def __init__(self, pool: Pool, *, clock: Clock = database_time) -> None:
+        self._pool, self._clock = pool, clock
 
     def loop(self) -> Loop:
-        return Loop("tracking maintenance", self.run_once, rest=self._options.interval, interruptible=True)
+        every_s = PARTITION_INTERVAL.total_seconds()
+        interruption = Backoff(every_s, every_s)  # a report holds a lock: waiting for it would hold up writers
+        return Loop("tracking partitions", self.run_once, rest=PARTITION_INTERVAL, interruption=interruption)
 
-    async def run_once(self) -> None:
-        await self.make_partitions()
-        await self.clean_up()
-
-    async def make_partitions(self) -> int:
+    async def run_once(self) -> int:
         async with self._pool.acquire() as connection:
             return await store.ensure_tracking_partitions(connection, now=self._clock())
-
-    async def clean_up(self) -> int:
-        """Forget old firsts, a step at a time."""
-        total = 0
-        while True:
-            async with self._pool.acquire() as connection:
-                deleted = await store.delete_old_engagements(
-                    connection, retention=self._options.engagement_retention, batch_limit=STEP, now=self._clock()
-                )
-            total += deleted
-            if deleted < STEP:
-                return total

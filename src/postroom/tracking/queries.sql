@@ -127,14 +127,13 @@ figure AS (
     WHERE m.holds
 ),
 counted AS (
-    SELECT add_stats(
-        array_agg(at), array_agg(campaign_id), array_agg(sender_account_id), array_agg(split_part(address, '@', -1)),
-        array_agg(metric))
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', at, 'UTC'), campaign_id, sender_account_id, split_part(address, '@', -1), metric, count(*)
     FROM figure
+    GROUP BY 1, 2, 3, 4, 5
 )
 SELECT count(*) AS recorded
-FROM hit
-CROSS JOIN counted; -- so that PostgreSQL runs it
+FROM hit;
 
 -- name: resubscribe :one
 -- Take back an unsubscription; whether there was one.

@@ -278,3 +278,11 @@ CREATE TABLE workers (
     host       text            NOT NULL,
     asleep     delivery_lane[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
+
+-- Kinds of notices to the administrator, and when each was last sent.
+CREATE TABLE admin_notices (
+    sent_at timestamptz NOT NULL DEFAULT '-infinity',
+    kind    text        PRIMARY KEY
+);
+
+INSERT INTO admin_notices (kind) VALUES ('dead_letters');

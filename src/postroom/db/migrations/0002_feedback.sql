@@ -108,21 +108,14 @@ CREATE INDEX bounces_delivery_idx ON bounces (delivery_id)
     WHERE delivery_id IS NOT NULL;
 CREATE INDEX bounces_address_idx ON bounces (address, id);
 
--- tell_of_complaints
+-- mark_complaints_reported
 CREATE INDEX bounces_untold_idx ON bounces (id)
     WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL;
 
 -- delete_old_bounces
 CREATE INDEX bounces_reported_idx ON bounces (reported_at);
 
--- When administrators were last notified of complaints; one row.
-CREATE TABLE complaint_notices (
-    is_only boolean     PRIMARY KEY DEFAULT true,
-    told_at timestamptz NOT NULL DEFAULT '-infinity',
-    CONSTRAINT complaint_notices_one_row CHECK (is_only)
-);
-
-INSERT INTO complaint_notices DEFAULT VALUES;
+INSERT INTO admin_notices (kind) VALUES ('complaints');
 
 -- Messages to the bounce address that could not be parsed as a report, kept for a person to inspect.
 CREATE TABLE unread_feedback (

@@ -30,3 +30,5 @@ CREATE INDEX malformed_commands_waiting_idx ON malformed_commands (id)
 -- mark_malformed_notified
 CREATE INDEX malformed_commands_untold_idx ON malformed_commands (id)
     WHERE notified_at IS NULL AND resubmitted_at IS NULL AND dismissed_at IS NULL;
+
+INSERT INTO admin_notices (kind) VALUES ('malformed_commands');

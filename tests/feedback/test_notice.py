@@ -1,17 +1,24 @@
-"""Keeping house: administrators are told of complaints, once and not too often; old reports go, suppressions stay."""
+"""The notice about complaints, once per interval; retention of reports, while suppressions stay."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
-from tests.support.builders import Hands, until
+from tests.support.builders import Hands
 from tests.support.feedback import a_bounce, a_complaint, rows, sent, suppressed
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
+from postroom.delivery.notices import Notice, Notifier
+from postroom.feedback.notice import RETENTION, report_complaints
 from postroom.feedback.record import record
-from postroom.feedback.worker import FeedbackKeeper, KeeperOptions
+from postroom.post.address import Address
+from postroom.settings import Settings
 
-OPTIONS = KeeperOptions(admin="admin@example.net", notice_interval=timedelta(hours=1))
+NOTICE = Notice("complaints", "complaint_notice_interval", report_complaints)
+
+
+def notifier(pool: Pool, clock: Hands) -> Notifier:
+    return Notifier(pool, Address("admin@example.net"), [NOTICE], Settings(), clock=clock)
 
 
 @pytest.fixture
@@ -36,7 +43,7 @@ async def test_a_complaint_is_told_at_once(pool: Pool, hands: Hands) -> None:
     """One transactional mail to the administrator, without the address of whoever complained."""
     delivery_id = await sent(pool)
     await complain(pool, hands, "ada@example.org", delivery_id=delivery_id)
-    assert await FeedbackKeeper(pool, OPTIONS, clock=hands).tell_admin() == 1
+    assert await notifier(pool, hands).run_once() == 1
     assert await mails(pool) == [("transactional", "Postroom: 1 person complained")]
     ((text,),) = await rows(pool, "SELECT text_body FROM delivery_payloads WHERE subject LIKE 'Postroom%'")
     assert str(delivery_id) in text
@@ -45,16 +52,16 @@ async def test_a_complaint_is_told_at_once(pool: Pool, hands: Hands) -> None:
 
 async def test_a_flood_is_one_mail_an_interval(pool: Pool, hands: Hands) -> None:
     """However many complain and however many processes run."""
-    keepers = [FeedbackKeeper(pool, OPTIONS, clock=hands) for _ in range(3)]
+    keepers = [notifier(pool, hands) for _ in range(3)]
     for minute in range(90):
         await complain(pool, hands, f"p{minute}@example.org")
         if minute % 10 == 0:
-            await asyncio.gather(*(keeper.tell_admin() for keeper in keepers))
+            await asyncio.gather(*(keeper.run_once() for keeper in keepers))
         hands.forward(minutes=1)
-    await keepers[0].tell_admin()
+    await keepers[0].run_once()
     hands.forward(hours=1)
-    assert await keepers[1].tell_admin() > 0
-    assert await keepers[2].tell_admin() == 0
+    assert await keepers[1].run_once() > 0
+    assert await keepers[2].run_once() == 0
     told = [int(subject.split()[1]) for _, subject in await mails(pool)]
     assert (len(told), sum(told)) == (3, 90)
 
@@ -63,34 +70,16 @@ async def test_nothing_new_is_not_told(pool: Pool, hands: Hands) -> None:
     """No complaint, no mail; a bounce or an unverified complaint is none either."""
     async with pool.acquire() as connection:
         await record(connection, [a_bounce(), a_complaint("ben@example.org", is_verified=False)], now=hands.now)
-    assert await FeedbackKeeper(pool, OPTIONS, clock=hands).tell_admin() == 0
+    assert await notifier(pool, hands).run_once() == 0
     assert await mails(pool) == []
-
-
-async def test_without_an_administrator_nobody_is_told(pool: Pool, hands: Hands) -> None:
-    """And the complaints wait for one."""
-    await complain(pool, hands, "ada@example.org")
-    assert await FeedbackKeeper(pool, KeeperOptions(), clock=hands).tell_admin() == 0
-    assert await FeedbackKeeper(pool, OPTIONS, clock=hands).tell_admin() == 1
 
 
 async def test_reports_go_and_suppressions_stay(pool: Pool, hands: Hands) -> None:
     """After their retention; who complained is never written to again."""
     await complain(pool, hands, "ada@example.org")
-    keeper = FeedbackKeeper(pool, OPTIONS, clock=hands)
     hands.forward(days=364)
-    assert await keeper.clean_up() == 0
+    assert await swept(pool, RETENTION, clock=hands) == 0
     hands.forward(days=2)
-    assert await keeper.clean_up() == 1
+    assert await swept(pool, RETENTION, clock=hands) == 1
     assert await rows(pool, "SELECT FROM bounces") == []
     assert await suppressed(pool) == [("complaint", "all", None)]
-
-
-async def test_the_loop_works_and_stops(pool: Pool, hands: Hands) -> None:
-    """It tells, waits, and ends when asked."""
-    await complain(pool, hands, "ada@example.org")
-    keeper = FeedbackKeeper(pool, OPTIONS, clock=hands)
-    running = asyncio.create_task(keeper.run())
-    await until(pool, "EXISTS (SELECT FROM deliveries WHERE source = 'postroom')")
-    keeper.stop()
-    await running

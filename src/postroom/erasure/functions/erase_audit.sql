@@ -1,7 +1,8 @@
--- Replace an address by its pseudonym in the texts of the audit log. refuse_audit_change refuses every other change.
+-- Put the pseudonym where words of people named an address in the audit log: an origin, a note. Nothing else of the log can
+-- be changed; see refuse_audit_change.
 CREATE OR REPLACE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
-SECURITY DEFINER -- the role that erases has no UPDATE on the log
+SECURITY DEFINER -- whoever erases may not change the log otherwise
 SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Delete captured mail to an address, also mail with other recipients: the bytes of a message cannot be edited.
+-- Captured mail to a person goes, whoever else got it: the bytes of a message cannot be mended.
 CREATE OR REPLACE FUNCTION erase_inbox(p_address text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,0 +1,132 @@
+"""The background tasks of a worker process: all loops besides delivering and rendering, retention and notices."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from postroom.accounts import worker as accounts
+from postroom.archive.model import ArchiveOptions
+from postroom.archive.worker import ArchiveKeeper
+from postroom.campaigns import worker as campaigns
+from postroom.db.listen import Listener
+from postroom.db.retention import Sweeper
+from postroom.db.room import Room
+from postroom.delivery import maintenance as delivery
+from postroom.delivery.notices import Notice, Notifier
+from postroom.errors import SettingInvalid
+from postroom.feedback import notice as feedback
+from postroom.feedback.attribution import ReturnPaths
+from postroom.feedback.imap import ImapOptions, ImapPoller
+from postroom.intake import notice as intake
+from postroom.intake.source import open_sources
+from postroom.intake.worker import open_consumers
+from postroom.mail.catalog import Catalog
+from postroom.mail.compose import message_domain_of
+from postroom.mail.template_check import TemplateCheck
+from postroom.outbox.run import open_outbox
+from postroom.post.address import Address, parse_address
+from postroom.post.message_id import make_message_id, room_keys
+from postroom.runtime.loop import Loop
+from postroom.schedule import worker as schedule
+from postroom.schedule.service import policy_of
+from postroom.settings import Settings
+from postroom.stats import worker as stats
+from postroom.tracking import maintenance as tracking
+
+_log = structlog.get_logger()
+
+RETENTION = (
+    *delivery.RETENTION,
+    *intake.RETENTION,
+    *feedback.RETENTION,
+    *accounts.RETENTION,
+    *schedule.RETENTION,
+    *tracking.RETENTION,
+    *campaigns.RETENTION,
+    *stats.RETENTION,
+)
+"""Everything that is deleted when it is old, besides the months that the archive takes."""
+
+NOTICES = (
+    delivery.NOTICE,
+    intake.NOTICE,
+    Notice("complaints", "complaint_notice_interval", feedback.report_complaints),
+)
+
+
+async def open_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
+    """All background loops; the stack closes what they use after they have ended."""
+    settings, pool = room.settings, room.pool
+    feeder = campaigns.Feeder(pool, campaigns.FeederOptions(most_target=settings.campaign_queue))
+    await stack.enter_async_context(listener(room, f"{room.name}_campaigns", feeder.notified))
+    consumers = open_consumers(
+        pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(catalog)
+    )
+    options = schedule.SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)
+    return [
+        *delivery.Maintenance(pool, _maintenance_options(settings)).loops(),
+        *schedule.Scheduler(pool, options).loops(),
+        feeder.loop(),
+        stats.Rollup(pool, stats.RollupOptions(interval=settings.stats_interval)).loop(),
+        tracking.TrackingPartitions(pool).loop(),
+        Sweeper(pool, RETENTION, settings).loop(),
+        ArchiveKeeper(room, ArchiveOptions.in_background(settings)).loop(),
+        await stack.enter_async_context(open_outbox(room, stop=stop)),
+        *await stack.enter_async_context(consumers),
+        *await _optional_loops(room, stack, stop),
+    ]
+
+
+async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
+    """Those that need a setting: the administrator's address, a mailbox of bounces, the key that signs links."""
+    settings, loops = room.settings, list[Loop]()
+    if settings.admin_email is not None:
+        admin = read_address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
+        loops.append(Notifier(room.pool, admin, NOTICES, settings).loop())
+    if settings.bounce_imap_url is not None:
+        loops.append(_imap_poller(room, settings.bounce_imap_url, stop).loop())
+    if (collector := accounts.make_mailing_collector(room, stop=stop)) is not None:
+        await stack.enter_async_context(accounts.listen(room, collector))
+        loops.append(collector.loop())
+    elif settings.account_mail:
+        _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
+    return loops
+
+
+def listener(room: Room, channel: str, on_wake: Callable[[str], None]) -> Listener:
+    return Listener(room.direct, room.name, channel=channel, on_wake=on_wake)
+
+
+def _imap_poller(room: Room, url: str, stop: asyncio.Event) -> ImapPoller:
+    settings = room.settings
+    try:
+        options = replace(ImapOptions.parse(url), interval=settings.bounce_imap_interval)
+    except ValueError as error:
+        raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
+    paths = ReturnPaths(settings.bounce_domain, room_keys(settings.secret_keys, settings.schema))
+    return ImapPoller(room.pool, options, paths=paths, stop=stop)
+
+
+def _maintenance_options(settings: Settings) -> delivery.MaintenanceOptions:
+    return delivery.MaintenanceOptions(
+        held_lanes=settings.held_lanes,
+        lease=settings.lease,
+        partition_interval=settings.cleanup_interval,
+        message_id=partial(
+            make_message_id,
+            domain=message_domain_of(settings.message_domain),
+            key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
+        ),
+    )
+
+
+def read_address(variable: str, value: str) -> Address:
+    """The address that a setting holds; raises `SettingInvalid` with the name of the variable."""
+    try:
+        return parse_address(value)
+    except ValueError as error:
+        raise SettingInvalid(variable, str(error)) from error

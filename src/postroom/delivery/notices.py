@@ -1,0 +1,71 @@
+"""Notices: mail to the administrator about what needs a person.
+
+A notice is accepted in the transaction that marks its subject as reported. Each kind is sent at most once per interval,
+however many processes run: the first report leaves at once, a flood that follows it is one mail.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from postroom.db.pool import Pool
+from postroom.delivery import service, store
+from postroom.delivery.check import check_request
+from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.post.address import Address
+from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Loop, run_all
+from postroom.settings import Settings
+
+CHECK_INTERVAL = timedelta(seconds=30)
+
+Report = Callable[..., Awaitable[tuple[str, str] | None]]
+"""Marks everything that is new as reported, in this transaction; returns subject and text, None if nothing is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A kind of notice, a row of `admin_notices`; `interval` names the setting of its shortest interval."""
+
+    kind: str
+    interval: str
+    report: Report
+
+
+class Notifier:
+    """Sends notices to one administrator."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        admin: Address,
+        notices: Sequence[Notice],
+        settings: Settings,
+        *,
+        clock: Clock = database_time,
+    ) -> None:
+        self._pool, self._admin, self._notices = pool, admin, notices
+        self._settings, self._clock = settings, clock
+
+    def loop(self) -> Loop:
+        return Loop("notices", self.run_once, rest=CHECK_INTERVAL)
+
+    async def run_once(self) -> int:
+        """Send every notice that is due; returns how many were sent."""
+        return sum(await run_all(self._send, self._notices))
+
+    async def _send(self, notice: Notice) -> bool:
+        now, interval = self._clock(), getattr(self._settings, notice.interval)
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await store.lock_notice(connection, kind=notice.kind, interval=interval, now=now):
+                return False
+            found = await notice.report(connection, now=now)
+            if found is None:
+                return False
+            subject, text = found
+            await store.mark_notice_sent(connection, kind=notice.kind, now=now)
+            request = DeliveryRequest(
+                to=(self._admin,), subject=subject, text=text, lane=Lane.TRANSACTIONAL, source="postroom"
+            )
+            await service.accept(connection, check_request(request), now=now)
+        return True
