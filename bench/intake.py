@@ -23,7 +23,7 @@ import msgspec
 from aiosmtpd.smtp import SMTP, AuthResult
 
 from postroom.db.room import Room, open_room
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.model import Entry

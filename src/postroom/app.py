@@ -21,9 +21,9 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
+from postroom.delivery.lane import Waker
 from postroom.delivery.model import Channel, Lane
 from postroom.delivery.service import choose_facts
-from postroom.delivery.wake import Waker
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events

@@ -9,8 +9,8 @@ from tests.support.http import open_browser
 
 from postroom.db.room import Room
 from postroom.delivery import check
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.send import send
+from postroom.delivery.service import AcceptCombiner
 from postroom.intake.smtp.submission import Envelope, read_submission
 from postroom.post.mime import Attachment
 

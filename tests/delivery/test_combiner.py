@@ -8,8 +8,8 @@ from tests.support.builders import a_checked_mail, a_mail
 
 from postroom.db.room import Room
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Acceptance
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import IdempotencyConflict
 from postroom.runtime.metrics import ACCEPTED
 

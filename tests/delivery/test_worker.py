@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
 
+import pytest
 from tests.support.builders import (
     BUSY,
     DELIVERED,
@@ -31,7 +33,7 @@ from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Channel, DeliveryRequest, Lane, State
+from postroom.delivery.model import Channel, DeliveryRequest, Lane, Outgoing, State
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.address import Address
@@ -188,6 +190,23 @@ async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
     worker.stop()
     await running
     assert {await state_of(pool, post) for post in posts} == {State.QUEUED}
+
+
+async def test_a_claim_that_cannot_be_prepared_is_released(pool: Pool) -> None:
+    """The writer cannot read what it needs: the claim waits for no lease, and no attempt is counted."""
+    [delivery] = await accepted(pool)
+
+    async def fail(_claim: Sequence[Outgoing]) -> None:
+        raise ConnectionError("the database is away")
+
+    transport = Recording()
+    worker = a_worker(pool, transport, prepare=fail)
+    with pytest.raises(ExceptionGroup):
+        await worker.run_once(Lane.TRANSACTIONAL)
+    row = await pool.fetchrow("SELECT state::text, attempt_count, claim_id FROM deliveries WHERE id = $1", delivery)
+    assert row is not None
+    assert (*row, transport.envelopes) == ("queued", 0, None, [])
+    assert await pool.fetchval("SELECT count(*) FROM claims") == 0
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────

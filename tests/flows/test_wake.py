@@ -11,8 +11,8 @@ from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
 from postroom.db.listen import Listener
 from postroom.db.pool import connect
 from postroom.db.room import Room
+from postroom.delivery.lane import Waker
 from postroom.delivery.model import Lane
-from postroom.delivery.wake import Waker
 from postroom.delivery.worker import WorkerOptions
 
 NEVER = timedelta(hours=1)

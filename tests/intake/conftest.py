@@ -13,7 +13,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.streams import be_patient_with_nats
 
 from postroom.db.room import Room
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer, load_tls
 

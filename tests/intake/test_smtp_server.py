@@ -16,7 +16,7 @@ from tests.support.submission import MAIL, deliveries, submit, with_client
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid, Unauthenticated
 from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
 from postroom.runtime import uvicorn_server

@@ -12,8 +12,8 @@ from tests.support.loops import looping
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service, store
+from postroom.delivery.lane import Waker
 from postroom.delivery.model import DeliveryRequest, Lane, State
-from postroom.delivery.wake import Waker
 from postroom.mail.catalog import Catalog
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.service import render_waiting

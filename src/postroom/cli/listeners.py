@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from postroom.app import link_signer
 from postroom.dashboard import build_dashboard
 from postroom.db.room import Room
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import BounceListener, ListenerOptions
 from postroom.http.asgi import build_app

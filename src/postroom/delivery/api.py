@@ -9,8 +9,8 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Acceptance, Accepted, DeliveryFilter, Lane, State
+from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
     AcceptedShape,
     AttemptShape,

@@ -38,7 +38,7 @@ _RECIPIENT_OUTCOMES = {
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt made of a delivery, ready to be written.
+    """The result of an attempt, ready to be written.
 
     `state` is the new state, or `waiting` for queued or rendered as before the claim.
     """
@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What the attempt itself cannot know: the dice, and the lane's policy on ambiguity."""
+    """Inputs of a decision that the attempt does not have: the jitter, and the lanes whose ambiguous mail is held."""
 
     jitter: float
     held_lanes: Sequence[str]
@@ -245,7 +245,7 @@ def _excerpt(reply: str) -> str:
 
 
 def _storable(text: str | None) -> str | None:
-    """What the other side said, without the characters that PostgreSQL's text cannot hold."""
+    """Replace the characters that PostgreSQL's text cannot hold."""
     return None if text is None else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

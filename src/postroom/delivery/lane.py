@@ -1,4 +1,4 @@
-"""How much of one lane is open: attempts in flight, and results that are not written yet.
+"""One lane of a worker: how much of it is open (attempts in flight, results that are not written yet), and its waking.
 
 An attempt stays open until its result is in the ledger. A worker that cannot write therefore stops sending once its
 lane is full, and a crash leaves no more in doubt than that.
@@ -7,8 +7,9 @@ lane is full, and a crash leaves no more in doubt than that.
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
-from postroom.delivery.model import Channel, Outgoing
+from postroom.delivery.model import Channel, Lane, Outgoing
 
 
 @dataclass(slots=True)
@@ -58,3 +59,32 @@ def chunks(claimed: list[Outgoing], count: int, size: int) -> Iterator[list[Outg
         left -= outgoing.size
     if chunk:
         yield chunk
+
+
+class Waker:
+    """One event per lane, and one for the renderer, set by notifications and by other loops of the process."""
+
+    def __init__(self) -> None:
+        self._events = {lane: asyncio.Event() for lane in Lane}
+        self.renderer = asyncio.Event()
+
+    def notified(self, payload: str) -> None:
+        """Set the events that a NOTIFY names; an empty payload, after a reconnection, stands for all."""
+        self.renderer.set()
+        for lane in Lane:
+            if payload in ("", lane.value):
+                self._events[lane].set()
+
+    def ring(self, lane: Lane) -> None:
+        self._events[lane].set()
+
+    async def wait(self, lane: Lane, longest: timedelta) -> bool:
+        """True if the lane's event was set in time; it is cleared then."""
+        event = self._events[lane]
+        try:
+            async with asyncio.timeout(longest.total_seconds()):
+                await event.wait()
+        except TimeoutError:
+            return False
+        event.clear()
+        return True

@@ -1,6 +1,6 @@
 """What can be done with deliveries. Surfaces call this and nothing below it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -12,7 +12,6 @@ from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.check import CheckedRequest, check_source
-from postroom.delivery.columns import accept_columns, accept_values, send_values
 from postroom.delivery.errors import (
     BodyGone,
     CampaignCancelled,
@@ -31,12 +30,16 @@ from postroom.delivery.model import (
     Delivery,
     DeliveryFilter,
     DeliveryId,
+    DeliveryRequest,
     DeliverySummary,
     Redriven,
     State,
 )
-from postroom.errors import BadInput, IdempotencyConflict
+from postroom.delivery.rows import accept_columns, accept_values, send_values
+from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import record_audit
+from postroom.runtime.combiner import Combiner
+from postroom.runtime.metrics import ACCEPTED
 from postroom.runtime.page import decode_cursor, encode_cursor
 
 IDEMPOTENCY_TTL = timedelta(days=7)
@@ -88,6 +91,89 @@ async def accept_from_application(
         raise BadInput.of("source", reason)
     with translated():
         return await store.send(connection, room=room, **send_values(request, idempotency_ttl=idempotency_ttl))
+
+
+Check = Callable[[DeliveryRequest], None]
+"""Raises `BadInput` for a request that could be stored and not be sent, such as one with an unknown template."""
+
+
+def count_accepted(request: DeliveryRequest, accepted: Accepted) -> None:
+    """Count the acceptance in the metrics."""
+    ACCEPTED.labels(request.lane.value, accepted.acceptance.value).inc()
+
+
+def _weigh(request: DeliveryRequest) -> int:
+    attached = sum(len(attachment.content) for attachment in request.attachments)
+    return len(request.text or "") + len(request.html or "") + attached
+
+
+class AcceptCombiner:
+    """Group commit: one statement accepts all requests that arrive while the previous one runs.
+
+    One per process; every accepting endpoint goes through it, and answers after the commit. If PostgreSQL rejects a
+    batch, each of its requests is accepted alone, and only the rejected one fails. A conflict is the answer to one
+    request.
+    """
+
+    def __init__(self, pool: Pool, *, idempotency_ttl: timedelta = IDEMPOTENCY_TTL, check: Check | None = None) -> None:
+        self._pool, self._ttl, self._check = pool, idempotency_ttl, check
+        self._combiner: Combiner[CheckedRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
+
+    async def accept(self, request: CheckedRequest) -> Accepted:
+        """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+        self._check_all([request])
+        accepted = await self._combiner.submit(request)
+        count_accepted(request, accepted)
+        if accepted.acceptance is Acceptance.CONFLICT:
+            raise IdempotencyConflict
+        return accepted
+
+    async def accept_all(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
+        """Accept a batch that came as one request, in a statement of its own; a conflict is one of the answers."""
+        self._check_all(requests)
+        answers = await self._flush(requests)
+        for request, accepted in zip(requests, answers, strict=True):
+            count_accepted(request, accepted)
+        return answers
+
+    async def accept_together(self, requests: Sequence[CheckedRequest], *, share_key: bool = False) -> list[Accepted]:
+        """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`.
+
+        If they `share_key`, each with its place, one that is new beside one that is known is a conflict: it is not the
+        batch that was taken with that key.
+        """
+        self._check_all(requests)
+        async with self._pool.acquire() as connection, connection.transaction():
+            answers = await accept_batch(connection, requests, idempotency_ttl=self._ttl)
+            found = {answer.acceptance for answer in answers}
+            if Acceptance.CONFLICT in found or (share_key and len(found) > 1):
+                raise IdempotencyConflict
+        for request, answer in zip(requests, answers, strict=True):
+            count_accepted(request, answer)
+        return answers
+
+    async def drain(self) -> None:
+        """Wait until everything that joined is committed."""
+        await self._combiner.drain()
+
+    def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
+        """Name what is wrong with each; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
+        errors: list[FieldError] = []
+        if self._check is None or all(request.template is None for request in requests):
+            return
+        for index, request in enumerate(requests):
+            try:
+                self._check(request)
+            except BadInput as bad:
+                where = f"[{index}]." if len(requests) > 1 else ""
+                errors += [FieldError(f"{where}{error.field}", error.message) for error in bad.errors]
+        if errors:
+            raise BadInput(errors)
+
+    async def _flush(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
+        # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
+        async with self._pool.acquire() as connection:
+            return await accept_batch(connection, requests, idempotency_ttl=self._ttl)
 
 
 async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:

@@ -25,13 +25,12 @@ from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Routes, Writers
 from postroom.delivery.decision import NO_TIME, NOWHERE
-from postroom.delivery.lane import LaneLoad, chunks
+from postroom.delivery.lane import LaneLoad, Waker, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.places import Places
 from postroom.delivery.rows import read_content
-from postroom.delivery.wake import Waker
 from postroom.runtime.clock import Clock, HeardClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
@@ -47,7 +46,7 @@ LINGERS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker behaves; the defaults are those of the settings."""
+    """Options of a worker; the defaults are those of the settings."""
 
     batch: int = 500
     chunk: int = 100

@@ -17,7 +17,7 @@ from postroom.campaigns import api as campaigns_api
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.resend import api as resend_api
 from postroom.dropins.ses import api as ses_api
 from postroom.events import EventStore, audit_api

@@ -13,8 +13,8 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.combiner import Check, count_accepted
 from postroom.delivery.model import Acceptance, Accepted
+from postroom.delivery.service import Check, count_accepted
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 from postroom.intake import store

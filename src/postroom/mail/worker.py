@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from postroom.db.pool import Pool
-from postroom.delivery.wake import Waker
+from postroom.delivery.lane import Waker
 from postroom.mail.catalog import Catalog
 from postroom.mail.service import RenderedBatch, render_waiting
 from postroom.runtime.clock import Clock, database_time

@@ -16,7 +16,7 @@ from django.db import DatabaseError, connections, transaction
 
 from postroom.db.faults import BAD_INPUT
 from postroom.delivery import store
-from postroom.delivery.columns import send_values
+from postroom.delivery.rows import send_values
 from postroom.delivery.shapes import request_from
 from postroom.dropins.django.message import Keyed
 from postroom.errors import BadInput, IdempotencyConflict

@@ -10,9 +10,9 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Channel, Delivery
+from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import request_from
 from postroom.dropins.endpoint import OPERATE, READ, WRITE, decode, read_body
 from postroom.dropins.resend.answers import (

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from postroom.delivery.api import traceparent_of
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.endpoint import read_body
 from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
 from postroom.dropins.ses.shapes import requests_of

@@ -22,8 +22,8 @@ import structlog
 
 from postroom.db.errors import DatabaseError
 from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
-from postroom.delivery.combiner import AcceptCombiner
 from postroom.delivery.model import Accepted
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated
 from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS

@@ -15,7 +15,7 @@ from typing import Self
 
 import structlog
 
-from postroom.delivery.combiner import AcceptCombiner
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
 from postroom.intake.smtp.session import SubmissionSession
