@@ -1,0 +1,95 @@
+"""The way of one mail through the code, traced: which files it passes, and how often it turns back."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+
+from tests.support.http import open_browser
+from tests.support.smtp_server import smtp_server
+
+import postroom
+from postroom.app import make_writers, open_routes
+from postroom.db.room import Room
+from postroom.delivery.model import Lane
+from postroom.delivery.worker import Worker
+
+SOURCE = Path(postroom.__file__).parent
+PLUMBING = frozenset({"db", "runtime"})
+LIBRARIES = PLUMBING | {"post"}
+"""Folders below every capability: calling them is no step of the way."""
+MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
+MOST_FILES = 40
+"""Python files outside `PLUMBING`."""
+MOST_BACK_STEPS = 3
+
+
+@dataclass(slots=True)
+class Way:
+    """The functions of Postroom in the order of their first call, each with the folder that called it first."""
+
+    callers: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def note(self, frame: FrameType, event: str, _argument: object) -> None:
+        """A profile function: see `sys.setprofile`."""
+        file = _file(frame)
+        if event == "call" and file is not None:
+            caller = frame.f_back
+            while caller is not None and _file(caller) is None:
+                caller = caller.f_back
+            called_from = None if caller is None else (_file(caller) or "").partition("/")[0]
+            self.callers.setdefault((file, frame.f_code.co_name), called_from)
+
+    @property
+    def files(self) -> set[str]:
+        return {file for file, _function in self.callers}
+
+    @property
+    def back_steps(self) -> list[str]:
+        """Calls from one capability into another that the way had entered before."""
+        entered: set[str] = set()
+        steps = []
+        for (file, function), caller in self.callers.items():
+            folder = file.partition("/")[0]
+            if folder in LIBRARIES:
+                continue
+            if folder in entered and caller not in {folder, None, *LIBRARIES}:
+                steps.append(f"{caller} → {file}:{function}")
+            entered.add(folder)
+        return steps
+
+
+def _file(frame: FrameType) -> str | None:
+    path = Path(frame.f_code.co_filename)
+    return path.relative_to(SOURCE).as_posix() if path.is_relative_to(SOURCE) else None
+
+
+@contextmanager
+def traced() -> Iterator[Way]:
+    way = Way()
+    sys.setprofile(way.note)
+    try:
+        yield way
+    finally:
+        sys.setprofile(None)
+
+
+async def test_a_mail_passes_few_files_and_seldom_turns_back(room: Room) -> None:
+    """From POST to the ledger; the second mail is traced, so that start-up and the first connection are not counted."""
+    browser = await open_browser(room, name="shop")
+    async with smtp_server() as server:
+        relay = f"smtp://127.0.0.1:{server.port}?tls=none"
+        serving = replace(room, settings=replace(room.settings, transport="smtp", smtp_relay=relay))
+        async with open_routes(serving) as routes:
+            worker = Worker(room.pool, writers=make_writers(serving, accounts=None), routes=routes)
+            for _ in range(2):
+                with traced() as accepting:
+                    assert (await browser.post("/v1/deliveries", json=MAIL)).status == 202
+                with traced() as attempting:
+                    assert await worker.run_once(Lane.TRANSACTIONAL) == 1
+    passed = {file for file in accepting.files | attempting.files if file.partition("/")[0] not in PLUMBING}
+    assert "app.py" not in passed
+    assert len(passed) <= MOST_FILES, sorted(passed)
+    assert len(attempting.back_steps) <= MOST_BACK_STEPS, attempting.back_steps
