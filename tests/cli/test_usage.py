@@ -1,5 +1,6 @@
 """Wrong usage: one plain sentence on standard error, exit code 2, and nothing of the libraries that parse arguments."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,12 @@ def test_help_names_types_as_people_do() -> None:
     assert "auth|transactional|bulk" in shown
     for python in ("list[", "<str>", "<int>", "Path"):
         assert python not in shown
+
+
+@pytest.mark.parametrize("command", [("erase",), ("campaigns", "upload"), ("deliveries",), ()], ids=" ".join)
+def test_help_shows_no_type_for_flags_and_readable_types_for_arguments(command: tuple[str, ...]) -> None:
+    """`--help` is a flag as well; typer creates it late, and showed `<bool>`."""
+    shown = postroom(*command, "--help").stdout
+    [line] = [line for line in shown.splitlines() if "Show this message" in line]
+    assert re.fullmatch(r"│ +--help +-h +Show this message and exit\. +│", line)
+    assert not re.search(r"<(bool|str|int|path|file)>", shown)

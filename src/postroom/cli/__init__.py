@@ -19,7 +19,7 @@ import typer
 from typer.exceptions import TyperException
 
 from postroom.cli.output import REFUSED, report
-from postroom.cli.usage import readable_types, report_usage
+from postroom.cli.usage import HELP_OPTIONS, readable_types, report_usage
 
 RUN, MAIL, PEOPLE, FACTS, CARE = "Run", "Mail", "People", "Facts", "Look after"
 
@@ -108,7 +108,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         help="Every message an application owes its people, delivered from the PostgreSQL it already runs.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": HELP_OPTIONS},
     )
     app.callback()(_options)
     for entry in COMMANDS:

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from typer.exceptions import TyperException
 
 WRONG_USAGE = 2
+HELP_OPTIONS = ["-h", "--help"]
 
 _PLAIN = (
     (re.compile(r"^Invalid value(?: for '?(?P<name>.+?)'?)?: (?P<words>.*)$", re.DOTALL), r"\g<name>: \g<words>"),
@@ -26,12 +28,20 @@ _LABELS = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "Path": "FILE", "p
 
 
 def readable_types(command: Any) -> None:
-    """Name the types of options as people do: TEXT, NUMBER, FILE, or the choices; a flag takes no value."""
+    """Name the types of options and arguments as people do: TEXT, NUMBER, FILE, or the choices; a flag has no type."""
     for inner in getattr(command, "commands", {}).values():
         readable_types(inner)
-    for option in command.params:
-        if option.param_type_name == "option" and option.metavar is None:
+    # typer creates --help when it first needs it and keeps it.
+    of_help = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
+    for option in (*command.params, of_help):
+        if option.param_type_name == "argument":
+            option.display_type_rich = _constant(_label(option))  # a metavar would replace the name
+        elif option.metavar is None:
             option.metavar = "" if option.is_flag else _label(option)
+
+
+def _constant(text: str) -> Callable[..., str]:
+    return lambda *_given, **_named: text
 
 
 def _label(option: Any) -> str:
