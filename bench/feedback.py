@@ -25,11 +25,10 @@ from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.service import accept_batch
 from postroom.feedback.lists import ListReader, batches
-from postroom.feedback.model import Bounce, report_identity
+from postroom.feedback.model import Bounce, BounceClass, report_identity
 from postroom.feedback.record import clear_soft, record
 from postroom.feedback.service import import_batch
 from postroom.post.address import Address
-from postroom.post.meaning import BounceClass
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
 ROOM = "postroom"

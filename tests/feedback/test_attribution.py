@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from tests.support.feedback import DOMAIN, KEY, PATHS, report
 
 from postroom.feedback.attribution import Candidates, ReturnPaths, Sent, attribute, find_candidates
-from postroom.feedback.model import Bounce, Complaint
-from postroom.post.meaning import BounceClass
+from postroom.feedback.model import Bounce, BounceClass, Complaint
 from postroom.post.message_id import make_message_id
 from postroom.post.report import read_report
 from postroom.post.return_path import make_return_path

@@ -9,10 +9,10 @@ from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, s
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
-from postroom.feedback.model import Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
+from postroom.feedback.model import BounceClass, Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
 from postroom.feedback.record import bounces_of, clear_soft, record, record_refusals
 from postroom.feedback.service import import_batch, lift, suppress
-from postroom.post.meaning import BounceClass
+from postroom.post.reply import Stage
 
 DAY = timedelta(days=1)
 
@@ -347,7 +347,7 @@ async def test_nothing_to_record_asks_nothing(pool: Pool) -> None:
 
 def test_a_refusal_of_the_whole_is_nobody_s_mailbox() -> None:
     """A bare 550 after DATA is about us."""
-    (bounce,) = bounces_of([refusal(enhanced=None, text="", is_about_recipient=False)])
+    (bounce,) = bounces_of([refusal(enhanced=None, text="", stage=Stage.FINAL)])
     assert bounce.classification is BounceClass.POLICY
 
 

@@ -1,247 +1,180 @@
-"""Whose trouble a refusal is: one row per way of saying it."""
+"""What a reply means: the table row by row, and that its three users never contradict each other."""
+
+import string
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from postroom.post.meaning import BounceClass, classify, find_code, find_enhanced, says_failure
+from postroom.delivery.outcome import Verdict
+from postroom.delivery.outcome import classify as outcome_of
+from postroom.feedback.model import BounceClass, classify
+from postroom.post.meaning import (
+    TABLE,
+    Example,
+    Hardness,
+    Hint,
+    ReplyScope,
+    Row,
+    find_code,
+    find_enhanced,
+    is_reason,
+    meaning_of,
+)
+from postroom.post.reply import Envelope, Reply, Stage
+from postroom.senders.health import FORGIVEN, Kind, judge
 
-HARD = BounceClass.RECIPIENT_HARD
-SOFT = BounceClass.RECIPIENT_SOFT
-AWAY = BounceClass.INFRASTRUCTURE
-POLICY = BounceClass.POLICY
-MESSAGE = BounceClass.MESSAGE
-UNKNOWN = BounceClass.UNKNOWN
-
-BY_CODE = [
-    (550, "5.1.1", "no", HARD),
-    (550, "5.1.2", "no", AWAY),
-    (553, "5.1.3", "no", UNKNOWN),
-    (553, "5.1.4", "no", SOFT),
-    (551, "5.1.6", "no", HARD),
-    (550, "5.1.7", "no", POLICY),
-    (550, "5.1.8", "no", POLICY),
-    (556, "5.1.10", "no", HARD),
-    (550, "5.2.0", "no", SOFT),
-    (550, "5.2.1", "no", HARD),
-    (552, "5.2.2", "no", SOFT),
-    (552, "5.2.3", "no", MESSAGE),
-    (550, "5.2.4", "no", AWAY),
-    (554, "5.3.0", "no", AWAY),
-    (552, "5.3.1", "no", AWAY),
-    (554, "5.3.2", "no", AWAY),
-    (552, "5.3.4", "no", MESSAGE),
-    (554, "5.3.5", "no", AWAY),
-    (554, "5.4.0", "no", AWAY),
-    (554, "5.4.4", "no", AWAY),
-    (554, "5.4.6", "no", AWAY),
-    (550, "5.4.7", "no", AWAY),
-    (554, "5.5.0", "no", MESSAGE),
-    (554, "5.6.0", "no", MESSAGE),
-    (550, "5.7.0", "no", POLICY),
-    (550, "5.7.1", "no", POLICY),
-    (550, "5.7.23", "no", POLICY),
-    (550, "5.7.26", "no", POLICY),
-    (550, "5.7.515", "no", POLICY),
-    (None, "4.1.1", "no", SOFT),
-    (None, "4.2.1", "no", SOFT),
-    (None, "4.2.2", "no", SOFT),
-    (None, "4.4.1", "no", AWAY),
-    (None, "4.4.7", "no", AWAY),
-    (None, "4.7.0", "no", POLICY),
-    (550, None, "", UNKNOWN),
-    (551, None, "", UNKNOWN),
-    (552, None, "", SOFT),
-    (553, None, "", UNKNOWN),
-    (554, None, "", UNKNOWN),
-    (556, None, "", UNKNOWN),
-    (521, None, "", UNKNOWN),
-    (530, None, "", POLICY),
-    (571, None, "", UNKNOWN),
-    (421, None, "", AWAY),
-    (450, None, "", SOFT),
-    (451, None, "", AWAY),
-    (452, None, "", SOFT),
-    (None, None, "", UNKNOWN),
-]
-
-BY_TEXT = [
-    # nobody there
-    (550, "5.0.0", "User unknown", HARD),
-    (550, None, "No such user here", HARD),
-    (550, None, "unknown user account", HARD),
-    (550, None, "Invalid recipient", HARD),
-    (554, None, "delivery error: dd This user doesn't have a yahoo account", HARD),
-    (554, None, "delivery error: dd Requested mail action aborted, mailbox not found", HARD),
-    (550, None, "The email account that you tried to reach is disabled", HARD),
-    (550, None, "550 RESOLVER.ADR.RecipNotFound; not found", HARD),
-    (550, None, "sorry, no mailbox here by that name", HARD),
-    (554, None, "Recipient address rejected: user does not exist", HARD),
-    (553, None, "this address no longer exists", HARD),
-    (550, None, "unknown or illegal alias: ann", HARD),
-    (550, "5.0.0", "Empfänger ist unbekannt", HARD),
-    (550, "5.0.0", "l'adresse du destinataire n'existe pas", HARD),
-    (550, "5.0.0", "la dirección no existe", HARD),
-    (550, "5.0.0", "utente sconosciuto", HARD),
-    (550, "5.0.0", "o usuário não existe", HARD),
-    (550, "5.0.0", "adres onbekend", HARD),
-    (550, "5.0.0", "пользователь не найден", HARD),
-    (550, "5.0.0", "用户不存在", HARD),
-    (550, None, "User ann (ann@example.org) not listed in Domino Directory", HARD),
-    (550, "5.0.0", "The recipient name is not recognized", HARD),
-    (553, "5.3.0", "Addressee unknown, relay=[192.0.2.1]", HARD),
-    (None, None, "Invalid final delivery userid: ann@example.org", HARD),
-    (554, None, "This account has been disabled or discontinued", HARD),
-    (550, None, "no existe ese usuario", HARD),
-    # no such domain
-    (None, "5.4.4", "Host or domain name not found. Name service error: Host not found", HARD),
-    (550, None, "Domain does not exist", HARD),
-    (None, "5.4.4", "DNS error: NXDOMAIN", HARD),
-    (None, "5.1.0", "unrouteable mail domain", HARD),
-    (556, None, "domain accepts no mail (nullMX)", HARD),
-    # full
-    (554, None, "mailbox is full", SOFT),
-    (552, "5.0.0", "Quota exceeded (mailbox for user is full)", SOFT),
-    (550, None, "user is over quota", SOFT),
-    (550, None, "The recipient's inbox is out of storage space", SOFT),
-    (550, "5.0.0", "Das Postfach ist voll", SOFT),
-    (550, "5.0.0", "la boîte aux lettres est pleine", SOFT),
-    (550, "5.0.0", "el buzón está lleno", SOFT),
-    (450, "4.2.1", "The user you are trying to contact is receiving mail too quickly", SOFT),
-    (550, "5.2.1", "The user is receiving mail at a rate that prevents more", SOFT),
-    # their servers
-    (None, None, "connection timed out", AWAY),
-    (None, None, "retry timeout exceeded", AWAY),
-    (None, "5.4.6", "mail for example.org loops back to myself", AWAY),
-    (None, None, "I'm not going to try again; this message has been in the queue too long", AWAY),
-    # the message
-    (552, None, "message size exceeds fixed maximum message size", MESSAGE),
-    (550, None, "line too long", MESSAGE),
-    (553, "5.6.7", "SMTPUTF8 is required but was not offered", MESSAGE),
-]
-
-BLOCKS_ON_US = [
-    (550, "5.1.1", "mail from 192.0.2.1 blocked using zen.spamhaus.org"),
-    (554, None, "Service unavailable; Client host [192.0.2.1] blocked using bl.spamcop.net"),
-    (550, None, "JunkMail rejected - sender is listed at b.barracudacentral.org"),
-    (550, "5.7.1", "Message rejected as spam"),
-    (421, "4.7.0", "[TSS04] Messages from 192.0.2.1 temporarily deferred due to unexpected volume"),
-    (554, None, "Message not allowed - [PH01] Email not accepted for policy reasons"),
-    (550, None, "SC-001 Mail rejected for policy reasons: your IP has been blocked"),
-    (
-        550,
-        "5.7.1",
-        "Unfortunately, messages from [192.0.2.1] weren't sent. Part of their network is on our block list (S3150)",
-    ),
-    (550, "5.7.26", "This mail has been blocked because the sender is unauthenticated: SPF and DKIM did not pass"),
-    (550, None, "Unauthenticated email from example.net is not accepted due to domain's DMARC policy"),
-    (550, "5.7.515", "Access denied, sending domain does not meet the required authentication level"),
-    (554, "5.7.1", "Relay access denied"),
-    (550, None, "relaying not permitted"),
-    (550, None, "Sender address rejected: not logged in"),
-    (550, None, "Sender verify failed"),
-    (550, None, "poor reputation of your server"),
-    (554, None, "your mail was considered unsolicited"),
-    (550, None, "too many messages from your server, slow down"),
-    (450, "4.2.0", "Recipient address rejected: Greylisted, see you later"),
-    (550, "5.2.1", "Mailbox unavailable: your address is blocked by the recipient's reputation filter"),
-    (550, None, "no PTR record for your host, reverse DNS required"),
-    (554, "5.3.0", "Content rejected by filter"),
-    (550, "5.1.1", "The message contains a virus"),
-    (550, "5.1.0", "Blocked due to phishing"),
-    (550, None, "Access denied, banned sending IP [192.0.2.1]"),
-    (550, None, "550 5.7.1 user unknown"),
-]
+LATER, REFUSED, GONE = Hardness.LATER, Hardness.REFUSED, Hardness.GONE
+MAIL = [Stage.RECIPIENT, Stage.CONTENT, Stage.FINAL]
+SUPPRESSING = {BounceClass.RECIPIENT_HARD, BounceClass.RECIPIENT_SOFT, BounceClass.INFRASTRUCTURE}
 
 
-NOT_FOR_GOOD = [
-    (550, None, "Bad SPF records for [example.org:192.0.2.1], see http://openspf.example", POLICY),
-    (550, None, "Rejected", UNKNOWN),
-    (550, "5.1.1", "RCPT TO:<ann@example.org> max message size exceeded", MESSAGE),
-    (554, None, "Transaction failed", UNKNOWN),
-    (550, None, "Requested action not taken: mailbox unavailable", UNKNOWN),
-    (550, "5.1.0", "Address rejected ann@example.org", UNKNOWN),
-    (550, "5.4.1", "Recipient address rejected: Access denied", POLICY),
-    (550, None, "Recipient is only accepting mail from specific email addresses", POLICY),
-    (550, None, "Message refused by the security policy of the recipient", POLICY),
-    (554, None, "Message rejected: the content is not acceptable", POLICY),
-    (550, None, "Mail from unknown sender domain", POLICY),
-    (550, "5.1.1", "sender domain of ann@example.net does not exist", POLICY),
-    (550, None, "Your host's IP address is unknown", POLICY),
-    (550, None, "That domain isn't in my list: relaying denied", POLICY),
-    (552, None, "ann@example.org mailbox full", SOFT),
-    (550, None, "ann@example.org user overquota", SOFT),
-    (550, "5.1.1", "user over quota", SOFT),
-    (550, "5.1.1", "account disabled temporarily for exceeding its receiving quota", SOFT),
-    (550, "5.2.1", "Mailbox temporarily disabled", SOFT),
-    (550, None, "account has been suspended", SOFT),
-    (550, None, "inactive user", SOFT),
-    (None, "5.4.4", "Name service error for name=example.org type=MX: Host not found, try again", AWAY),
-    (554, "5.3.0", "unknown mailer error 1", AWAY),
-    (None, "5.3.0", "Command died with status 1: /usr/bin/procmail", AWAY),
-    (550, None, "local configuration error for user ann", AWAY),
-    (None, None, "can't create user output file", AWAY),
-    (None, None, "The group may not exist, or you may not be a member of it", UNKNOWN),
-    (550, None, "Possible reasons: the user does not exist; the mailbox is full", SOFT),
-    (None, None, "Please check that the address exists, perhaps the user is unknown.", UNKNOWN),
-]
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_each_row_decides_its_example(row: Row) -> None:
+    """No row is hidden by those above it, and each means for its example what it says."""
+    meaning = meaning_of(*row.example)
+    assert meaning == (row.hardness, row.scope, row.hint, row.name)
 
 
-@pytest.mark.parametrize("code, enhanced, text, expected", NOT_FOR_GOOD)
-def test_nobody_is_suppressed_without_evidence(
-    code: int | None, enhanced: str | None, text: str, expected: BounceClass
+def test_rows_have_names_of_their_own() -> None:
+    """The name of a row identifies it, and each gives its reason."""
+    assert len({row.name for row in TABLE}) == len(TABLE)
+    assert all(row.reason for row in TABLE)
+
+
+@pytest.mark.parametrize("code", range(200, 300))
+def test_every_2yz_is_taken(code: int) -> None:
+    """Whatever the words say."""
+    assert meaning_of(Stage.FINAL, code, "5.7.1", "user unknown").hardness is Hardness.TAKEN
+
+
+@pytest.mark.parametrize("stage", MAIL)
+@pytest.mark.parametrize(
+    "code, enhanced, text",
+    [
+        (552, "5.2.2", "no"),
+        (452, "4.2.2", "no"),
+        (422, None, "The recipient's mailbox is over quota"),
+        (552, None, "Quota exceeded"),
+        (452, None, "mailbox has exceeded its quota"),
+        (550, None, "mailbox is full: too many messages"),
+        (554, None, "552 5.2.2 user is over quota"),
+        (550, "5.1.1", "Mailbox full"),
+        (550, "5.7.1", "recipient is over quota"),
+    ],
+)
+def test_a_full_mailbox_is_tried_again_and_never_held_against_the_sender(
+    stage: Stage, code: int, enhanced: str | None, text: str
 ) -> None:
-    """Blocks on us, errors of systems, full mailboxes, bare codes and guesses are never hard."""
-    assert classify(code, enhanced, text) is expected
-
-
-@pytest.mark.parametrize("code", range(500, 600))
-def test_no_bare_code_is_hard(code: int) -> None:
-    """A 5yz without a word is a bounce of that mail and suppresses no person."""
-    assert classify(code, None, str(code)) is not HARD
-
-
-@pytest.mark.parametrize("code, enhanced, text, expected", BY_CODE)
-def test_codes(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
-    """Without a telling text, the enhanced code decides, then the SMTP code."""
-    assert classify(code, enhanced, text) is expected
-
-
-@pytest.mark.parametrize("code, enhanced, text, expected", BY_TEXT)
-def test_texts(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
-    """Where the code says little, the words decide, in any language we know."""
-    assert classify(code, enhanced, text) is expected
-
-
-@pytest.mark.parametrize("code, enhanced, text", BLOCKS_ON_US)
-def test_a_block_on_us_is_never_the_recipient_s_trouble(code: int | None, enhanced: str | None, text: str) -> None:
-    """Reputation, authentication, lists and pace are policy, even under a code that means an unknown user."""
-    assert classify(code, enhanced, text) is POLICY
-
-
-@pytest.mark.parametrize("text", ["<spam@example.org>: user unknown", "blocklist@example.org: no such user"])
-def test_an_address_is_no_judgement(text: str) -> None:
-    """A recipient whose address contains the word is still just unknown."""
-    assert classify(550, "5.1.1", text) is HARD
-
-
-@pytest.mark.parametrize("code, enhanced", [(450, "4.2.2"), (451, None), (421, "4.7.0"), (550, "5.1.1")])
-def test_what_is_still_tried_is_transient(code: int, enhanced: str | None) -> None:
-    """While it is being tried again, nothing is known, whatever the code."""
-    assert classify(code, enhanced, "later", is_final=False) is BounceClass.TRANSIENT
-
-
-@pytest.mark.parametrize("code, enhanced, text", [(450, "4.1.1", "user unknown"), (450, None, "user unknown")])
-def test_nobody_is_hard_by_a_code_that_says_later(code: int, enhanced: str | None, text: str) -> None:
-    """A queue that gave up on a 4yz leaves a soft bounce."""
-    assert classify(code, enhanced, text) is SOFT
+    """With or without an enhanced code, at every stage that concerns a mail."""
+    meaning = meaning_of(stage, code, enhanced, text)
+    assert (meaning.hardness, meaning.scope) == (LATER, ReplyScope.RECIPIENT)
+    assert judge(Reply(stage, code, enhanced, text)) is Kind.NEUTRAL
+    assert classify(code, enhanced, text, stage=stage) is BounceClass.RECIPIENT_SOFT
 
 
 @pytest.mark.parametrize(
-    "code, text, expected",
-    [(550, "", POLICY), (554, "", POLICY), (451, "", AWAY), (550, "user unknown", HARD), (552, "too big", POLICY)],
+    "stage, code, enhanced, text",
+    [
+        (Stage.FINAL, 554, None, ""),
+        (Stage.FINAL, 554, None, "Transaction failed"),
+        (Stage.RECIPIENT, 550, "5.7.1", "user unknown"),
+        (Stage.RECIPIENT, 550, "5.1.1", "rejected: poor reputation"),
+        (Stage.SENDER, 550, "5.1.1", "no such user"),
+    ],
 )
-def test_what_was_not_said_about_a_recipient(code: int, text: str, expected: BounceClass) -> None:
-    """A bare 550 to MAIL FROM or DATA is about us; only words about a mailbox make it the recipient's."""
-    assert classify(code, None, text, is_about_recipient=False) is expected
+def test_a_block_on_us_suppresses_nobody(stage: Stage, code: int, enhanced: str | None, text: str) -> None:
+    """It counts against the account that was refused, and the address stays usable."""
+    assert classify(code, enhanced, text, stage=stage) is BounceClass.POLICY
+    assert judge(Reply(stage, code, enhanced, text)) is Kind.ERROR
+
+
+@pytest.mark.parametrize(
+    "code, enhanced, text",
+    [
+        (550, "5.4.5", "congested"),
+        (552, "5.3.1", "system full"),
+        (552, "5.2.2", "full"),
+        (550, None, "please try again later"),
+        (554, "5.7.1", "temporarily rejected, reputation"),
+        (550, None, "Greylisted for 300 seconds"),
+        (550, "5.2.1", "Mailbox temporarily disabled"),
+        (550, "4.2.0", "busy"),
+    ],
+)
+def test_a_5yz_that_means_later_is_tried_again(code: int, enhanced: str | None, text: str) -> None:
+    """Hard in form, temporary in fact: such a mail is not given up, and nobody is suppressed for good."""
+    reply = Reply(Stage.RECIPIENT, code, enhanced, text)
+    assert outcome_of(reply, envelope()).verdict is Verdict.DEFERRED
+    assert classify(code, enhanced, text, stage=Stage.RECIPIENT) is not BounceClass.RECIPIENT_HARD
+
+
+@pytest.mark.parametrize("text", ["do not try again later", "this is not temporary", "permanently rejected"])
+def test_a_5yz_that_says_no_stays_final(text: str) -> None:
+    """A denial of "later" is no request to try again."""
+    assert meaning_of(Stage.RECIPIENT, 550, "5.7.1", text).hardness is REFUSED
+
+
+def test_the_words_of_an_endpoint_are_not_those_of_a_mail_server() -> None:
+    """A webhook's reply is decided by its status; its body is the endpoint's own."""
+    assert meaning_of(Stage.FINAL, 550, "HTTP 400", "HTTP 400: try again later").hardness is REFUSED
+    assert meaning_of(Stage.FINAL, 450, "HTTP 503", "user unknown").hardness is LATER
+
+
+def envelope() -> Envelope:
+    return Envelope(7, "<7@example.org>", "post@example.org", ("ada@example.org",))
+
+
+TEXTS = st.one_of(
+    st.sampled_from([row.example.text for row in TABLE]),
+    st.lists(st.sampled_from([row.example.text for row in TABLE]), max_size=3).map(". ".join),
+    st.text(string.printable, max_size=60),
+    st.text(max_size=40),
+)
+ENHANCED = st.one_of(
+    st.none(),
+    st.sampled_from([row.example.enhanced for row in TABLE]),
+    st.builds("{}.{}.{}".format, st.sampled_from("245"), st.integers(0, 9), st.integers(0, 30)),
+    st.text(max_size=8),
+)
+CODES = st.one_of(st.none(), st.integers(100, 700), st.sampled_from([row.example.code for row in TABLE]))
+
+
+@given(st.sampled_from(Stage), CODES, ENHANCED, TEXTS)
+def test_the_three_users_never_contradict_each_other(
+    stage: Stage, code: int | None, enhanced: str | None, text: str
+) -> None:
+    """For any reply: who is suppressed was refused; what is tried again is no bounce; our faults harm no person."""
+    reply = Reply(stage, code, enhanced, text)
+    meaning = meaning_of(*Example(stage, code, enhanced, text))
+    verdict = outcome_of(reply, envelope()).verdict
+    kind, bounce = judge(reply), classify(code, enhanced, text, stage=stage)
+    if bounce is BounceClass.RECIPIENT_HARD:
+        assert verdict is Verdict.REFUSED
+        assert kind is Kind.BOUNCE
+        assert meaning.scope is ReplyScope.RECIPIENT
+    if verdict is Verdict.DEFERRED:
+        assert bounce is not BounceClass.RECIPIENT_HARD
+        assert kind is not Kind.BOUNCE
+    if kind in {Kind.ERROR, *FORGIVEN}:
+        assert meaning.scope in (ReplyScope.ACCOUNT, ReplyScope.US)
+        assert bounce not in SUPPRESSING
+    if kind is Kind.BOUNCE:
+        assert verdict is Verdict.REFUSED
+        assert meaning.scope not in (ReplyScope.ACCOUNT, ReplyScope.US, ReplyScope.MESSAGE)
+    if kind in FORGIVEN:
+        assert verdict is Verdict.DEFERRED
+    assert (kind is Kind.SENT) is (verdict is Verdict.DELIVERED)
+    assert (meaning.hint is Hint.NONE) or meaning.hardness is LATER
+
+
+@given(CODES, ENHANCED, TEXTS)
+def test_a_report_is_as_careful_as_the_session(code: int | None, enhanced: str | None, text: str) -> None:
+    """A mailbox is gone in a report only where the words or the code say so, never by a bare code or a 4yz."""
+    meaning = meaning_of(None, code, enhanced, text)
+    if meaning.hardness is GONE:
+        assert meaning.row in ("no mailbox", "no domain")
+        assert not (code is not None and code // 100 == 4)
 
 
 @pytest.mark.parametrize(
@@ -263,5 +196,5 @@ def test_finding_codes_in_prose(text: str, enhanced: str | None, code: int | Non
 
 def test_words_that_tell_of_failure() -> None:
     """A refusal is told from small talk."""
-    assert says_failure("the user is unknown")
-    assert not says_failure("thank you for your letter")
+    assert is_reason("the user is unknown")
+    assert not is_reason("thank you for your letter")

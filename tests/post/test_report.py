@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.support.feedback import REPORTS, report
 
-from postroom.post.meaning import classify
+from postroom.feedback.model import classify
 from postroom.post.report import ReportKind, read_report
 
 READINGS: dict[str, tuple[str, list[tuple[str | None, str | None]]]] = {

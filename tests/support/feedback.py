@@ -8,8 +8,7 @@ from tests.support.builders import NOON, a_mail, accepted
 
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import ReturnPaths
-from postroom.feedback.model import Bounce, Complaint, report_identity
-from postroom.post.meaning import BounceClass
+from postroom.feedback.model import Bounce, BounceClass, Complaint, report_identity
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.return_path import make_return_path
 

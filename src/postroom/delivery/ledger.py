@@ -250,6 +250,7 @@ def _is_delivered(recipient: Recipient) -> bool:
 
 
 def _refusals(result: Result) -> list[Refusal]:
+    whole = None if result.reply is None else result.reply.stage
     named = {answer.address for answer in result.reply.recipients} if result.reply is not None else set()
     return [
         Refusal(
@@ -259,7 +260,7 @@ def _refusals(result: Result) -> list[Refusal]:
             code=recipient.code,
             enhanced=recipient.enhanced,
             text=recipient.detail or "",
-            is_about_recipient=recipient.address in named,
+            stage=Stage.RECIPIENT if recipient.address in named else whole,
         )
         for recipient in result.recipients
         if recipient.outcome is RecipientOutcome.REFUSED

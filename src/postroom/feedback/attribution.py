@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.feedback.model import LONGEST_TEXT, Bounce, Complaint, Feedback, Unsubscribe, report_identity
-from postroom.post.meaning import classify
+from postroom.feedback.model import LONGEST_TEXT, Bounce, Complaint, Feedback, Unsubscribe, classify, report_identity
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.report import Failure, Report, ReportKind
 from postroom.post.return_path import find_return_paths

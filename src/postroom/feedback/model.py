@@ -22,13 +22,42 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from postroom.post.meaning import BounceClass
+from postroom.post.meaning import Hardness, ReplyScope, meaning_of
+from postroom.post.reply import Stage
 from postroom.runtime.record import Shape
 
 SESSION = "session"
 """The origin of what was said in the SMTP session itself."""
 
 LONGEST_TEXT = 2000
+
+
+class BounceClass(StrEnum):
+    """Whose trouble a failed delivery is."""
+
+    RECIPIENT_HARD = "recipient_hard"  # the mailbox does not exist
+    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or suspended; it may come back
+    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
+    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
+    MESSAGE = "message"  # this mail was too large or not understood
+    UNKNOWN = "unknown"  # refused without a reason
+    TRANSIENT = "transient"  # still being tried
+
+
+_CLASSES = {
+    ReplyScope.RECIPIENT: BounceClass.RECIPIENT_SOFT,
+    ReplyScope.MESSAGE: BounceClass.MESSAGE,
+    ReplyScope.ACCOUNT: BounceClass.POLICY,
+    ReplyScope.DESTINATION: BounceClass.INFRASTRUCTURE,
+    ReplyScope.US: BounceClass.POLICY,
+    ReplyScope.UNKNOWN: BounceClass.UNKNOWN,
+}
+
+
+def classify(code: int | None, enhanced: str | None, text: str, *, stage: Stage | None = None) -> BounceClass:
+    """Whose trouble a failed delivery is, by `postroom.post.meaning`; without a stage, as a report quotes the reply."""
+    meaning = meaning_of(stage, code, enhanced, text)
+    return BounceClass.RECIPIENT_HARD if meaning.hardness is Hardness.GONE else _CLASSES[meaning.scope]
 
 
 class FeedbackKind(StrEnum):
@@ -113,7 +142,7 @@ Feedback = Bounce | Complaint | Unsubscribe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """One recipient refused for good in the session. `is_about_recipient`: it was the answer to RCPT TO."""
+    """One recipient refused for good in the session."""
 
     delivery_id: int
     attempt_no: int
@@ -121,7 +150,7 @@ class Refusal:
     code: int | None
     enhanced: str | None
     text: str
-    is_about_recipient: bool = True
+    stage: Stage | None = None  # of the reply that decided; None where Postroom itself refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

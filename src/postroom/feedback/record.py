@@ -15,9 +15,9 @@ from postroom.feedback.model import (
     Bounce,
     Feedback,
     Refusal,
+    classify,
     report_identity,
 )
-from postroom.post.meaning import classify
 from postroom.post.text import storable
 
 
@@ -47,9 +47,7 @@ def bounces_of(refusals: Iterable[Refusal]) -> list[Bounce]:
     """Refusals in the session as bounces. They need no proof: we heard them ourselves. Pure."""
     return [
         Bounce(
-            classification=classify(
-                refusal.code, refusal.enhanced, refusal.text, is_about_recipient=refusal.is_about_recipient
-            ),
+            classification=classify(refusal.code, refusal.enhanced, refusal.text, stage=refusal.stage),
             address=refusal.address,
             origin=SESSION,
             report_id=report_identity(SESSION, refusal.delivery_id, refusal.attempt_no, refusal.address.lower()),

@@ -1,120 +1,211 @@
-"""The meaning of a refusal: the recipient's fault, ours, or another's. Pure; the whole policy is the table RULES below.
+"""What a reply means: one table, read from the top; the first row that fits decides.
 
-The first rule that fits decides. The order puts every reason that is not the mailbox first: a block on us, a full
-mailbox, a temporary failure. A person is suppressed for good only on positive evidence that the mailbox does not exist
-or is closed: 5.1.1, 5.1.6, 5.1.10, 5.2.1, or words that say so. A bare 550 or 554 is a bounce of that mail and nothing
-more: the wrong suppression of a person costs more than a useless mail tomorrow.
+A row fits a reply if the stage and the SMTP code are among its own, and either the enhanced code or the words fit. It
+says how final the reply is (`Hardness`), whom it is about (`ReplyScope`) and what it asks of the sender (`Hint`). A
+4yz, an enhanced code 4.y.z and words such as "try again later" make any refusal temporary. Retries
+(`postroom.delivery`), the health of sender accounts (`postroom.senders`) and suppression (`postroom.feedback`) all read
+the same `Meaning`.
 
-| rule       | codes               | words                                       | class            |
-|------------|---------------------|---------------------------------------------|------------------|
-| pace       |                     | the person gets too much mail               | `recipient_soft` |
-| block      | x.7.z, x.1.7, x.1.8 | reputation, authentication, content, policy | `policy`         |
-| full       | x.2.2               | full, over quota                            | `recipient_soft` |
-| no mailbox | those above         | unknown, does not exist, closed             | `recipient_hard` |
-| no domain  |                     | the domain does not exist or takes no mail  | `recipient_hard` |
-| suspended  |                     | suspended, inactive, locked                 | `recipient_soft` |
-| message    | x.2.3, x.3.4, x.6.z | too large, not understood                   | `message`        |
-| away       | x.3.z, x.4.z, x.1.2 | timed out, unreachable, system errors       | `infrastructure` |
-
-The two hard rules give a soft class where the text says `temporary` or `try again`, or the code is a 4yz (a queue that
-gave up after days). Where no rule fits, the SMTP code decides (`_SMTP`), and never for good.
+The order puts every reason that is not the mailbox before the mailbox: a full mailbox is often also called unavailable,
+and a block on us an unknown user. A person is suppressed for good only on positive evidence that the mailbox does not
+exist (`GONE`): the wrong suppression of a person costs more than a useless mail tomorrow.
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 from postroom.post import phrases
+from postroom.post.reply import Stage
 
-_PERMANENT, _TRANSIENT = 5, 4
+LONGEST_TEXT = 2000
 _ENHANCED = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
 _CODE = re.compile(r"(?<![\d.\w-])([45]\d\d)(?![\d.]*\d)(?=[\s:;,#-]|$)")
-_ANY = None
+_HTTP = "HTTP "  # the enhanced code of webhooks: their text is the body of an endpoint, not the words of a mail server
 
 
-class BounceClass(StrEnum):
-    """Whose trouble a failed delivery is."""
+class Hardness(StrEnum):
+    """How final a reply is."""
 
-    RECIPIENT_HARD = "recipient_hard"  # nobody lives there, and nobody will
-    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or asleep; it may come back
-    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
-    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
-    MESSAGE = "message"  # this mail was too large or not understood
-    UNKNOWN = "unknown"  # refused, and the reason was not given
-    TRANSIENT = "transient"  # not the last word: it is still being tried
+    TAKEN = "taken"
+    LATER = "later"  # try again
+    REFUSED = "refused"  # this mail is refused for good; the next one may be accepted
+    GONE = "gone"  # the mailbox does not exist: the next mail would be refused too
+    LOST = "lost"  # no reply to the complete message: it may have been accepted
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One line of the policy: enhanced codes (`(subject, detail)`, None for any detail) or words, and the class."""
+class ReplyScope(StrEnum):
+    """Whom a reply is about."""
+
+    RECIPIENT = "recipient"
+    MESSAGE = "message"
+    ACCOUNT = "account"  # the sender account or the relay that carried the mail
+    DESTINATION = "destination"  # the servers of the recipient
+    US = "us"  # reputation, authentication, content rules, pace
+    UNKNOWN = "unknown"  # no reason is given
+
+
+class Hint(StrEnum):
+    """What the reply asks of the sender, beside trying again."""
+
+    NONE = "none"
+    SLOW_DOWN = "slow_down"  # send less to this destination
+    PAUSE = "pause"  # send nothing through this account for a while
+    LOGIN = "login"  # the account's credentials are refused
+
+
+class Meaning(NamedTuple):
+    """What one reply means, and the name of the row that says so."""
+
+    hardness: Hardness
+    scope: ReplyScope
+    hint: Hint
+    row: str
+
+
+class Example(NamedTuple):
+    """A reply that a row decides. Without a stage it stands in a report about one recipient."""
+
+    stage: Stage | None
+    code: int | None
+    enhanced: str | None
+    text: str
+
+
+class Row(NamedTuple):
+    """One rule. `doubtful` is the scope of a GONE row where the text says that it is temporary."""
 
     name: str
-    found: BounceClass
-    words: re.Pattern[str]
-    codes: frozenset[tuple[int, int | None]] = frozenset()
-    later: BounceClass | None = None  # the class where the text says that it is temporary
+    hardness: Hardness
+    scope: ReplyScope
+    reason: str
+    example: Example
+    words: re.Pattern[str] | None = None
+    enhanced: str = ""  # such as "x.2.2 4.7.*"
+    codes: frozenset[int | None] | None = None
+    stages: frozenset[Stage | None] | None = None
+    hint: Hint = Hint.NONE
+    doubtful: ReplyScope | None = None
 
-    def fits(self, status: tuple[int, int, int] | None, words: str) -> bool:
-        subject, detail = status[1:] if status else (0, 0)
-        return (subject, detail) in self.codes or (subject, _ANY) in self.codes or bool(self.words.search(words))
+
+_TAKEN, _LATER, _REFUSED, _GONE, _LOST = Hardness
+_RECIPIENT, _MESSAGE, _ACCOUNT, _DESTINATION, _US, _UNKNOWN = ReplyScope
+_CONNECT, _TLS, _LOGIN, _SENDER, _RCPT, _CONTENT, _FINAL = Stage
 
 
-def _codes(*codes: tuple[int, int | None]) -> frozenset[tuple[int, int | None]]:
+def _stages(*stages: Stage | None) -> frozenset[Stage | None]:
+    return frozenset(stages)
+
+
+def _codes(*codes: int | None) -> frozenset[int | None]:
     return frozenset(codes)
 
 
-_EVIDENCE = _codes((1, 1), (1, 6), (1, 10), (2, 1))
-"""No such mailbox, moved, the domain takes no mail (RFC 7505), disabled."""
+_SESSION = _stages(*Stage)
+_BEFORE_MAIL = _stages(_CONNECT, _TLS, _LOGIN)
+_OURS = _stages(_CONNECT, _TLS, _LOGIN, _SENDER, _FINAL)
+_WHOLE = _stages(_CONTENT, _FINAL)
+_ABOUT_RECIPIENT = _stages(_RCPT, None)
+_4YZ, _5YZ = _codes(*range(400, 500)), _codes(*range(500, 600))
 
-RULES = (
-    Rule("pace", BounceClass.RECIPIENT_SOFT, phrases.PACE),
-    Rule("block", BounceClass.POLICY, phrases.BLOCKED, _codes((7, _ANY), (1, 7), (1, 8))),
-    Rule("full", BounceClass.RECIPIENT_SOFT, phrases.FULL, _codes((2, 2))),
-    Rule("size", BounceClass.MESSAGE, phrases.SIZE),
-    Rule("no mailbox", BounceClass.RECIPIENT_HARD, phrases.NOBODY, _EVIDENCE, BounceClass.RECIPIENT_SOFT),
-    Rule("no domain", BounceClass.RECIPIENT_HARD, phrases.NO_DOMAIN, later=BounceClass.INFRASTRUCTURE),
-    Rule("suspended", BounceClass.RECIPIENT_SOFT, phrases.SUSPENDED),
-    Rule("message", BounceClass.MESSAGE, phrases.MESSAGE, _codes((1, 9), (2, 3), (3, 3), (3, 4), (6, _ANY))),
-    Rule("away", BounceClass.INFRASTRUCTURE, phrases.AWAY, _codes((1, 2), (2, 4), (3, _ANY), (4, _ANY))),
-    Rule("mailbox", BounceClass.RECIPIENT_SOFT, phrases.NEVER, _codes((1, 4), (2, _ANY))),
-    Rule("protocol", BounceClass.MESSAGE, phrases.NEVER, _codes((5, _ANY))),
-)
-"""In this order: a full mailbox is often also called unavailable, and a block is often also called an unknown user."""
+TABLE = (
+    # ── the session itself: no recipient is at fault ──
+    Row("silence after the message", _LOST, _ACCOUNT, "it may have been accepted",
+        Example(_FINAL, None, None, "connection lost"), codes=_codes(None), stages=_stages(_FINAL)),
+    Row("silence", _LATER, _ACCOUNT, "refused connections, timeouts and dropped lines come before acceptance",
+        Example(_CONTENT, None, None, "timed out"), codes=_codes(None), stages=_SESSION),
+    Row("service closing", _LATER, _ACCOUNT, "421 ends the session at any stage (RFC 5321 3.8); 429 is its HTTP twin",
+        Example(_RCPT, 421, "4.7.0", "rate limited"), codes=_codes(421, 429), stages=_SESSION, hint=Hint.PAUSE),
+    Row("account limit", _LATER, _ACCOUNT, "providers limit logins and requests of an account",
+        Example(_LOGIN, 454, "4.7.0", "Too many login attempts"), phrases.ACCOUNT_LIMIT, codes=_4YZ, stages=_OURS,
+        hint=Hint.PAUSE),
+    Row("login refused", _LATER, _ACCOUNT, "the credentials must be changed first; the mail is not at fault",
+        Example(_LOGIN, 535, "5.7.8", "wrong password"), codes=_5YZ | {401, 403}, stages=_stages(_LOGIN),
+        hint=Hint.LOGIN),
+    Row("no session", _LATER, _ACCOUNT, "the problem is between us and the relay: no mail was mentioned yet",
+        Example(_CONNECT, 554, "5.7.1", "go away"), stages=_BEFORE_MAIL),
+    Row("too large to offer", _REFUSED, _MESSAGE, "SIZE is checked at MAIL FROM (RFC 1870)",
+        Example(_SENDER, 552, "5.3.4", "too large"), phrases.SIZE, "x.2.3 x.3.4", stages=_stages(_SENDER)),
+    Row("sender refused", _REFUSED, _ACCOUNT, "MAIL FROM names the sender only",
+        Example(_SENDER, 550, "5.1.8", "not your address"), stages=_stages(_SENDER)),
 
-_SMTP = {
-    422: BounceClass.RECIPIENT_SOFT,
-    450: BounceClass.RECIPIENT_SOFT,
-    452: BounceClass.RECIPIENT_SOFT,
-    530: BounceClass.POLICY,
-    535: BounceClass.POLICY,
-    552: BounceClass.RECIPIENT_SOFT,
-}
-"""Bare codes that say something; every other 4yz is `infrastructure`, every other 5yz `unknown`."""
+    # ── not the mailbox, whatever else is said ──
+    Row("mailbox full", _LATER, _RECIPIENT, "people empty mailboxes; the sender is not at fault, even under a 5yz",
+        Example(_FINAL, 552, None, "mailbox full"), phrases.FULL_MAILBOX, "x.2.2"),
+    Row("sending limit", _LATER, _ACCOUNT, "the quota of the sending account, such as Gmail's 550 5.4.5",
+        Example(_FINAL, 550, "5.4.5", "Daily user sending quota exceeded"), phrases.SENDING_LIMIT, hint=Hint.PAUSE),
+    Row("popular mailbox", _LATER, _RECIPIENT, "the person receives too much mail, from all senders together",
+        Example(_RCPT, 450, "4.2.1", "is receiving mail at a rate that prevents delivery"), phrases.PACE,
+        hint=Hint.SLOW_DOWN),
+    Row("greylisting", _LATER, _US, "the first attempt of an unknown sender is refused to see whether it comes back",
+        Example(_RCPT, 550, None, "Greylisted, see you later"), phrases.GREYLISTED),
+    Row("rate limit", _LATER, _US, "we send too fast for this destination; some servers say so with a 5yz",
+        Example(_FINAL, 550, None, "too many messages from your server, slow down"), phrases.RATE,
+        hint=Hint.SLOW_DOWN),
+    Row("policy for now", _LATER, _US, "4.7.z is how large providers ask for patience",
+        Example(_RCPT, 451, "4.7.1", "please wait"), enhanced="4.7.*", hint=Hint.SLOW_DOWN),
+    Row("block", _REFUSED, _US, "reputation, authentication, content and policy: they do not want this mail from us",
+        Example(_RCPT, 550, "5.7.1", "listed at zen.spamhaus.org"), phrases.BLOCKED, "x.7.* x.1.7 x.1.8"),
+    Row("over quota", _LATER, _RECIPIENT, "a quota in other words than `mailbox full`",
+        Example(_RCPT, 552, None, "Quota exceeded"), phrases.FULL),
+    Row("too large", _REFUSED, _MESSAGE, "a smaller mail may be accepted; some servers say so under 5.1.1",
+        Example(_FINAL, 550, "5.1.1", "max message size exceeded"), phrases.SIZE, "x.2.3 x.3.4"),
 
-LONGEST = 2000
+    # ── evidence about the mailbox: only these two rows suppress a person for good ──
+    Row("no mailbox", _GONE, _RECIPIENT, "unknown, moved, closed (5.1.1, 5.1.6, 5.2.1), or no mail at all (RFC 7505)",
+        Example(_RCPT, 550, "5.1.1", "no such user"), phrases.NOBODY, "x.1.1 x.1.6 x.1.10 x.2.1", doubtful=_RECIPIENT),
+    Row("no domain", _GONE, _RECIPIENT, "the domain does not exist or takes no mail",
+        Example(_RCPT, 550, None, "Domain does not exist"), phrases.NO_DOMAIN, doubtful=_DESTINATION),
+
+    # ── other reasons ──
+    Row("mailbox suspended", _REFUSED, _RECIPIENT, "the mailbox exists and may come back",
+        Example(_RCPT, 550, None, "account has been suspended"), phrases.SUSPENDED),
+    Row("not understood", _REFUSED, _MESSAGE, "the same bytes would be refused again",
+        Example(_FINAL, 554, "5.6.0", "cannot be read"), phrases.MESSAGE, "x.1.9 x.3.3 x.6.*"),
+    Row("system full", _LATER, _DESTINATION, "system full and congested are temporary in fact, hard in form (RFC 3463)",
+        Example(_FINAL, 554, "5.4.5", "congested"), enhanced="x.3.1 x.4.5"),
+    Row("too many recipients", _LATER, _MESSAGE, "the others go in the next transaction, 552 too (RFC 5321 4.5.3.1.10)",
+        Example(_RCPT, 552, "5.5.3", "too many recipients"), enhanced="x.5.3"),
+    Row("destination down", _REFUSED, _DESTINATION, "their servers cannot be reached or do not work",
+        Example(_RCPT, 550, "5.4.4", "unable to route"), phrases.AWAY, "x.1.2 x.2.4 x.3.* x.4.*"),
+    Row("mailbox trouble", _REFUSED, _RECIPIENT, "some trouble of the mailbox that is no proof against it",
+        Example(_RCPT, 550, "5.2.0", "no"), enhanced="x.1.4 x.2.*"),
+    Row("protocol error", _REFUSED, _MESSAGE, "the server and we disagree about SMTP",
+        Example(_FINAL, 554, "5.5.0", "no"), enhanced="x.5.*"),
+
+    # ── no reason in the enhanced code or the words: the bare SMTP code ──
+    Row("bare mailbox code", _LATER, _RECIPIENT, "busy (450) or out of storage (422, 452, 552)",
+        Example(_RCPT, 552, None, ""), codes=_codes(422, 450, 452, 552), stages=_ABOUT_RECIPIENT),
+    Row("bare login code", _REFUSED, _US, "they ask us to authenticate",
+        Example(_RCPT, 530, None, ""), codes=_codes(530, 535)),
+    Row("bare 552 to the content", _REFUSED, _MESSAGE, "too large or out of storage: it does not say which",
+        Example(_FINAL, 552, None, ""), codes=_codes(552), stages=_WHOLE),
+    Row("bare 4yz", _LATER, _DESTINATION, "temporary by definition", Example(_RCPT, 451, None, ""), codes=_4YZ),
+    Row("bare 5yz to the content", _REFUSED, _US, "filters refuse at the final dot: no mailbox is meant",
+        Example(_FINAL, 554, None, "Transaction failed"), codes=_5YZ, stages=_WHOLE),
+    Row("bare 5yz", _REFUSED, _UNKNOWN, "a bounce of this mail and nothing more",
+        Example(_RCPT, 550, None, "Requested action not taken: mailbox unavailable"), codes=_5YZ),
+    Row("no refusal", _LATER, _DESTINATION, "a code where it makes no sense, such as 354 to RCPT",
+        Example(_CONTENT, 354, None, ""), stages=_SESSION),
+    Row("failed", _REFUSED, _UNKNOWN, "a report that gives neither a code nor a reason", Example(None, None, None, "")),
+)  # fmt: skip
+"""From the top; the first row that fits decides. `x` in an enhanced code is 4 or 5, `*` any detail."""
+
+_DELIVERED = Meaning(_TAKEN, _UNKNOWN, Hint.NONE, "accepted")
 
 
-def classify(
-    code: int | None,
-    enhanced: str | None,
-    text: str,
-    *,
-    is_final: bool = True,
-    is_about_recipient: bool = True,
-) -> BounceClass:
-    """Whose trouble it is. `is_final` is false while it will be tried again; the words are then not even read."""
-    if not is_final:
-        return BounceClass.TRANSIENT
-    said = text[:LONGEST]
-    status = _parts(enhanced) or _parts(find_enhanced(said))
-    number = code if code is not None else find_code(said)
-    words = phrases.without_addresses(said)
-    rule = _rule(status, words)
-    if rule is None:
-        return _by_smtp(number, is_about_recipient=is_about_recipient)
-    leading = status[0] if status else (number or 0) // 100
-    is_later = leading == _TRANSIENT or bool(phrases.LATER.search(phrases.without_guesses(words)))
-    return rule.later if rule.later is not None and is_later else rule.found
+def meaning_of(stage: Stage | None, code: int | None, enhanced: str | None, text: str) -> Meaning:
+    """What a reply means. `stage` is None for a refusal that a report quotes: it is about one recipient."""
+    if code is not None and 200 <= code < 300:  # noqa: PLR2004 - RFC 5321 4.2.1; nearly all replies end here
+        return _DELIVERED
+    return _decide(stage, code, enhanced, text)
+
+
+def is_reason(text: str) -> bool:
+    """True if words alone give a reason why a mail did not arrive."""
+    said = _said(None, None, None, text)
+    return any(_has_words(row, said) for row in TABLE)
 
 
 def find_enhanced(text: str) -> str | None:
@@ -129,27 +220,57 @@ def find_code(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def says_failure(text: str) -> bool:
-    """True if words alone tell of a mail that did not arrive."""
-    return _rule(None, phrases.without_addresses(text[:LONGEST])) is not None
+class _Said(NamedTuple):
+    """A reply as rows look at it."""
+
+    stage: Stage | None
+    code: int | None
+    patterns: frozenset[str]  # that its enhanced code fits: 5.2.2 fits 5.2.2, x.2.2, 5.2.* and x.2.*
+    words: str
+    certain_words: str  # without the sentences that guess at reasons
+    is_temporary: bool
 
 
-def _rule(status: tuple[int, int, int] | None, words: str) -> Rule | None:
-    """The first rule that fits. Sentences that guess at reasons prove nothing about a mailbox."""
-    plain = phrases.without_guesses(words)
-    for rule in RULES:
-        if rule.fits(status, plain if rule.found is BounceClass.RECIPIENT_HARD else words):
-            return rule
-    return None
+@lru_cache(maxsize=4096)  # a block on us or a host that is down gives the same reply to a whole campaign
+def _decide(stage: Stage | None, code: int | None, enhanced: str | None, text: str) -> Meaning:
+    said = _said(stage, code, enhanced, text)
+    row = next(row for row in TABLE if _fits(row, said))
+    hardness, scope = row.hardness, row.scope
+    if row.doubtful is not None and (said.is_temporary or phrases.DOUBT.search(said.certain_words)):
+        hardness, scope = _REFUSED, row.doubtful
+    if hardness is _REFUSED and (said.is_temporary or phrases.LATER.search(said.certain_words)):
+        hardness = _LATER
+    return Meaning(hardness, scope, row.hint, row.name)
 
 
-def _parts(enhanced: str | None) -> tuple[int, int, int] | None:
-    found = _ENHANCED.fullmatch(enhanced.strip()) if enhanced else None
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+def _said(stage: Stage | None, code: int | None, enhanced: str | None, text: str) -> _Said:
+    is_http = enhanced is not None and enhanced.startswith(_HTTP)
+    text = "" if is_http else text[:LONGEST_TEXT]
+    words = phrases.without_addresses(text)
+    status = _ENHANCED.fullmatch((enhanced or "").strip()) or _ENHANCED.search(text)
+    number = find_code(text) if code is None and stage is None else code
+    temporary = (number is not None and number in _4YZ) or (status is not None and status[1] == "4")
+    return _Said(stage, number, _patterns(status), words, phrases.without_guesses(words), temporary)
 
 
-def _by_smtp(code: int | None, *, is_about_recipient: bool) -> BounceClass:
-    if code is not None and not is_about_recipient:  # about the sender, the content or the whole: no mailbox is meant
-        return BounceClass.POLICY if code // 100 == _PERMANENT else BounceClass.INFRASTRUCTURE
-    other = BounceClass.INFRASTRUCTURE if code is not None and code // 100 == _TRANSIENT else BounceClass.UNKNOWN
-    return _SMTP.get(code or 0, other)
+def _patterns(status: re.Match[str] | None) -> frozenset[str]:
+    if status is None or status[1] == "2":
+        return frozenset()
+    kind, subject, detail = status[1], int(status[2]), int(status[3])
+    return frozenset(f"{first}.{subject}.{last}" for first in (kind, "x") for last in (detail, "*"))
+
+
+def _fits(row: Row, said: _Said) -> bool:
+    if row.stages is not None and said.stage not in row.stages:
+        return False
+    if row.codes is not None and said.code not in row.codes:
+        return False
+    if row.words is None and not row.enhanced:
+        return True
+    return not said.patterns.isdisjoint(row.enhanced.split()) or _has_words(row, said)
+
+
+def _has_words(row: Row, said: _Said) -> bool:
+    """True if the words of a row are in the text. Sentences that guess prove nothing against a mailbox."""
+    words = said.certain_words if row.hardness is _GONE else said.words
+    return row.words is not None and row.words.search(words) is not None

@@ -1,4 +1,4 @@
-"""Words of mail servers that refuse a mail, by their meaning. Read by `classify`; case does not matter.
+"""Words of mail servers that refuse a mail, by their meaning. Read by `meaning`; case does not matter.
 
 Each line is a pattern for a way of saying it. They are written for meaning, not for one product: the same sentence
 comes from a dozen servers with small changes. They are matched against text without addresses, so a gap that excludes
@@ -12,8 +12,34 @@ def _any(*phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(phrases), re.IGNORECASE | re.DOTALL)
 
 
-NEVER = re.compile(r"(?!)")
-"""For rules that go by codes alone."""
+ACCOUNT_LIMIT = _any(r"rate[ -]?limit[ -]?exceeded|quotaexceeded|too many (?:login|request)s?")
+"""The provider of a sender account limits it; `userRateLimitExceeded` and `quotaExceeded` are Google's names."""
+
+SENDING_LIMIT = _any(
+    r"\b(?:sending|outgoing|submission|relay(?:ing)?) (?:\w+ )?(?:quota|limit)|\bdaily (?:user )?sending\b",
+)
+"""The sending account has used up its own quota."""
+
+FULL_MAILBOX = _any(
+    r"\b(?:mail ?box|inbox|mail ?drop|mail ?folder)\b[^.;]{0,30}"
+    r"\b(?:full|over ?quota|(?:over|exceed\w*) (?:\w+ )?quota|(?:size )?limit exceeded)",
+    r"\b(?:user|recipient|account)(?:'s| is| has|) (?:\w+ ){0,2}over-?\s?quota",
+)
+"""The mailbox is full, in words that leave no doubt; `FULL` has the others."""
+
+PACE = _any(
+    r"\breceiving (?:mail|messages)\b.{0,40}\b(?:rate|too quickly)",
+)
+"""The person gets too much mail, from anybody."""
+
+GREYLISTED = _any(r"\bgr[ae]y-?list")
+
+RATE = _any(
+    r"\brate[\s-]?limit|\bthrottl|\bslow(?:er| down)\b|\btoo fast\b|\btemporarily (?:deferred|blocked)",
+    r"\btoo many (?:\w+ ){0,2}(?:messages|e?-?mails|connections|sessions|requests)\b|\b(?:unusual|unexpected) (?:\w+ )?"
+    r"(?:rate|volume|traffic)",
+)
+"""We send too fast, or too much at once."""
 
 BLOCKED = _any(
     # lists and reputation services, by name
@@ -33,7 +59,7 @@ BLOCKED = _any(
     # authentication
     r"\b(?:dmarc|spf|dkim|openspf)\b|\bsender id\b|\bauthentication (?:is )?required|\bnot authenticated\b",
     r"\bunauthenticated (?:e-?mail|mail|message|sender)|\breverse dns\b|\bptr record\b|\brdns\b|\bno ptr\b|\bhelo\b",
-    # pace, policy, relaying
+    # policy, relaying
     r"\b(?:too many|rate[\s-]?limit|throttl|exceeded).{0,60}\b(?:messages|connections|e-?mails|sessions|rate)\b",
     r"\bpolicy\b.{0,60}\b(?:violat|reason|restrict|reject|block|prohibit)",
     r"\b(?:violat|prohibit|reject|refus|due to)\w*.{0,60}\bpolicy\b|\baccess denied.{0,40}\b(?:banned|sending|ip)\b",
@@ -55,7 +81,6 @@ BLOCKED = _any(
     r"\brestricted\b|\baccess (?:is )?denied|\bprohibited\b|\bsuspicious\b|\bnot rfc|\bpermission denied",
     r"\brejected (?:by|due|for|because)\b[^.;]{0,60}\b(?:rule|filter|polic|reason|content|administrat|owner|user)",
     r"\b(?:challenge|whitelist|white-list|allow-?list)\b|\btls (?:is )?required|\bblocked\b|\bblock list",
-    r"\bgr[ae]y-?list",
 )
 """They do not want our mail, or this mail, or mail at this pace."""
 
@@ -135,12 +160,19 @@ NO_DOMAIN = _any(
 )
 
 LATER = _any(
+    r"(?<!not )(?<!not going to )\btry(?:ing)? (?:\w+ )?(?:again (?:later|in|after)|later)\b",
+    r"\bretry (?:later|in|after)\b",
+    r"(?<!not )\btemporar\w*|\bdeferred\b|\bcome back later|\bat a later time",
+)
+"""The sender is asked to try again: even a 5yz is then not final."""
+
+DOUBT = _any(
     r"\btry(?:ing)? (?:\w+ )?(?:again|later)|\btemporar\w*|\btransient\b|\bretry\b|\bat this time\b|"
     r"\bservfail\b",
     r"\b(?:name server|dns|lookup) (?:\w+ )?(?:timeout|timed out|failure)\b|\bcurrently\b",
     r"\bdeferred\b|\bname service error\b(?!.{0,80}host not found)",
 )
-"""Not for good, whatever else is said."""
+"""The text casts doubt on a missing mailbox: it is no evidence."""
 
 AWAY = _any(
     r"\btimed?[ -]?out\b|\bconnection (?:refused|reset|lost|dropped|closed)|\bnetwork (?:is )?unreachable",
@@ -169,24 +201,21 @@ MESSAGE = _any(
 )
 """This mail is not understood."""
 
-_GUESS = re.compile(
-    r"[^.;!?]{0,200}\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are)|"
-    r"please (?:check|verify)|check (?:the|that|your|for)|double-?check\w*|make sure|verify (?:the|"
-    r"that))\b[^.;!?]{0,200}",
-    re.IGNORECASE,
+_GUESS = _any(
+    r"\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are))\b",
+    r"\bdouble-?check|\b(?:please (?:check|verify)|check (?:the|that|your|for)|make sure|verify (?:the|that))\b",
 )
+_SENTENCE_ENDS = re.compile(r"[.;!?]")
 _ADDRESS = re.compile(r"<[^<>\s]{1,320}@[^<>\s]{1,320}>|[\w.+'=-]{1,64}@[\w.-]{1,255}")
 
 
 def without_guesses(text: str) -> str:
     """A text without the sentences that guess: "the address may not exist, or the mailbox is full"."""
-    return _GUESS.sub(" ", text)
+    if _GUESS.search(text) is None:
+        return text
+    return ". ".join(sentence for sentence in _SENTENCE_ENDS.split(text) if _GUESS.search(sentence) is None)
 
 
 def without_addresses(text: str) -> str:
     """A text without addresses: spam@example.org or blocklist.example.org inside <> is not a judgement."""
     return _ADDRESS.sub(" ", text)
-
-
-PACE = _any(r"\breceiving (?:mail|messages)\b.{0,40}\b(?:rate|too quickly)")
-"""The person gets too much mail, from anybody."""

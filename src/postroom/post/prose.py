@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from postroom.post.address import find_address
-from postroom.post.meaning import find_code, find_enhanced, says_failure
+from postroom.post.meaning import find_code, find_enhanced, is_reason
 
 LONGEST_TEXT = 32 * 1024
 LONGEST_SEGMENT = 1500
@@ -264,7 +264,7 @@ def _is_named(line: str, address: str) -> bool:
 def _is_refusal(segment: str) -> bool:
     enhanced = find_enhanced(segment)
     is_code = enhanced is not None and not enhanced.startswith("2.")
-    return is_code or find_code(segment) is not None or says_failure(" ".join(segment.split()))
+    return is_code or find_code(segment) is not None or is_reason(" ".join(segment.split()))
 
 
 def _refusal(address: str | None, segment: str) -> Told:

@@ -1,42 +1,29 @@
-"""What the results of attempts say about the account that made them. Pure.
+"""What the results of attempts say about the account that made them: `postroom.post.meaning`, counted. Pure.
 
-| reply                                                   | for the account                                         |
-|---------------------------------------------------------|---------------------------------------------------------|
-| taken                                                   | sent                                                    |
-| login refused (5xx, or 401 and 403 of an HTTP API)      | suspended at once; the mail goes back as if never tried  |
-| 421, 429, or a rate limit in words                      | rests for the hinted time; the mail goes back likewise   |
-| the same, where a second account heard it for this mail | neither: the mail is at fault and follows its ladder     |
-| no answer, or any no before the recipients' turn        | error                                                   |
-| 5.7.x: the other side objects to us                     | error                                                   |
-| 5.6.x, 5.3.4: the message itself                        | neither                                                 |
-| other refusals for good                                 | bounce                                                  |
-| other 4xx about a recipient or the content              | neither: it may be tried again                          |
+| meaning                                                  | for the account                                         |
+|----------------------------------------------------------|---------------------------------------------------------|
+| taken                                                    | sent                                                    |
+| hint `login`                                             | suspended at once; the mail goes back as if never tried  |
+| hint `pause`                                             | rests for the hinted time; the mail goes back likewise   |
+| the same, where a second account got it for this mail    | neither: the mail is at fault and follows its ladder     |
+| about the account, or refused because of us              | error                                                   |
+| refused: recipient, destination, or no reason            | bounce                                                  |
+| about the message, or temporary                          | neither                                                 |
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from postroom.post.meaning import Hardness, Hint, ReplyScope, meaning_of
 from postroom.post.reply import Reply, Stage
 from postroom.senders.model import Slot
 
 DEFAULT_REST_S = 60.0
 LONGEST_REST_S = 86_400.0
 
-_BEFORE_MAIL = frozenset({Stage.CONNECT, Stage.TLS, Stage.LOGIN})
-_OURS = _BEFORE_MAIL | {Stage.SENDER}
-_SERVICE_CLOSING, _TOO_MANY = 421, 429
-_LOGIN_REFUSED = frozenset({401, 403})
-_PERMANENT, _SUCCESS = 500, 300
-_CONTENT = ("5.3.4", "5.6.")
-_LIMIT_WORDS = re.compile(
-    r"(user)?rate[ -]?limit[ -]?exceeded|quota[ -]?exceeded|too many (login|request)s?", re.IGNORECASE
-)
-_SLOW_WORDS = re.compile(
-    r"rate|throttl|too (many|fast|much)|slow(er| down)|exceed|limit|temporarily (deferred|blocked)|unusual",
-    re.IGNORECASE,
-)
+_PERMANENT = frozenset({Hardness.REFUSED, Hardness.GONE})
+_BOUNCED = frozenset({ReplyScope.RECIPIENT, ReplyScope.DESTINATION, ReplyScope.UNKNOWN})
 
 
 class Kind(StrEnum):
@@ -51,7 +38,8 @@ class Kind(StrEnum):
     UNTRIED = "untried"
 
 
-FORGIVEN = frozenset({Kind.THROTTLED, Kind.LOGIN_REFUSED})
+_FORGIVING = {Hint.PAUSE: Kind.THROTTLED, Hint.LOGIN: Kind.LOGIN_REFUSED}
+FORGIVEN = frozenset(_FORGIVING.values())
 """What is the account's affair: the mail is due again at once, and its budget is untouched."""
 
 
@@ -96,27 +84,20 @@ def judge(reply: Reply | None) -> Kind:
     """What a reply counts as; see the table above."""
     if reply is None or reply.suppress:
         return Kind.UNTRIED
-    if reply.code is None:
-        return Kind.ERROR
-    if reply.code < _SUCCESS:
+    meaning = meaning_of(reply.stage, reply.code, reply.enhanced, reply.text)
+    if meaning.hardness is Hardness.TAKEN:
         return Kind.SENT
-    if _is_throttle(reply, reply.code):
-        return Kind.THROTTLED
-    return _judge_refusal(reply, reply.code)
-
-
-def _judge_refusal(reply: Reply, code: int) -> Kind:
-    enhanced = reply.enhanced or ""
-    if reply.stage is Stage.LOGIN and (code >= _PERMANENT or code in _LOGIN_REFUSED):
-        return Kind.LOGIN_REFUSED
-    if reply.stage in _OURS or enhanced.startswith("5.7."):
+    if meaning.hint in _FORGIVING:
+        return _FORGIVING[meaning.hint]
+    is_permanent = meaning.hardness in _PERMANENT
+    if meaning.scope is ReplyScope.ACCOUNT or (is_permanent and meaning.scope is ReplyScope.US):
         return Kind.ERROR
-    return Kind.NEUTRAL if code < _PERMANENT or enhanced.startswith(_CONTENT) else Kind.BOUNCE
+    return Kind.BOUNCE if is_permanent and meaning.scope in _BOUNCED else Kind.NEUTRAL
 
 
 def is_about_account(reply: Reply) -> bool:
     """True if the reply came before the mail was mentioned, so that no mail can be the reason for it."""
-    return reply.stage in _BEFORE_MAIL
+    return reply.stage in (Stage.CONNECT, Stage.TLS, Stage.LOGIN)
 
 
 def rest_after(reply: Reply) -> float:
@@ -125,10 +106,10 @@ def rest_after(reply: Reply) -> float:
 
 
 def is_slowdown(reply: Reply | None) -> bool:
-    """True if the destination, not the account, is told to be sent to more slowly."""
-    if reply is None or judge(reply) is not Kind.NEUTRAL or (reply.code or 0) >= _PERMANENT:
+    """True if the destination, not the account, asks to be sent to more slowly."""
+    if reply is None or reply.suppress:
         return False
-    return (reply.enhanced or "").startswith("4.7.") or _SLOW_WORDS.search(reply.text) is not None
+    return meaning_of(reply.stage, reply.code, reply.enhanced, reply.text).hint is Hint.SLOW_DOWN
 
 
 def tally(outcomes: Iterable[Outcome]) -> dict[int, Tally]:
@@ -141,9 +122,3 @@ def tally(outcomes: Iterable[Outcome]) -> dict[int, Tally]:
         if account_id is not None and kind is not Kind.UNTRIED and outcome.reply is not None:
             tallies.setdefault(account_id, Tally()).add(kind, outcome.reply)
     return tallies
-
-
-def _is_throttle(reply: Reply, code: int) -> bool:
-    if code in (_SERVICE_CLOSING, _TOO_MANY):
-        return True
-    return code < _PERMANENT and reply.stage in (*_OURS, Stage.FINAL) and _LIMIT_WORDS.search(reply.text) is not None

@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from postroom.feedback.model import FeedbackKind
+from postroom.feedback.model import BounceClass, FeedbackKind, classify
 from postroom.feedback.providers.model import Batch, Notice, moment
-from postroom.post.meaning import BounceClass, classify
 
 WINDOW = timedelta(hours=12)
 """Mailgun tries for eight hours."""

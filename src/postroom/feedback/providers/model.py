@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from postroom.feedback.model import FeedbackKind
-from postroom.post.meaning import BounceClass
+from postroom.feedback.model import BounceClass, FeedbackKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

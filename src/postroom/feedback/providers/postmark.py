@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from postroom.feedback.model import FeedbackKind
+from postroom.feedback.model import BounceClass, FeedbackKind, classify
 from postroom.feedback.providers.model import Batch, Notice, parsed_moment
-from postroom.post.meaning import BounceClass, classify, find_code, find_enhanced
+from postroom.post.meaning import find_code, find_enhanced
 
 HEADER = "x-postroom-secret"
 

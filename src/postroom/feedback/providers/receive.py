@@ -10,6 +10,7 @@ from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.model import (
     LONGEST_TEXT,
     Bounce,
+    BounceClass,
     Complaint,
     Feedback,
     FeedbackKind,
@@ -18,7 +19,6 @@ from postroom.feedback.model import (
 )
 from postroom.feedback.providers.model import Batch, Notice
 from postroom.post.address import find_address
-from postroom.post.meaning import BounceClass
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.text import storable
 

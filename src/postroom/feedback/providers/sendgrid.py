@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from postroom.feedback.model import FeedbackKind
+from postroom.feedback.model import BounceClass, FeedbackKind, classify
 from postroom.feedback.providers.model import Batch, Notice, moment
-from postroom.post.meaning import BounceClass, classify, find_code
+from postroom.post.meaning import find_code
 
 SIGNATURE = "x-twilio-email-event-webhook-signature"
 TIMESTAMP = "x-twilio-email-event-webhook-timestamp"

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
-from postroom.feedback.model import FeedbackKind
+from postroom.feedback.model import BounceClass, FeedbackKind, classify
 from postroom.feedback.providers.model import Batch, Notice, parsed_moment
-from postroom.post.meaning import BounceClass, classify, find_code
+from postroom.post.meaning import find_code
 
 Fetch = Callable[[str], Awaitable[bytes]]
 """Get a small document from a URL that was checked before; raises OSError."""

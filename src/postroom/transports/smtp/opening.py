@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import RecipientReply, Reply, Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.smtp.answer import Answer, clean_text
@@ -210,13 +211,13 @@ def answer_reply(
         text = clean_text(" ".join(said.split()))
         return Reply(stage=stage, text=text, remote_host=remote_host, tls=tls, recipients=recipients)
     text = answer.text
-    transient = answer.code is not None and answer.code < PERMANENT
+    is_later = meaning_of(stage, answer.code, answer.enhanced, text).hardness is Hardness.LATER
     return Reply(
         stage=stage,
         code=answer.code,
         enhanced=answer.enhanced,
         text=text,
-        retry_after_s=parse_retry_hint(text) if transient else None,
+        retry_after_s=parse_retry_hint(text) if is_later else None,
         remote_host=remote_host,
         tls=tls,
         recipients=recipients,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import RecipientReply, Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer
 
 GO_AHEAD = 354
-PERMANENT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,12 @@ def _judge_recipients(recipients: Sequence[str], about: Sequence[Answer]) -> Ver
     decisive = ending
     if decisive is None and complete:
         # One that may be tried again decides for the whole; those refused for good keep their own entry.
-        decisive = next((answer for answer in about if (answer.code or 0) < PERMANENT), about[0])
+        decisive = next((answer for answer in about if _is_later(answer)), about[0])
     return Verdict(Stage.RECIPIENT, decisive, refusals(recipients, about, but=decisive))
+
+
+def _is_later(answer: Answer) -> bool:
+    return meaning_of(Stage.RECIPIENT, answer.code, answer.enhanced, answer.text).hardness is Hardness.LATER
 
 
 def _ends_everything(answer: Answer) -> bool:
