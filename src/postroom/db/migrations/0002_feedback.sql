@@ -32,7 +32,9 @@ CREATE TABLE suppressions (
     code              text,              -- the enhanced code such as 5.1.1, or 550 if the report has no other
     detail            text,              -- the text of the report
     PRIMARY KEY (address, scope),
-    CONSTRAINT suppressions_address_lower CHECK (address = lower(address))
+    CONSTRAINT suppressions_address_lower CHECK (address = lower(address)),
+    -- Python cannot read years before 1 or after 9999: the driver would fail for every row of its result.
+    CONSTRAINT suppressions_until_readable CHECK (until >= '0001-01-02 00:00+00' AND until < '9999-12-31 00:00+00')
 );
 
 -- list_suppressions, list_export: newest first

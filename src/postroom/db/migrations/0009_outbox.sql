@@ -55,6 +55,8 @@ CREATE TABLE webhook_endpoints (
     CONSTRAINT webhook_endpoints_format CHECK (format IN ('standard', 'cloudevents')),
     CONSTRAINT webhook_endpoints_disabled CHECK ((status = 'disabled') = (disabled_at IS NOT NULL)),
     CONSTRAINT webhook_endpoints_topics CHECK (cardinality(topics) > 0),
+    -- Python cannot read years before 1 or after 9999: the driver would fail for every row of its result.
+    CONSTRAINT webhook_endpoints_until_readable CHECK (previous_until >= '0001-01-02 00:00+00' AND previous_until < '9999-12-31 00:00+00'),
     CONSTRAINT webhook_endpoints_previous CHECK (
         (previous_secret IS NULL) = (previous_until IS NULL) AND (previous_secret IS NULL) = (previous_key_id IS NULL))
 );

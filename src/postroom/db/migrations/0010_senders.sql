@@ -76,7 +76,9 @@ CREATE TABLE sender_accounts (
         (warmup_stage > 0) = (warmup_current_limit IS NOT NULL) AND warmup_stage BETWEEN 0 AND cardinality(warmup_limits)
         AND (warmup_stage > 0 OR (status <> 'warming_up' AND resume_status IS DISTINCT FROM 'warming_up'))
         AND warmup_days_per_stage BETWEEN 1 AND 365 AND 0 < ALL (warmup_limits)),
-    CONSTRAINT sender_accounts_lanes CHECK (cardinality(lanes) > 0)
+    CONSTRAINT sender_accounts_lanes CHECK (cardinality(lanes) > 0),
+    -- Python cannot read years before 1 or after 9999: the driver would fail for every row of its result.
+    CONSTRAINT sender_accounts_pause_readable CHECK (paused_until >= '0001-01-02 00:00+00' AND paused_until < '9999-12-31 00:00+00')
 ) WITH (fillfactor = 50); -- updated by every claim and every result
 
 -- insert_sender: one account per mailbox, however it is written
@@ -104,5 +106,7 @@ CREATE TABLE destination_domains (
     backoff_level       integer     NOT NULL DEFAULT 0,
     updated_at          timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT destination_domains_form CHECK (domain = lower(domain) AND domain <> ''),
+    -- Python cannot read years before 1 or after 9999: the driver would fail for every row of its result.
+    CONSTRAINT destination_domains_pause_readable CHECK (paused_until >= '0001-01-02 00:00+00' AND paused_until < '9999-12-31 00:00+00'),
     CONSTRAINT destination_domains_limits CHECK (max_connections > 0 AND messages_per_second > 0)
 ) WITH (fillfactor = 50);

@@ -45,6 +45,8 @@ CREATE TABLE campaigns (
     CONSTRAINT campaigns_draft_not_started CHECK ((status = 'draft') = (started_at IS NULL)),
     CONSTRAINT campaigns_paused_has_time CHECK ((status = 'paused') = (paused_at IS NOT NULL)),
     CONSTRAINT campaigns_ended_has_time CHECK ((status IN ('completed', 'cancelled')) = (finished_at IS NOT NULL)),
+    -- Python cannot read years before 1 or after 9999: the driver would fail for every row of its result.
+    CONSTRAINT campaigns_start_readable CHECK (start_at >= '0001-01-02 00:00+00' AND start_at < '9999-12-31 00:00+00'),
     CONSTRAINT campaigns_has_body CHECK (text_body IS NOT NULL OR html_body IS NOT NULL),
     CONSTRAINT campaigns_counts_add_up CHECK (fed_count + suppressed_count <= total_count)
 ) WITH (fillfactor = 50); -- its counters change with every slice
