@@ -5,7 +5,7 @@ import pytest
 from tests.support.builders import Recording
 from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, states_of, upload
 
-from postroom.campaigns.recipients_file import LineFormat, Refused
+from postroom.campaigns.model import LineFormat, Refused
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
