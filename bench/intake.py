@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from aiosmtpd.smtp import SMTP, AuthResult
 
+from postroom.cli.listeners import submitter
 from postroom.db.room import Room, open_room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http import service as keys
@@ -168,11 +169,7 @@ async def measure_nats(room: Room, directory: Path) -> None:
 async def submission(room: Room) -> AsyncIterator[tuple[int, str]]:
     key, _row = await keys.create_key(room.pool, "bench", scopes=["deliveries:write"], actor="bench")
     auth = Authenticator(room.pool)
-
-    async def authenticate(presented: str) -> str:
-        return (await auth.authenticate(f"Bearer {presented}", "deliveries:write")).name
-
-    server = SubmissionServer(AcceptCombiner(room.pool), authenticate, SubmissionOptions(port=0))
+    server = SubmissionServer(AcceptCombiner(room.pool), submitter(auth), SubmissionOptions(port=0))
     async with server:
         yield server.port, key
 

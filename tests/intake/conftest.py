@@ -12,6 +12,7 @@ from tests.support.http import a_key
 from tests.support.patience import PATIENCE_S
 from tests.support.streams import be_patient_with_nats
 
+from postroom.cli.listeners import submitter
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http.auth import Authenticator
@@ -49,13 +50,9 @@ def serve(room: Room) -> Serve:
     async def open_server(*, scope: str = "deliveries:write", **options: object) -> AsyncIterator[Served]:
         key, row = await a_key(room, "shop", scope)
         auth = Authenticator(room.pool)
-
-        async def authenticate(presented: str) -> str:
-            return (await auth.authenticate(f"Bearer {presented}", "deliveries:write")).name
-
         accepting = AcceptCombiner(room.pool)
         chosen = SubmissionOptions(port=0, **options)  # type: ignore[arg-type]
-        async with SubmissionServer(accepting, authenticate, chosen) as server:
+        async with SubmissionServer(accepting, submitter(auth), chosen) as server:
             yield Served(server, key, row.id, auth)
         await accepting.drain()
 

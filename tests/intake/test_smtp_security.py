@@ -5,6 +5,7 @@ import base64
 import logging
 import smtplib
 import ssl
+from collections.abc import Callable
 
 import pytest
 import trustme
@@ -15,7 +16,9 @@ from tests.support.submission import MAIL, deliveries, submit, with_client
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.errors import Unauthenticated, WrongKeysTooOften
 from postroom.http import service as keys
+from postroom.http.auth import WRONG_KEYS
 from postroom.intake.smtp import session as session_module
 from postroom.runtime.peers import LOOPBACK, is_within
 
@@ -41,6 +44,26 @@ async def test_a_wrong_key_is_refused(serve: Serve, password: str) -> None:
     assert code == 535
     assert b"password must be a valid API key" in text
     assert b"Bearer" not in text
+
+
+async def test_wrong_keys_count_as_they_do_over_http(serve: Serve) -> None:
+    """One counter for an address: after 100 wrong keys in a minute both refuse it, except with a key they know."""
+
+    def present(key: str) -> Callable[[smtplib.SMTP], tuple[int, bytes]]:
+        return lambda client: client.docmd("AUTH PLAIN", base64.b64encode(f"\0user\0{key}".encode()).decode())
+
+    wrong = "pr_" + "x" * 43
+    async with serve() as served:
+        assert (await with_client(served, present(served.key), login=False))[0] == 235
+        for _ in range(WRONG_KEYS - 1):
+            with pytest.raises(Unauthenticated):
+                await served.auth.authenticate(f"Bearer {wrong}", "deliveries:write", client="127.0.0.1")
+        assert (await with_client(served, present(wrong), login=False))[0] == 535
+        with pytest.raises(WrongKeysTooOften):
+            await served.auth.authenticate(f"Bearer {wrong}", "deliveries:write", client="127.0.0.1")
+        code, text = await with_client(served, present(wrong), login=False)
+        assert (code, b"Too many invalid API keys" in text) == (454, True)
+        assert (await with_client(served, present(served.key), login=False))[0] == 235
 
 
 async def test_a_key_without_the_scope_is_refused(serve: Serve) -> None:

@@ -94,7 +94,7 @@ async def test_a_bound_socket_can_be_handed_in(room: Room) -> None:
         writer.close()
 
 
-async def _nobody(_key: str) -> str:
+async def _nobody(_key: str, _client: str) -> str:
     raise Unauthenticated
 
 

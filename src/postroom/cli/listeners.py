@@ -84,18 +84,19 @@ async def keep_doors(
     receiving = None if doors.bounces is None else bounce_options(settings)
     sites = [build_dashboard(room, secret=settings.secret_key, stop=stop)] if settings.secret_key else []
     async with AsyncExitStack() as stack:
+        auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
         check = TemplateCheck(catalog)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
             if listener is not None and options is not None:
-                submission = SubmissionServer(accepting, submitter(room), options, listener=listener)
+                submission = SubmissionServer(accepting, submitter(auth), options, listener=listener)
                 await stack.enter_async_context(submission)
         if receiving is not None:
             await stack.enter_async_context(BounceListener(room.pool, receiving, listener=doors.bounces))
         signer = link_signer(settings)
         if signer is not None:
             sites.append(await stack.enter_async_context(public_links(room, signer)))
-        app = build_app(room, catalog=catalog, sites=sites)
+        app = build_app(room, catalog=catalog, sites=sites, auth=auth)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )
@@ -138,11 +139,10 @@ def bounce_options(settings: Settings) -> ListenerOptions:
     )
 
 
-def submitter(room: Room) -> Authenticate:
-    """Who may submit by SMTP: whoever may accept deliveries over HTTP, with the key as password."""
-    auth = Authenticator(room.pool)
+def submitter(auth: Authenticator) -> Authenticate:
+    """Check keys that SMTP clients present as passwords: they need the scope that accepting over HTTP needs."""
 
-    async def authenticate(key: str) -> str:
-        return (await auth.authenticate(f"Bearer {key}", "deliveries:write")).name
+    async def authenticate(key: str, client: str) -> str:
+        return (await auth.authenticate(f"Bearer {key}", "deliveries:write", client=client)).name
 
     return authenticate

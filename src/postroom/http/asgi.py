@@ -126,9 +126,10 @@ def build_app(
     catalog: Catalog | None = None,
     more: Sequence[Endpoint] = (),
     sites: Sequence[Site] = (),
+    auth: Authenticator | None = None,
 ) -> HttpApplication:
     """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard."""
-    auth = Authenticator(room.pool)
+    auth = auth or Authenticator(room.pool)
     check = None if catalog is None else TemplateCheck(catalog)
     accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
     endpoints = [

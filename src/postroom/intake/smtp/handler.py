@@ -5,7 +5,7 @@
 | 250 2.0.0    | committed; the text names the (first) delivery, and says if an earlier submission made it  |
 | 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
 | 452 4.5.3    | more recipients than one mail may have: send the others in another transaction             |
-| 530 / 535    | no AUTH, or a key that may not submit (454: nobody could look)                             |
+| 530 / 535    | no AUTH, or a key that may not submit (454: too many wrong keys, or no database)          |
 | 552 5.3.4    | larger than a message may be                                                               |
 | 553 5.1.x    | not an address                                                                             |
 | 554 5.6.0    | the message cannot be accepted; the text names the header or part                          |
@@ -24,15 +24,18 @@ from postroom.db.errors import DatabaseError
 from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
 from postroom.delivery.model import Accepted
 from postroom.delivery.service import AcceptCombiner
-from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated
+from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated, WrongKeysTooOften
 from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.combiner import is_connection_lost
 
-Authenticate = Callable[[str], Awaitable[str]]
-"""From a presented key to the name of its owner; raises an `AccessError` if it may not submit."""
+Authenticate = Callable[[str, str], Awaitable[str]]
+"""From a presented key and the client's address to the name of the key's owner.
+
+Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many wrong ones.
+"""
 
 ACCEPT_TIMEOUT_S = 60
 LONGEST_TEXT = 400
@@ -64,15 +67,17 @@ class SubmissionHandler:
         self.idle = asyncio.Event()
         self.idle.set()
 
-    async def verify(self, key: str) -> Submitter | str:
-        """Who holds this key, or the answer that refuses him."""
+    async def verify(self, key: str, client: str) -> Submitter | str:
+        """The holder of this key, or the answer that refuses it."""
         try:
-            return Submitter(await self._authenticate(key), key)
+            return Submitter(await self._authenticate(key, client), key)
+        except WrongKeysTooOften as error:
+            return f"454 4.7.0 {error.message}"
         except AccessError as error:
             return f"535 5.7.8 {WRONG_PASSWORD if isinstance(error, Unauthenticated) else error.message}"
         except Exception as error:  # noqa: BLE001 - whatever it is, the client may try again
             _log.warning("submission_unverified", error=type(error).__name__)
-            return "454 4.7.0 Nobody can look at this key now, please try again later"
+            return "454 4.7.0 The key cannot be checked now, please try again later"
 
     async def handle_EHLO(  # noqa: N802 - a hook, by the server's name for it
         self, _server: Any, session: Any, _envelope: Any, hostname: str, responses: list[str]
@@ -81,12 +86,12 @@ class SubmissionHandler:
         return [responses[0], "250-PIPELINING", *responses[1:]]
 
     async def handle_MAIL(  # noqa: N802 - a hook, by the server's name for it
-        self, _server: Any, session: Any, envelope: Any, address: str, options: list[str]
+        self, server: Any, session: Any, envelope: Any, address: str, options: list[str]
     ) -> str:
         submitter = session.auth_data
         if not isinstance(submitter, Submitter):
             return UNKNOWN_SENDER
-        if isinstance(refusal := await self.verify(submitter.key), str):
+        if isinstance(refusal := await self.verify(submitter.key, server.peer), str):
             return refusal
         # A report of a mail server that hands its mail on to us has no sender; its From says who writes.
         if address != NO_SENDER and (problem := _address_problem(address)) is not None:

@@ -179,7 +179,7 @@ class SubmissionSession(SMTP):
         words = collected.auth_data
         if not isinstance(words, LoginPassword):
             return collected
-        found = await self._submissions.verify(words.password.decode("utf-8", "replace"))
+        found = await self._submissions.verify(words.password.decode("utf-8", "replace"), self.peer)
         if isinstance(found, str):
             return AuthResult(success=False, handled=False, message=found)
         self._timeout_duration = TIMEOUT_S
