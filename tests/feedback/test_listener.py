@@ -14,20 +14,21 @@ from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
-from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.post.message_id import make_message_id
 from postroom.post.return_path import make_return_path
+from postroom.runtime.smtp_server import SmtpServer
 
 OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, size_limit=1024 * 1024)
 
 
 @pytest.fixture
-async def bounces(pool: Pool) -> AsyncIterator[BounceListener]:
-    async with BounceListener(pool, OPTIONS) as listening:
+async def bounces(pool: Pool) -> AsyncIterator[SmtpServer]:
+    async with bounce_server(pool, OPTIONS) as listening:
         yield listening
 
 
-async def talk(bounces: BounceListener, say: Callable[[smtplib.SMTP], Any]) -> Any:
+async def talk(bounces: SmtpServer, say: Callable[[smtplib.SMTP], Any]) -> Any:
     """A conversation in a thread, with the standard library's client."""
 
     def conversation() -> Any:
@@ -67,7 +68,7 @@ Message-ID: {message_id}
 """
 
 
-async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bounces: BounceListener) -> None:
+async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bounces: SmtpServer) -> None:
     """Mallory knows his own mail, the time of acceptance that the batch shares, and that ids follow each other.
 
     He forges a bounce for each neighbour, with the Message-ID that a plain hash of these would have, and one with the
@@ -89,7 +90,7 @@ async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bou
     assert await state_of(pool, code) == "queued"
 
 
-async def test_a_report_is_taken_and_acts(pool: Pool, bounces: BounceListener) -> None:
+async def test_a_report_is_taken_and_acts(pool: Pool, bounces: SmtpServer) -> None:
     """From the null sender to a return path of ours; 250 comes after the commit."""
     delivery_id = await sent(pool)
     raw = report("french-unknown").replace(b"\n", b"\r\n")  # it names no delivery: the envelope does
@@ -113,7 +114,7 @@ async def test_a_report_is_taken_and_acts(pool: Pool, bounces: BounceListener) -
         (path(1).upper(), 250),
     ],
 )
-async def test_who_may_receive(bounces: BounceListener, address: str, code: int) -> None:
+async def test_who_may_receive(bounces: SmtpServer, address: str, code: int) -> None:
     """Return paths with our tag, and the addresses everybody must have; never another domain."""
 
     def say(client: smtplib.SMTP) -> int:
@@ -124,7 +125,7 @@ async def test_who_may_receive(bounces: BounceListener, address: str, code: int)
     assert await talk(bounces, say) == code
 
 
-async def test_a_complaint_comes_to_the_feedback_address(pool: Pool, bounces: BounceListener) -> None:
+async def test_a_complaint_comes_to_the_feedback_address(pool: Pool, bounces: SmtpServer) -> None:
     """ARF has a sender; its proof is inside."""
     delivery_id = await sent(pool)
     raw = report("arf-abuse", delivery_id=delivery_id).replace(b"\n", b"\r\n")
@@ -132,21 +133,21 @@ async def test_a_complaint_comes_to_the_feedback_address(pool: Pool, bounces: Bo
     assert await suppressed(pool) == [("complaint", "all", None)]
 
 
-async def test_too_large_is_refused(pool: Pool, bounces: BounceListener) -> None:
+async def test_too_large_is_refused(pool: Pool, bounces: SmtpServer) -> None:
     """552, and nothing is kept."""
     with pytest.raises(smtplib.SMTPException):
         await talk(bounces, lambda client: client.sendmail("", [path(1)], b"x\r\n" * 600_000))
     assert await rows(pool, "SELECT FROM unread_feedback") == []
 
 
-async def test_long_lines_are_taken(pool: Pool, bounces: BounceListener) -> None:
+async def test_long_lines_are_taken(pool: Pool, bounces: SmtpServer) -> None:
     """Reports quote what programs wrote in one line."""
     raw = b"Subject: hello\r\n\r\n" + b"x" * 20_000 + b"\r\n"
     await talk(bounces, lambda client: client.sendmail("", [f"postmaster@{DOMAIN}"], raw))
     assert len(await rows(pool, "SELECT FROM unread_feedback")) == 1
 
 
-async def test_without_a_database_it_is_try_again(pool: Pool, bounces: BounceListener) -> None:
+async def test_without_a_database_it_is_try_again(pool: Pool, bounces: SmtpServer) -> None:
     """A report is never lost because we were away: 451."""
     await pool.close()
     with pytest.raises(smtplib.SMTPDataError) as caught:
@@ -157,7 +158,7 @@ async def test_without_a_database_it_is_try_again(pool: Pool, bounces: BounceLis
 async def test_too_many_connections_are_sent_away(pool: Pool) -> None:
     """421 for the one over the limit, and the others go on."""
     options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_connections=1)
-    async with BounceListener(pool, options) as server:
+    async with bounce_server(pool, options) as server:
 
         def say() -> tuple[int, int]:
             with smtplib.SMTP("127.0.0.1", server.port, timeout=60) as first:

@@ -10,7 +10,7 @@ from tests.support.feedback import DOMAIN, KEY, PATHS, report, rows, sent, suppr
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import MOST_KEPT, MOST_KEPT_PER_PEER, ingest
-from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.feedback.reading import ReportReaders
 from postroom.post.report import LARGEST, Report, ReportKind, read_report
 from postroom.post.return_path import make_return_path
@@ -90,7 +90,7 @@ async def test_a_child_reads_what_the_parser_reads() -> None:
 async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
     """While every reader is busy, another client is served, and the loop turns."""
     readers = ReportReaders(parse=never_read)
-    async with BounceListener(pool, OPTIONS, readers=readers) as server:
+    async with bounce_server(pool, OPTIONS, readers=readers) as server:
         hostile = [await Client.connect(server.port) for _ in range(4)]
         waiting = [asyncio.create_task(each.send(b"Subject: hostile\n\n")) for each in hostile]
         await until_busy(readers, 2)
@@ -107,7 +107,7 @@ async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
 
 async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
     """Its message is kept as unreadable and answered; nothing is taken for the answer to another."""
-    async with BounceListener(pool, OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)) as server:
+    async with bounce_server(pool, OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(2)] == [250, 250]
         client.close()
@@ -153,7 +153,7 @@ async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
             seen.append(len(raw))
             return await super().read(raw)
 
-    async with BounceListener(pool, OPTIONS, readers=Watched()) as server:
+    async with bounce_server(pool, OPTIONS, readers=Watched()) as server:
         client = await Client.connect(server.port)
         assert await client.send(raw, make_return_path(delivery_id, domain=DOMAIN, key=KEY)) == 250
         client.close()
@@ -164,7 +164,7 @@ async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
 async def test_messages_of_a_connection_and_connections_of_a_peer_are_bounded(pool: Pool) -> None:
     """452 for one message too many, 421 for one connection too many; a relay on this host has no bound."""
     options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_messages=2, most_per_peer=2, unlimited=())
-    async with BounceListener(pool, options) as server:
+    async with bounce_server(pool, options) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(3)] == [250, 250, 452]
         second = await Client.connect(server.port)

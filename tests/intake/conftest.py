@@ -16,7 +16,8 @@ from postroom.cli.listeners import submitter
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http.auth import Authenticator
-from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer, load_tls
+from postroom.intake.smtp.server import SubmissionOptions, load_tls, submission_server
+from postroom.runtime.smtp_server import SmtpServer
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 
@@ -25,7 +26,7 @@ Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 class Served:
     """A listening server and a key that may submit to it."""
 
-    server: SubmissionServer
+    server: SmtpServer
     key: str
     key_id: int
     auth: Authenticator
@@ -52,7 +53,7 @@ def serve(room: Room) -> Serve:
         auth = Authenticator(room.pool)
         accepting = AcceptCombiner(room.pool)
         chosen = SubmissionOptions(port=0, **options)  # type: ignore[arg-type]
-        async with SubmissionServer(accepting, submitter(auth), chosen) as server:
+        async with submission_server(accepting, submitter(auth), chosen) as server:
             yield Served(server, key, row.id, auth)
         await accepting.drain()
 

@@ -18,7 +18,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid, Unauthenticated
-from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
+from postroom.intake.smtp.server import SubmissionOptions, submission_options, submission_server
 from postroom.runtime import uvicorn_server
 from postroom.settings import read_settings
 
@@ -78,7 +78,7 @@ async def test_a_client_that_vanishes_leaves_nothing_behind(serve: Serve, pool: 
 async def test_an_address_that_is_taken_stops_the_start(serve: Serve, room: Room) -> None:
     """The error names the variable that chose it."""
     async with serve() as served:
-        second = SubmissionServer(AcceptCombiner(room.pool), _nobody, SubmissionOptions(port=served.port))
+        second = submission_server(AcceptCombiner(room.pool), _nobody, SubmissionOptions(port=served.port))
         with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_ADDR"):
             await second.__aenter__()
 
@@ -87,7 +87,7 @@ async def test_a_bound_socket_can_be_handed_in(room: Room) -> None:
     """An address that was taken before anything else was started is used as it is."""
     listener = uvicorn_server.bind(("127.0.0.1", 0), variable="POSTROOM_SMTP_ADDR")
     port = listener.getsockname()[1]
-    async with SubmissionServer(AcceptCombiner(room.pool), _nobody, SubmissionOptions(), listener=listener) as server:
+    async with submission_server(AcceptCombiner(room.pool), _nobody, SubmissionOptions(), listener=listener) as server:
         assert server.port == port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert (await reader.readline()).startswith(b"220")
@@ -100,18 +100,18 @@ async def _nobody(_key: str, _client: str) -> str:
 
 def test_options_come_from_the_settings(tmp_path: Path) -> None:
     """Address, size and certificate are settings; a certificate that cannot be used stops the start by name."""
-    options = SubmissionOptions.of(read_settings({"POSTROOM_SMTP_ADDR": "[::1]:2587", "POSTROOM_SMTP_MAX_MB": "2"}))
+    options = submission_options(read_settings({"POSTROOM_SMTP_ADDR": "[::1]:2587", "POSTROOM_SMTP_MAX_MB": "2"}))
     assert options is not None
-    assert SubmissionOptions.of(read_settings({"POSTROOM_SMTP_ADDR": "off"})) is None
+    assert submission_options(read_settings({"POSTROOM_SMTP_ADDR": "off"})) is None
     assert (options.host, options.port, options.size_limit) == ("::1", 2587, 2 * 1024 * 1024)
     with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_TLS_CERT"):
-        SubmissionOptions.of(read_settings({"POSTROOM_SMTPS_ADDR": "127.0.0.1:465"}), implicit=True)
-    assert SubmissionOptions.of(read_settings({}), implicit=True) is None
+        submission_options(read_settings({"POSTROOM_SMTPS_ADDR": "127.0.0.1:465"}), implicit=True)
+    assert submission_options(read_settings({}), implicit=True) is None
     broken = tmp_path / "broken.pem"
     broken.write_text("nonsense")
     for environment in ({"POSTROOM_SMTP_TLS_CERT": str(broken)}, {"POSTROOM_SMTP_TLS_KEY": str(broken)}):
         with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_TLS_CERT"):
-            SubmissionOptions.of(read_settings(environment))
+            submission_options(read_settings(environment))
 
 
 async def test_a_served_room_takes_mail_under_tls(

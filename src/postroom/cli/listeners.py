@@ -14,11 +14,11 @@ from postroom.dashboard import build_dashboard
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
-from postroom.feedback.listener import BounceListener, ListenerOptions
+from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.http.asgi import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
-from postroom.intake.smtp.server import SubmissionOptions, SubmissionServer
+from postroom.intake.smtp.server import submission_options, submission_server
 from postroom.mail.catalog import Catalog
 from postroom.mail.template_check import TemplateCheck
 from postroom.post.message_id import room_keys
@@ -78,8 +78,8 @@ async def keep_doors(
         enable_tracing()
     # All of the settings before any door is opened: a process that cannot start must not have answered anybody.
     submissions = [
-        (doors.smtp, SubmissionOptions.of(settings)),
-        (doors.smtps, SubmissionOptions.of(settings, implicit=True)),
+        (doors.smtp, submission_options(settings)),
+        (doors.smtps, submission_options(settings, implicit=True)),
     ]
     receiving = None if doors.bounces is None else bounce_options(settings)
     sites = [build_dashboard(room, secret=settings.secret_key, stop=stop)] if settings.secret_key else []
@@ -89,10 +89,10 @@ async def keep_doors(
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
             if listener is not None and options is not None:
-                submission = SubmissionServer(accepting, submitter(auth), options, listener=listener)
+                submission = submission_server(accepting, submitter(auth), options, listener=listener)
                 await stack.enter_async_context(submission)
         if receiving is not None:
-            await stack.enter_async_context(BounceListener(room.pool, receiving, listener=doors.bounces))
+            await stack.enter_async_context(bounce_server(room.pool, receiving, listener=doors.bounces))
         signer = link_signer(settings)
         if signer is not None:
             sites.append(await stack.enter_async_context(public_links(room, signer)))

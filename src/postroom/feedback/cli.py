@@ -259,7 +259,7 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
     import signal
 
     from postroom.errors import SecretKeyMissing
-    from postroom.feedback.listener import BounceListener, ListenerOptions
+    from postroom.feedback.listener import ListenerOptions, bounce_server
     from postroom.post.message_id import room_keys
     from postroom.runtime.setting import parse_address
 
@@ -270,7 +270,7 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with BounceListener(room.pool, ListenerOptions(domain=domain, keys=keys, host=host, port=port)) as server:
+    async with bounce_server(room.pool, ListenerOptions(domain=domain, keys=keys, host=host, port=port)) as server:
         say(f"listening on {host}:{server.port}")
         await stop.wait()
 

@@ -18,58 +18,48 @@ the memory of a message, of which only the beginning is kept. Reports are read i
 """
 
 import asyncio
-import contextlib
-import logging
-import os
 import socket
-import ssl
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, cast
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, cast
 
 import structlog
-from aiosmtpd.smtp import SMTP, syntax
+from aiosmtpd.smtp import syntax
 
 from postroom.db.pool import Pool
-from postroom.errors import SettingInvalid
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import ingest
 from postroom.feedback.reading import ReportReaders
 from postroom.post.report import LARGEST
 from postroom.post.return_path import read_return_path
 from postroom.runtime.combiner import is_connection_lost
-from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
+from postroom.runtime.peers import network_of
+from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT, SmtpConnection, SmtpOptions, SmtpServer
 
 ORIGIN = "smtp"
 MEGABYTE = 1024 * 1024
 MAILBOXES = ("postmaster", "abuse", "fbl")
 MOST_RECIPIENTS = 100
 TIMEOUT_S = 120
-COMMAND_LIMIT = 2048
 END = b".\r\n"
 TOO_LARGE = "552 5.3.4 Larger than a report may be"
-AWAY = "451 4.3.0 The database does not answer, please try again later"
-OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerOptions:
+class ListenerOptions(SmtpOptions):
     """Where to listen and for which domain; the defaults are those of the settings."""
 
     domain: str
     keys: tuple[bytes, ...] = field(repr=False)
-    host: str = "127.0.0.1"
     port: int = 2526
+    variable: str = "POSTROOM_BOUNCE_ADDR"
     size_limit: int = 20 * MEGABYTE
-    tls: ssl.SSLContext | None = None
     most_connections: int = 100
     most_per_peer: int = 10
+    grace: timedelta = timedelta(0)  # a report that was not answered comes again
     most_messages: int = 100  # in a connection
-    unlimited: Sequence[Network] = LOOPBACK  # peers without these bounds: a relay on this host
     mailboxes: tuple[str, ...] = MAILBOXES
 
     @property
@@ -79,6 +69,8 @@ class ListenerOptions:
 
 class BounceHandler:
     """The hooks of the server, shared by all its connections."""
+
+    name = "bounces"
 
     def __init__(self, pool: Pool, options: ListenerOptions, readers: ReportReaders) -> None:
         self._pool, self._options, self._readers = pool, options, readers
@@ -111,9 +103,15 @@ class BounceHandler:
             await ingest(self._pool, [message], paths=self._options.paths, read=self._readers.read)
         except Exception as error:
             if is_connection_lost(error):
-                return AWAY
+                return DATABASE_AWAY
             raise
         return "250 2.0.0 Thank you"
+
+    async def finish(self) -> None:
+        """A report that was not answered comes again, so the server waits for none."""
+
+    async def close(self) -> None:
+        self._readers.close()
 
     async def handle_exception(self, error: Exception) -> str:
         _log.error("report_failed", error=type(error).__name__)
@@ -144,42 +142,18 @@ class Beginning:
         return line
 
 
-class BounceSession(SMTP):
-    """One connection. Reports quote mails with long lines; a line here may be longer than RFC 5321 asks for."""
+class BounceSession(SmtpConnection):
+    """One connection, which keeps only the beginning of each message."""
 
-    line_length_limit = 64 * 1024
-
-    def __init__(self, handler: BounceHandler, options: ListenerOptions, server: "BounceListener") -> None:
-        super().__init__(
-            handler,
-            data_size_limit=options.size_limit,
-            enable_SMTPUTF8=True,
-            hostname=options.domain,
-            ident="Postroom",
-            tls_context=options.tls,
-            timeout=TIMEOUT_S,
-            loop=asyncio.get_running_loop(),
-        )
-        self._listener, self._unlimited = server, options.unlimited
+    def __init__(self, handler: BounceHandler, server: SmtpServer) -> None:
+        super().__init__(handler, server, timeout=TIMEOUT_S)
         self._beginning: Beginning | None = None
         self.messages = 0
-        # aiosmtpd keeps these in the class, shared and reset by every connection.
-        self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
-
-    @property
-    def peer(self) -> str:
-        """The address of the other side; empty on a Unix socket."""
-        found = self.session.peer if self.session is not None else None
-        return str(found[0]) if isinstance(found, tuple) and found else ""
 
     @property
     def is_too_large(self) -> bool:
         """True if the last message was larger than a report may be."""
-        return self._beginning is not None and self._beginning.received > self._listener.size_limit
-
-    @property
-    def is_unlimited(self) -> bool:
-        return is_within(self.peer, self._unlimited)
+        return self._beginning is not None and self._beginning.received > self._size_limit
 
     @syntax("DATA")
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802 - a command, by its name
@@ -191,100 +165,14 @@ class BounceSession(SMTP):
         finally:
             self._reader = whole
 
-    async def _handle_client(self) -> None:
-        if not self._listener.opened(self):
-            await self.dismiss("421 4.3.2 Too many connections, please try again later")
-            return
-        try:
-            await super()._handle_client()
-        finally:
-            self._listener.closed(self)
 
-    async def dismiss(self, answer: str) -> None:
-        """Say why and hang up."""
-        if self.transport is not None:
-            await self.push(answer)
-            self.transport.close()
-
-    async def push(self, status: Any) -> None:
-        # The server's own refusals of large messages, with the code that programs look for.
-        if isinstance(status, str) and status.startswith("552 Error:"):
-            status = status.replace("552 Error:", "552 5.3.4", 1)
-        await super().push(status)
-
-
-class BounceListener:
-    """The server as an async context manager: inside, it listens. A `listener` is a socket that has the address."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        options: ListenerOptions,
-        *,
-        listener: socket.socket | None = None,
-        readers: ReportReaders | None = None,
-    ) -> None:
-        self._options, self._listener = options, listener
-        self._readers = readers or ReportReaders()
-        self._handler = BounceHandler(pool, options, self._readers)
-        self._sessions: set[BounceSession] = set()
-        self._server: asyncio.Server | None = None
-        self._is_closing = False
-
-    @property
-    def port(self) -> int:
-        """The port it listens on, chosen by the system if 0 was asked for."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
-
-    @property
-    def size_limit(self) -> int:
-        return self._options.size_limit
-
-    def opened(self, session: BounceSession) -> bool:
-        if self._is_closing or len(self._sessions) >= self._options.most_connections:
-            return False
-        network = network_of(session.peer)
-        others = sum(network_of(each.peer) == network for each in self._sessions)
-        if others >= self._options.most_per_peer and not session.is_unlimited:
-            return False
-        self._sessions.add(session)
-        return True
-
-    def closed(self, session: BounceSession) -> None:
-        self._sessions.discard(session)
-
-    async def __aenter__(self) -> Self:
-        # The library's own log names every address it sees.
-        logging.getLogger("mail.log").setLevel(logging.ERROR)
-        self._server = await self._listen()
-        _log.info("bounces_listening", host=self._options.host, port=self.port, domain=self._options.domain)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop listening and hang up: a report that was not answered will come again."""
-        self._is_closing = True
-        if self._server is None:
-            return
-        self._server.close()
-        for session in list(self._sessions):
-            with contextlib.suppress(OSError, RuntimeError):
-                await session.dismiss("421 4.3.2 Closing, please try again later")
-        await self._server.wait_closed()
-        self._readers.close()
-
-    async def _listen(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        host, port = self._options.host, self._options.port
-        try:
-            if self._listener is not None:
-                return await loop.create_server(self._session, sock=self._listener)
-            return await loop.create_server(self._session, host, port)
-        except OSError as error:
-            problem = f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
-            raise SettingInvalid("POSTROOM_BOUNCE_ADDR", problem) from error
-
-    def _session(self) -> BounceSession:
-        return BounceSession(self._handler, self._options, self)
+def bounce_server(
+    pool: Pool,
+    options: ListenerOptions,
+    *,
+    listener: socket.socket | None = None,
+    readers: ReportReaders | None = None,
+) -> SmtpServer:
+    options = replace(options, hostname=options.domain)
+    handler = BounceHandler(pool, options, readers or ReportReaders())
+    return SmtpServer(handler, options, lambda server: BounceSession(handler, server), listener=listener)

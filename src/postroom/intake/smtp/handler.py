@@ -30,6 +30,7 @@ from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.combiner import is_connection_lost
+from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
 Authenticate = Callable[[str, str], Awaitable[str]]
 """From a presented key and the client's address to the name of the key's owner.
@@ -41,8 +42,6 @@ ACCEPT_TIMEOUT_S = 60
 LONGEST_TEXT = 400
 NO_SENDER = "<>"
 
-AWAY = "451 4.3.0 The database does not answer, please try again later"
-OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
 UNKNOWN_SENDER = "530 5.7.0 Authentication required"
 WRONG_PASSWORD = "The password must be a valid API key, pr_...; the user name may be any"  # noqa: S105 - a sentence
 _TOO_LARGE = ("message", "text", "html", "attachments")
@@ -61,11 +60,19 @@ class Submitter:
 class SubmissionHandler:
     """The hooks of the SMTP server, shared by all its connections."""
 
+    name = "submission"
+
     def __init__(self, accepting: AcceptCombiner, authenticate: Authenticate) -> None:
         self._accepting, self._authenticate = accepting, authenticate
-        self.in_flight = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def finish(self) -> None:
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """The handler holds nothing that outlives its connections."""
 
     async def verify(self, key: str, client: str) -> Submitter | str:
         """The holder of this key, or the answer that refuses it."""
@@ -117,14 +124,14 @@ class SubmissionHandler:
             return UNKNOWN_SENDER
         if envelope.content is None:
             return "552 5.3.4 The message is larger than this server takes"
-        self.in_flight += 1
-        self.idle.clear()
+        self._in_flight += 1
+        self._idle.clear()
         try:
             answer = await self._submit(envelope, submitter.name)
         finally:
-            self.in_flight -= 1
-            if not self.in_flight:
-                self.idle.set()
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
         SUBMISSIONS.labels(answer[:3]).inc()
         return answer
 
@@ -142,10 +149,10 @@ class SubmissionHandler:
         except IdempotencyConflict:
             return "554 5.5.4 This Idempotency-Key or Message-ID was already used with another message"
         except (DatabaseError, TimeoutError):
-            return AWAY
+            return DATABASE_AWAY
         except Exception as error:
             if is_connection_lost(error):
-                return AWAY
+                return DATABASE_AWAY
             if isinstance(error, asyncpg.DataError):
                 return "554 5.6.0 The message holds something that cannot be stored"
             raise

@@ -1,21 +1,18 @@
-"""One connection: aiosmtpd's protocol with our rules about keys, TLS and sizes."""
+"""One connection of the submission server: rules about keys, TLS and sizes."""
 
 import asyncio
 import re
-import ssl
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from postroom.intake.smtp.handler import SubmissionHandler
 from postroom.runtime.peers import LOOPBACK, is_within
+from postroom.runtime.smtp_server import SmtpConnection, SmtpServer
 
-COMMAND_LIMIT = 2048
 MOST_AUTHS = 3
 UNLIMITED = 10**9
-LONGEST_ANSWER = 510  # RFC 5321 allows 512 octets with the end of the line
 END_OF_DATA = b"\r\n.\r\n"
 STRANGER_TIMEOUT_S = 60
 """A client gets this long to authenticate, in all: NOOP does not extend it."""
@@ -26,52 +23,30 @@ TIMEOUT_S = 300
 _PLAIN_ADDRESS = re.compile(r"<([A-Za-z0-9._+=-]+@[A-Za-z0-9.-]+)>((?: .*)?)")
 
 
-class SubmissionSession(SMTP):
+class SubmissionSession(SmtpConnection):
     """Speaks SMTP with one client. No command that names mail works before AUTH."""
 
-    # RFC 5321 allows 1000 octets; programs that write HTML in one line do not care, and we compose anew anyway.
-    # This is also what a stranger can make us hold in memory, so it is not generous.
-    line_length_limit = 64 * 1024
     # What clients that compare the prompts expect to see.
     AuthLoginUsernameChallenge = "Username:"
     AuthLoginPasswordChallenge = "Password:"
 
-    def __init__(
-        self,
-        handler: SubmissionHandler,
-        *,
-        hostname: str,
-        size_limit: int,
-        tls: ssl.SSLContext | None,
-        opened: Callable[["SubmissionSession"], str | None],
-        closed: Callable[["SubmissionSession"], None],
-    ) -> None:
+    def __init__(self, handler: SubmissionHandler, server: SmtpServer) -> None:
         super().__init__(
             handler,
-            data_size_limit=size_limit,
-            enable_SMTPUTF8=True,
-            hostname=hostname,
-            ident="Postroom",
-            tls_context=tls,
+            server,
             timeout=STRANGER_TIMEOUT_S,
             auth_required=True,
             auth_require_tls=True,
             authenticator=_collect,
             command_call_limit={"AUTH": MOST_AUTHS, "*": UNLIMITED},
-            loop=asyncio.get_running_loop(),
         )
-        self._size_limit = size_limit
-        self._submissions, self._opened, self._closed_callback = handler, opened, closed
-        # aiosmtpd keeps these in the class, shared and reset by every connection.
-        self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
+        self._submissions = handler
         self._stranger: asyncio.TimerHandle | None = None
-        self.peer = ""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if self._stranger is None:  # STARTTLS makes the connection a second time
             self._stranger = self.loop.call_later(STRANGER_TIMEOUT_S, self._leave_stranger)
-            self.peer = _address_of(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         # Nothing on loopback can be overheard.
         self._auth_require_tls = tls is None and not is_within(self.peer, LOOPBACK)
@@ -87,29 +62,6 @@ class SubmissionSession(SMTP):
         if isinstance(self.transport, asyncio.Transport):
             self.transport.write(b"421 4.4.2 Authenticate within %d seconds\r\n" % STRANGER_TIMEOUT_S)
             self.transport.close()
-
-    async def _handle_client(self) -> None:
-        if (refusal := self._opened(self)) is not None:
-            await self.dismiss(refusal)
-            return
-        try:
-            await super()._handle_client()
-        finally:
-            self._closed_callback(self)
-
-    async def dismiss(self, answer: str) -> None:
-        """Say why and hang up."""
-        if self.transport is not None:
-            await self.push(answer)
-            self.transport.close()
-
-    async def push(self, status: Any) -> None:
-        # The server's own refusals of large messages, with the code that programs look for.
-        if isinstance(status, str) and status.startswith("552 Error:"):
-            status = status.replace("552 Error:", "552 5.3.4", 1)
-        if isinstance(status, str) and len(octets := status.encode("utf-8", "replace")) > LONGEST_ANSWER:
-            status = octets[:LONGEST_ANSWER].decode("utf-8", "ignore")
-        await super().push(status)
 
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - the command's name
         """Mechanisms are known in any case (RFC 4422 writes them in capitals, some programs do not)."""
@@ -191,8 +143,3 @@ class SubmissionSession(SMTP):
 
 def _collect(_server: Any, _session: Any, _envelope: Any, _mechanism: str, words: LoginPassword) -> Any:
     return AuthResult(success=False, handled=False, auth_data=words)
-
-
-def _address_of(peer: Any) -> str:
-    """The client's address; a local socket has none."""
-    return str(peer[0]) if isinstance(peer, tuple) else ""
