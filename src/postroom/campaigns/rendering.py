@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderingOptions:
-    """What a letter cannot know of the house it leaves from."""
+    """Values of the installation that a template does not have."""
 
     default_domain: str  # of the installation's sender, for letters without one of their own
     feedback_sender: str = "postroom"  # the last part of Feedback-ID, by which a mailbox provider groups our mail
@@ -133,7 +133,7 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
 
 
 def person_variables(email: str, name: str | None, custom_data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a letter can say about a person: their fields, `email`, and `name` if there is one."""
+    """The variables of a person: their fields, `email`, and `name` if there is one."""
     named = {} if name is None else {"name": name}
     return {**custom_data, **named, "email": email}
 

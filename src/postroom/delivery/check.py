@@ -259,7 +259,7 @@ def _is_label(value: str, longest: int) -> bool:
 
 
 def _is_address(address: Address) -> bool:
-    """True if it has the form of an address. Whoever reads addresses from outside uses `address.parse_address`."""
+    """True if it has the form of an address. Addresses from outside are parsed by `post.address.parse_address`."""
     written = address.email + (address.name or "")
     return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and _CONTROL.search(written) is None
 

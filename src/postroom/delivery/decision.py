@@ -55,7 +55,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     transport: str | None = None
     message_id: str | None = None  # None if no message was composed
     recipients: tuple[Recipient, ...] = ()
-    is_throttled: bool = False  # the account was told to slow down, or could not log in
+    is_throttled: bool = False  # the account was throttled, or could not log in
     is_forgiven: bool = False  # the attempt is in the ledger and does not count
     blames_mail: bool = False  # the account is not at fault: another one got the same reply for this mail
 

@@ -1,4 +1,4 @@
-"""What can be done with deliveries. Surfaces call this and nothing below it."""
+"""Operations on deliveries. Surfaces call this and nothing below it."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict

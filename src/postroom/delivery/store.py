@@ -104,7 +104,7 @@ async def count_redrivable(
     created_before: datetime | None,
     delivery_ids: Sequence[int] | None,
 ) -> Redriven:
-    """What a redrive with this filter would do."""
+    """Count the effect of a redrive with this filter."""
     row = await QUERIES["count_redrivable"].one(
         connection,
         reason=reason,

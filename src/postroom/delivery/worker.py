@@ -166,7 +166,7 @@ class Worker:
                 await self._waker.wait(lane, self._options.poll_interval)
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
-        """Claim a batch. What follows may fail; then the batch is released, and does not wait for its lease."""
+        """Claim a batch. If preparing it fails, the batch is released and does not wait for its lease."""
         asked_at = monotonic()
         async with self._pool.acquire() as connection:
             claimed = await store.claim_due(
@@ -272,7 +272,7 @@ class Worker:
     async def _start(self, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
         """Commit that this chunk is about to go to the wire, and read its content.
 
-        None: the claim was lost, or nobody knows.
+        None: the claim was lost, or the database did not answer.
         """
         if self._leases.has_lapsed(chunk[0].claim_id):
             return None

@@ -177,7 +177,7 @@ def _has(outgoing: Outgoing, header: str) -> bool:
 
 
 def message_domain_of(setting: str) -> str:
-    """POSTROOM_MESSAGE_DOMAIN as Message-IDs write it; ValueError if it is none."""
+    """POSTROOM_MESSAGE_DOMAIN as Message-IDs write it; ValueError if it is not a domain."""
     return domain_of(parse_address(f"postroom@{setting}").email)
 
 
@@ -222,5 +222,5 @@ def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
 
 
 def _waiting(recipients: Sequence[Recipient]) -> tuple[str, ...]:
-    """Who has not been served yet, each address once even if it stands in To and Cc."""
+    """The recipients that are still open, each address once even if it is in To and Cc."""
     return tuple(dict.fromkeys(each.address for each in recipients if is_open(each)))

@@ -1,4 +1,4 @@
-"""The desk at which a worker asks for its accounts: who they are, their ways out, their turns.
+"""The sender accounts of a process: their settings, their transports, their turns.
 
 Accounts are read once per claim, so a change is seen by the next claim. A way out is made when it is first needed, one
 per account and lane, and kept until the way to connect changes (server, user, secret): a note or a limit that is edited
@@ -43,7 +43,7 @@ class _Entry:
 
     account: SenderAccount
     connection: tuple[object, ...] = field(repr=False)  # how to connect: what a way out is made of
-    credentials: Credentials | str = field(repr=False)  # a text says why there are none
+    credentials: Credentials | str = field(repr=False)  # a text says why they cannot be used
     transports: dict[str, Transport] = field(default_factory=dict)
 
 

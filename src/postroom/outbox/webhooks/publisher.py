@@ -43,5 +43,5 @@ class WebhookPublisher:
 
 
 def _is_echo(message: Message) -> bool:
-    """A fact about a webhook of ours would make another, for ever; what became of a mail of ours is news."""
+    """A fact about a webhook of the outbox would cause another without end; one about a mail is published."""
     return message.is_echo and message.data.get("channel") == Channel.WEBHOOK

@@ -119,7 +119,7 @@ async def list_endpoints(
 async def list_deliveries(
     pool: Pool, endpoint_id: int, *, cursor: str | None = None, limit: int = 50
 ) -> tuple[list[DeliverySummary], str | None]:
-    """What was posted to an endpoint, or will be; newest first."""
+    """The deliveries of an endpoint, newest first."""
     await get_endpoint(pool, endpoint_id)
     chosen = DeliveryFilter(source=SOURCE, custom_data={"endpoint": endpoint_id})
     return await deliveries.list_deliveries(pool, chosen, cursor=cursor, limit=limit)
@@ -191,7 +191,7 @@ async def _follow(connection: Connection, topics: Sequence[str]) -> None:
 
 
 def _told(endpoint: Endpoint) -> dict[str, Any]:
-    """What the audit log keeps of an endpoint."""
+    """The values of an endpoint that the audit log keeps."""
     return {"url": endpoint.url, "topics": list(endpoint.topics), "format": endpoint.format}
 
 

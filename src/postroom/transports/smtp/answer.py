@@ -1,4 +1,4 @@
-"""What an SMTP server says, made harmless: reply lines in, `Answer` values out.
+"""Reads the replies of an SMTP server: lines in, `Answer` values out.
 
 HOSTILE INPUT  everything here was written by the other side. Lines and replies have a length limit, text
 loses its control characters and is cut, and anything that is not an SMTP reply becomes an answer without a
@@ -22,7 +22,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One whole reply, lines unread until somebody asks. `code` is None if it was not an SMTP reply."""
+    """One whole reply; its lines are decoded on demand. `code` is None if it was not an SMTP reply."""
 
     code: int | None
     lines: tuple[bytes, ...]
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """What was said, on one line, without codes."""
+        """The text of the reply on one line, without codes."""
         if self.code is None:
             return clean_text(b" ".join(self.lines))
         enhanced = self.enhanced

@@ -52,7 +52,7 @@ class Opener:
     guard: GuardedResolver | None = None  # None: the operator named the server, and may mean any
 
     async def open(self) -> Connection | Reply:
-        """Return a connection ready for MAIL, or why there is none."""
+        """Return a connection ready for MAIL, or the reply that says why it could not be opened."""
         connection = await self._connect()
         if isinstance(connection, Reply):
             return connection
@@ -130,7 +130,7 @@ class Opener:
         if not (answers and answers[0].positive):
             still_usable = optional and connection.trouble is None
             return None if still_usable else self._refused(Stage.TLS, answers, connection)
-        # What was said in the clear may have been anybody's: it is forgotten and asked again (RFC 3207 4.2).
+        # Extensions offered in the clear may be forged: they are discarded and asked for again (RFC 3207 4.2).
         return await self._secure(connection) or await self._hello(connection)
 
     async def _secure(self, connection: Connection) -> Reply | None:

@@ -69,7 +69,7 @@ class ConnectionPool:
             raise
 
     def _grant(self, connection: Connection | None) -> bool:
-        """Hand a place to whoever has waited longest; False if nobody waits."""
+        """Hand a place to the caller that has waited longest; False if no caller waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

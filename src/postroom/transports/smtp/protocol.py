@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
             return Stage.FINAL
         return Stage.CONTENT if self.content_started else Stage.RECIPIENT
 
-    # What sessions call
+    # Called by sessions
 
     async def greeting(self, timeout_s: float) -> list[Answer]:
         """Wait for the server's first words."""
@@ -124,14 +124,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def fail(self, trouble: str, *, lost: bool = False) -> None:
-        """Finish the connection for a reason and wake whoever waits for it."""
+        """Finish the connection for a reason and wake the task that waits for it."""
         if self.trouble is None:
             self.trouble = trouble
             self.lost = lost
         self.abort()
         self._wake()
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._adopt(cast("asyncio.Transport", transport))

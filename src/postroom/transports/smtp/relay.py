@@ -118,7 +118,7 @@ def _tls_mode(scheme: str, host: str, asked: str | None) -> TlsMode:
 
 def _verify(tls: TlsMode, asked: str | None) -> bool:
     if asked is None:
-        # Whoever accepts no TLS at all gains nothing by refusing a certificate.
+        # A relay that accepts no TLS at all gains nothing by refusing a certificate.
         return tls in {"starttls", "implicit"}
     if asked not in {"yes", "no"}:
         raise ValueError("verify must be yes or no")

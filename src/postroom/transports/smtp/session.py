@@ -2,7 +2,7 @@
 
 `deliver` speaks the envelope, hands over the content and reports. With PIPELINING the whole envelope, DATA
 included, is one write, and every answer is read (RFC 2920); without it each command waits for its answer.
-When DATA was let through although nobody is left to receive, the server gets the empty message it now waits
+When DATA was let through although no recipient is left, the server gets the empty message it now waits
 for, and its answer to that is of no interest.
 """
 
@@ -69,7 +69,7 @@ class Session:
         return self._report(verdict.stage, verdict.answer, verdict.refused)
 
     def _impossible(self, envelope: Envelope) -> Reply | None:
-        """What this server could only refuse is refused here, in the words it would have used."""
+        """Refuse here, with its own code, a message that this server can only refuse."""
         if envelope.sender and not is_speakable(envelope.sender):
             return self._local(Stage.SENDER, 553, "5.1.7", "the address cannot be written in a command")
         if not envelope.recipients:

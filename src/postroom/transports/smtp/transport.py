@@ -1,4 +1,4 @@
-"""The seam: one message in, one reply out, over whichever connection is free."""
+"""Sends a message over a free connection of the pool and returns the reply."""
 
 import ssl
 
@@ -61,7 +61,7 @@ class SmtpTransport:
             connection = opened
             return await self._deliver(connection, envelope, content, passage)
         except BaseException:
-            # Cancelled, or a bug of ours: nobody knows what was half said on this connection.
+            # Cancelled, or a bug of ours: the state of the conversation on this connection is unknown.
             if connection is not None:
                 connection.abort()
             raise

@@ -7,7 +7,7 @@ FILES      signing     secrets and signatures
            inbox       the address that stands for the capture inbox
            transport   the seam
 A DELIVERY   of channel `webhook` has its URL as the only recipient (kind `to`), its body in the text, and headers of
-           its own beside those set here; its idempotency key, if it has one, is told as `X-Idempotency-Key`
+           its own beside those set here; its idempotency key, if it has one, is sent as `X-Idempotency-Key`
 PROMISES   `send` returns a `Reply` whatever the receiver or the network does. Redirects are not followed, proxies of
            the environment not used, at most 2 KB of an answer read, and kept. The same `webhook-id` over all attempts.
            A status that came is the answer, whatever becomes of the body; only header fields beyond 64 KB, or more

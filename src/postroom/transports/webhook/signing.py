@@ -1,6 +1,6 @@
 """Standard Webhooks: a receiver can tell that a request is ours, whole, and recent.
 
-What is signed is `id.timestamp.body`, by HMAC-SHA256 under each secret; the signatures stand in one header, separated
+The signed text is `id.timestamp.body`, by HMAC-SHA256 under each secret; the signatures stand in one header, separated
 by spaces. While a secret is being replaced there are two, and a receiver accepts either.
 """
 
@@ -36,7 +36,7 @@ def derived_secret(secret_key: bytes) -> str:
 
 
 def webhook_secrets(settings: Settings) -> Sequence[str]:
-    """What signs webhooks: the secrets of the settings, or one derived from the installation's key; none without it."""
+    """The secrets of the installation: those of the settings, or one derived from its key; empty without a key."""
     if settings.webhook_secrets or settings.secret_key is None:
         return settings.webhook_secrets
     return (derived_secret(settings.secret_key),)
