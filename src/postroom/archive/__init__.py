@@ -1,7 +1,7 @@
 """archive: what is old leaves the database, provably, and what is asked for comes back.
 
 NAME     archive, partitions, retention, export, erasure, backup
-OWNS     the tables `archived_partitions`, `archive_room`, `erasures`, `erasure_key`; the files of the archive, in a
+OWNS     the tables `archived_partitions` and `archive_room`; the files of the archive, in a
          folder or a bucket, each in the store that its record names
 STATES   of a piece (one month of a table, or what came late of it):
          collecting → exporting → exported → verified → detached → archived → expired

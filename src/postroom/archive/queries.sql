@@ -60,6 +60,10 @@ SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_
 FROM archived_partitions
 WHERE id = :id;
 
+-- name: forget_spare :exec
+-- The other file of a piece is gone.
+UPDATE archived_partitions SET spare_path = NULL WHERE id = :id;
+
 -- name: list_columns :many
 -- The columns of a table and what they are in the archive, in the table's order.
 SELECT attname::text AS name, archive_type(atttypid) AS type
@@ -87,6 +91,10 @@ WHERE (:table_name::text IS NULL OR table_name = :table_name)
     AND (:after_id::bigint IS NULL OR id > :after_id)
 ORDER BY id
 LIMIT :page_limit;
+
+-- name: list_spares :many
+-- Pieces that have another file than the one of their record: a new one that nobody finished, or an old one that is left.
+SELECT id, spare_path FROM archived_partitions WHERE spare_path IS NOT NULL ORDER BY id;
 
 -- name: list_unfinished :many
 -- Pieces that somebody began, oldest first.
@@ -171,9 +179,24 @@ WHERE to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
 ORDER BY from_time
 RETURNING id;
 
+-- name: reserve_path :one
+-- Where the new file of a piece will be; on the record before it is there.
+UPDATE archived_partitions
+SET spare_path = archive_path(table_name, from_time, part)
+WHERE id = :id AND state = 'archived'
+RETURNING spare_path;
+
 -- name: settle :exec
 -- Notice that this room is a copy, or an older state of itself; see functions/settle_archive.sql.
 SELECT settle_archive();
+
+-- name: switch_file :exec
+-- From here on the new file is the piece's, and this room's own. The old one is to be removed, unless another room wrote it.
+UPDATE archived_partitions
+SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path END, room_id = (SELECT id FROM archive_room),
+    rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
+    min_time = :min_time, max_time = :max_time
+WHERE id = :id AND state = 'archived' AND spare_path IS NOT NULL;
 
 -- name: try_archive_lock :one
 -- The right to work on the archive, if nobody has it; held until this session ends.

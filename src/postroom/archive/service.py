@@ -27,7 +27,6 @@ from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Find
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
-from postroom.erasure.store import list_spares
 from postroom.errors import BadInput, PostroomError
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
@@ -134,7 +133,7 @@ async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None)
     # The records are read after the files: what a run writes meanwhile is on the record before it is there.
     known = {piece.path for piece in await list_segments(pool, limit=1_000_000) if piece.state in MAY_HAVE_FILE}
     async with pool.acquire() as connection:
-        known.update((await list_spares(connection)).values())
+        known.update((await store.list_spares(connection)).values())
     found -= known | {manifest_path(path) for path in known}
     unknown = sorted(path for path in found if path.endswith((".parquet", ".manifest.json")))
     return [*findings, *(Finding(path, None, "no record knows this file") for path in unknown)]

@@ -76,6 +76,10 @@ async def find_segment(connection: Connection, *, id: int) -> Segment | None:
     return None if row is None else _segment(row)
 
 
+async def forget_spare(connection: Connection, *, id: int) -> int:
+    return await QUERIES["forget_spare"].exec(connection, id=id)
+
+
 async def list_columns(connection: Connection, *, source_name: str) -> tuple[Column, ...]:
     rows = await QUERIES["list_columns"].many(connection, source_name=source_name)
     return tuple(Column(row["name"], row["type"]) for row in rows)
@@ -95,6 +99,11 @@ async def list_segments(
         connection, table_name=table_name, after_id=after_id, page_limit=page_limit
     )
     return [_segment(row) for row in rows]
+
+
+async def list_spares(connection: Connection) -> dict[int, str]:
+    """Paths by the id of their piece."""
+    return {row["id"]: row["spare_path"] for row in await QUERIES["list_spares"].many(connection)}
 
 
 async def list_unfinished(connection: Connection) -> list[int]:
@@ -149,8 +158,17 @@ async def open_segments(
     return [row["id"] for row in rows]
 
 
+async def reserve_path(connection: Connection, *, id: int) -> str:
+    return str((await QUERIES["reserve_path"].one(connection, id=id))["spare_path"])
+
+
 async def settle(connection: Connection) -> int:
     return await QUERIES["settle"].exec(connection)
+
+
+async def switch_file(connection: Connection, *, id: int, is_foreign: bool, **columns: Any) -> int:
+    """The columns are those of `manifest_columns`, without `columns`: a file that is rewritten keeps its form."""
+    return await QUERIES["switch_file"].exec(connection, id=id, is_foreign=is_foreign, **columns)
 
 
 async def try_archive_lock(connection: Connection) -> bool:

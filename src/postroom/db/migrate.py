@@ -25,6 +25,7 @@ from postroom.db.queries import load
 
 CAPABILITIES = (
     "db",
+    "erasure",
     "events",
     "stats",
     "tracking",
@@ -39,10 +40,9 @@ CAPABILITIES = (
     "campaigns",
     "outbox",
     "archive",
-    "erasure",
     "http",
 )
-"""The packages that own stored functions, lowest layer first."""
+"""The packages that own stored functions: a function in LANGUAGE sql comes after those that it calls."""
 
 _QUERIES = load("postroom.db")
 

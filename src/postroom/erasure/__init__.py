@@ -2,6 +2,8 @@
 
 NAME     erasure, by address, in any case
 OWNS     the tables `erasures` and `erasure_key`
+CALLS    the stored functions `erase_…` of accounts, campaigns, delivery, events, feedback and inbox, each for its own
+         tables. `erase_rows` and `erase_pages` change the columns that are listed in `places`
 STATES   database → archive → done. The address stands in the row of the erasure until it is done, and nowhere after
 PROMISES what is indexed goes in one transaction; what must be searched goes in bounded steps; files of the archive are
          rewritten one by one, each under a new path. Every step can be done again: an erasure that was killed is asked

@@ -22,7 +22,6 @@ from postroom.archive.objects import objects_of
 from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
 from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
-from postroom.erasure import store
 from postroom.erasure.model import Work
 from postroom.erasure.places import PLACES, How
 from postroom.runtime.signals import Signal, unheard
@@ -53,7 +52,7 @@ async def erase_file(
     signal("replaced")
     columns = archive_store.manifest_columns(manifest)
     del columns["columns"]
-    await store.switch_file(session, id=segment.id, is_foreign=segment.is_foreign, **columns)
+    await archive_store.switch_file(session, id=segment.id, is_foreign=segment.is_foreign, **columns)
     signal("switched")
     if not segment.is_foreign:
         await remove_spare(session, segment.id, segment.path, options=options)
@@ -69,11 +68,11 @@ async def remove_spare(session: Session, segment_id: int, path: str, *, options:
             # An older state of the room came back: the other file may be all there is of these rows.
             raise ArchiveDamaged(f"{segment.path} is not in the archive; {path} may be what became of it.")
         await delete_file(objects, replace(segment, path=path))
-    await store.forget_spare(session, id=segment_id)
+    await archive_store.forget_spare(session, id=segment_id)
 
 
 async def _put(session: Session, segment: Segment, manifest: Manifest, local: Path, *, options: ArchiveOptions) -> None:
-    fresh = replace(segment, path=await store.reserve_path(session, id=segment.id), is_foreign=False)
+    fresh = replace(segment, path=await archive_store.reserve_path(session, id=segment.id), is_foreign=False)
     objects = objects_of(fresh, options)
     await objects.claim(fresh.path)
     await objects.put(fresh.path, local)

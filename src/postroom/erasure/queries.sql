@@ -13,9 +13,9 @@ VALUES (:actor, erased_address(:address), :address)
 ON CONFLICT (pseudonym) WHERE state <> 'done' DO UPDATE SET state = 'database', last_file_id = 0
 RETURNING id, state::text, address, pseudonym, delivery_ids, last_file_id, xmax = 0 AS is_new;
 
--- name: erase_address_limits :one
--- What was counted of the address.
-SELECT erase_address_limits(:address) AS touched;
+-- name: erase_accounts :one
+-- The counters of the address; see accounts/functions/erase_accounts.sql.
+SELECT erase_accounts(:address) AS touched;
 
 -- name: erase_attempts :one
 -- The person in one table of the ledger; see functions/erase_attempts.sql.
@@ -25,21 +25,16 @@ SELECT erase_attempts(:table_name, :address, :pseudonym) AS delivery_ids;
 -- The person in words of the audit log.
 SELECT erase_audit(:address, :pseudonym) AS touched;
 
--- name: erase_campaign_recipients :one
--- The person in campaigns; see functions/erase_campaign_recipients.sql.
-SELECT erase_campaign_recipients(:address, :pseudonym) AS touched;
-
--- name: erase_deliveries :one
--- The person in the queue and the ledger; see functions/erase_deliveries.sql.
-SELECT erase_deliveries(:address, :pseudonym) AS delivery_ids;
-
 -- name: erase_delivery_batch :one
 -- One bounded step through deliveries to others; see functions/erase_delivery_batch.sql.
 SELECT last_id, touched FROM erase_delivery_batch(:address, :pseudonym, :after_id, :batch_limit);
 
--- name: erase_inbox :one
--- Captured mail to the person.
-SELECT erase_inbox(:address) AS touched;
+-- name: erase_indexed :one
+-- Call each capability's function for the rows that an index finds; each returns the rows it changed.
+SELECT erase_deliveries(:address, :pseudonym) AS delivery_ids,
+    erase_feedback(:address, :pseudonym) AS suppressions,
+    erase_campaigns(:address, :pseudonym) AS campaign_recipients,
+    erase_inbox(:address) AS inbox_messages;
 
 -- name: erase_pages :one
 -- One bounded step of a search; see functions/erase_pages.sql.
@@ -51,10 +46,6 @@ SELECT erase_pages(
 -- Rows that are the person's by equality; see functions/erase_rows.sql.
 SELECT erase_rows(:table_name, :column_name, :how, :address, :pseudonym) AS touched;
 
--- name: erase_suppressions :one
--- Keep a suppression under the pseudonym.
-SELECT erase_suppressions(:address, :pseudonym) AS touched;
-
 -- name: find_erasure :maybe
 -- One erasure by its id.
 SELECT id, state::text, requested_at, finished_at, requested_by, counts::text, waits_for FROM erasures WHERE id = :id;
@@ -62,10 +53,6 @@ SELECT id, state::text, requested_at, finished_at, requested_by, counts::text, w
 -- name: find_work :maybe
 -- What an erasure that runs needs to know.
 SELECT id, state::text, address, pseudonym, delivery_ids, last_file_id FROM erasures WHERE id = :id AND state <> 'done';
-
--- name: forget_spare :exec
--- The other file of a piece is gone.
-UPDATE archived_partitions SET spare_path = NULL WHERE id = :id;
 
 -- name: list_erasures :many
 -- Erasures, newest first, below a cursor.
@@ -97,10 +84,6 @@ SELECT c.relname::text
 FROM pg_class AS c
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
     AND c.relname ~ ('^' || :table_name || '_restored_\d{4}_\d\d$');
-
--- name: list_spares :many
--- Pieces that have another file than the one of their record: a new one that nobody finished, or an old one that is left.
-SELECT id, spare_path FROM archived_partitions WHERE spare_path IS NOT NULL ORDER BY id;
 
 -- name: lock_work :maybe
 -- The erasure, if its database is still to be erased; another run or request of it waits.
@@ -135,18 +118,3 @@ UPDATE erasures SET waits_for = :waits_for::text[] WHERE id = :id AND state <> '
 UPDATE erasures
 SET delivery_ids = ARRAY(SELECT DISTINCT unnest(delivery_ids || :delivery_ids::bigint[]))
 WHERE id = :id;
-
--- name: reserve_path :one
--- Where the new file of a piece will be; on the record before it is there.
-UPDATE archived_partitions
-SET spare_path = archive_path(table_name, from_time, part)
-WHERE id = :id AND state = 'archived'
-RETURNING spare_path;
-
--- name: switch_file :exec
--- From here on the new file is the piece's, and this room's own. The old one is to be removed, unless another room wrote it.
-UPDATE archived_partitions
-SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path END, room_id = (SELECT id FROM archive_room),
-    rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
-    min_time = :min_time, max_time = :max_time
-WHERE id = :id AND state = 'archived' AND spare_path IS NOT NULL;

@@ -137,19 +137,13 @@ async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) 
     if not keep_accounts:
         await _erase_places(connection, work, is_account=True)
     for who in _who(work):
-        amount = await store.erase_address_limits(connection, address=who["address"])
+        amount = await store.erase_accounts(connection, address=who["address"])
         await _count(connection, work, "address_limits", amount)
     for table in sorted({"attempts", *await store.list_searched_tables(connection, table_name="attempts")}):
         await _erase_attempts(connection, work, table=table)
     for who in _who(work):
-        deliveries = await store.erase_deliveries(connection, **who)
+        deliveries, touched = await store.erase_indexed(connection, **who)
         await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
-        touched = {
-            "deliveries": len(deliveries),
-            "suppressions": await store.erase_suppressions(connection, **who),
-            "campaign_recipients": await store.erase_campaign_recipients(connection, **who),
-            "inbox_messages": await store.erase_inbox(connection, address=who["address"]),
-        }
         for name, amount in touched.items():
             await _count(connection, work, name, amount)
     await _erase_places(connection, work, is_account=False)
@@ -264,7 +258,7 @@ async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *
 async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[Exception]:
     """What a killed erasure left; answers what keeps us from it."""
     problems = list[Exception]()
-    for segment_id, path in (await store.list_spares(session)).items():
+    for segment_id, path in (await archive_store.list_spares(session)).items():
         try:
             await remove_spare(session, segment_id, path, options=options)
         except FILE_PROBLEMS as error:

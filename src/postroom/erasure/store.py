@@ -24,8 +24,8 @@ async def begin_erasure(connection: Connection, *, actor: str, address: str) -> 
     return _work(row), bool(row["is_new"])
 
 
-async def erase_address_limits(connection: Connection, *, address: str) -> int:
-    return int((await QUERIES["erase_address_limits"].one(connection, address=address))["touched"])
+async def erase_accounts(connection: Connection, *, address: str) -> int:
+    return int((await QUERIES["erase_accounts"].one(connection, address=address))["touched"])
 
 
 async def erase_attempts(connection: Connection, *, table_name: str, address: str, pseudonym: str) -> list[int]:
@@ -37,24 +37,17 @@ async def erase_audit(connection: Connection, *, address: str, pseudonym: str) -
     return int((await QUERIES["erase_audit"].one(connection, address=address, pseudonym=pseudonym))["touched"])
 
 
-async def erase_campaign_recipients(connection: Connection, *, address: str, pseudonym: str) -> int:
-    row = await QUERIES["erase_campaign_recipients"].one(connection, address=address, pseudonym=pseudonym)
-    return int(row["touched"])
-
-
-async def erase_deliveries(connection: Connection, *, address: str, pseudonym: str) -> list[int]:
-    row = await QUERIES["erase_deliveries"].one(connection, address=address, pseudonym=pseudonym)
-    return list(row["delivery_ids"])
-
-
 async def erase_delivery_batch(connection: Connection, **values: Any) -> tuple[int | None, int]:
     """The last delivery that was looked at, None at the end, and how many were touched."""
     row = await QUERIES["erase_delivery_batch"].one(connection, **values)
     return row["last_id"], int(row["touched"])
 
 
-async def erase_inbox(connection: Connection, *, address: str) -> int:
-    return int((await QUERIES["erase_inbox"].one(connection, address=address))["touched"])
+async def erase_indexed(connection: Connection, *, address: str, pseudonym: str) -> tuple[list[int], dict[str, int]]:
+    """The recipient's deliveries, and the number of changed rows per table."""
+    row = dict(await QUERIES["erase_indexed"].one(connection, address=address, pseudonym=pseudonym))
+    delivery_ids = list(row.pop("delivery_ids"))
+    return delivery_ids, {"deliveries": len(delivery_ids), **row}
 
 
 async def erase_pages(connection: Connection, **values: Any) -> int:
@@ -65,11 +58,6 @@ async def erase_rows(connection: Connection, **values: Any) -> int:
     return int((await QUERIES["erase_rows"].one(connection, **values))["touched"])
 
 
-async def erase_suppressions(connection: Connection, *, address: str, pseudonym: str) -> int:
-    row = await QUERIES["erase_suppressions"].one(connection, address=address, pseudonym=pseudonym)
-    return int(row["touched"])
-
-
 async def find_erasure(connection: Connection, *, id: int) -> Erasure | None:
     row = await QUERIES["find_erasure"].maybe(connection, id=id)
     return None if row is None else _erasure(row)
@@ -78,10 +66,6 @@ async def find_erasure(connection: Connection, *, id: int) -> Erasure | None:
 async def find_work(connection: Connection, *, id: int) -> Work | None:
     row = await QUERIES["find_work"].maybe(connection, id=id)
     return None if row is None else _work(row)
-
-
-async def forget_spare(connection: Connection, *, id: int) -> int:
-    return await QUERIES["forget_spare"].exec(connection, id=id)
 
 
 async def list_erasures(connection: Connection, *, before_id: int | None, page_limit: int) -> list[Erasure]:
@@ -96,11 +80,6 @@ async def list_running(connection: Connection) -> list[int]:
 async def list_searched_tables(connection: Connection, *, table_name: str) -> list[str]:
     rows = await QUERIES["list_searched_tables"].many(connection, table_name=table_name)
     return [row["name"] for row in rows]
-
-
-async def list_spares(connection: Connection) -> dict[int, str]:
-    """Paths by the id of their piece."""
-    return {row["id"]: row["spare_path"] for row in await QUERIES["list_spares"].many(connection)}
 
 
 async def lock_work(connection: Connection, *, id: int) -> bool:
@@ -131,15 +110,6 @@ async def mark_waiting(connection: Connection, *, id: int, waits_for: Sequence[s
 
 async def remember_deliveries(connection: Connection, *, id: int, delivery_ids: Sequence[int]) -> int:
     return await QUERIES["remember_deliveries"].exec(connection, id=id, delivery_ids=list(delivery_ids))
-
-
-async def reserve_path(connection: Connection, *, id: int) -> str:
-    return str((await QUERIES["reserve_path"].one(connection, id=id))["spare_path"])
-
-
-async def switch_file(connection: Connection, *, id: int, is_foreign: bool, **columns: Any) -> int:
-    """The columns are those of `manifest_columns`, without `columns`: a file that is rewritten keeps its form."""
-    return await QUERIES["switch_file"].exec(connection, id=id, is_foreign=is_foreign, **columns)
 
 
 def _erasure(row: asyncpg.Record) -> Erasure:

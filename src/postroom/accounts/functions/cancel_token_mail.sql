@@ -1,18 +1,17 @@
--- A token that ends before its time takes its mail along: what still waits to leave does not leave. It ends when its account
--- gets another address or is deleted, when another recovery was used, after five wrong codes, or by hand.
+-- Cancel the waiting mail of a token that is ended early: its account gets another address or is deleted, another recovery
+-- was used, after five wrong codes, or by an operator.
 --
--- The conditions stand in the triggers, so a sign-up, a used token, one that runs out and one that is forgotten long after
--- call nothing. Mail that is being sent at that moment has left; mail that is being accepted at that moment is not seen.
+-- The triggers hold the conditions, so that a sign-up, a used token, an expired token and retention do not call the
+-- function. Mail that is being sent at that moment leaves; mail that is being accepted in another transaction is not seen.
 CREATE OR REPLACE FUNCTION cancel_token_mail() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may end a token need not be allowed to touch deliveries
+SECURITY DEFINER -- a role that may end a token needs no right on deliveries
 SET search_path FROM CURRENT -- an application has one of its own
 SET enable_seqscan = off -- a plan made while the queue was short must still be right when it is not
 AS $$
 BEGIN
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'token_ended'
-    WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id AND state IN ('queued', 'rendered');
+    PERFORM cancel_deliveries(
+        ARRAY(SELECT id FROM deliveries WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id), 'token_ended');
     RETURN NULL;
 END
 $$;

@@ -1,6 +1,6 @@
--- Forget a person in campaigns. Whoever still waits for a campaign's mail will not get it, and is counted with those on a
--- list. The campaign's row comes first, as for everybody who writes recipients.
-CREATE OR REPLACE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
+-- Erase an address from the recipients of campaigns. A recipient that waits for a campaign's mail gets none and counts as
+-- suppressed. Locks the campaigns' rows first, as every writer of recipients does. Returns the number of recipients.
+CREATE OR REPLACE FUNCTION erase_campaigns(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
@@ -15,12 +15,12 @@ BEGIN
 
     UPDATE campaigns AS c
     SET suppressed_count = c.suppressed_count + 1
-    WHERE c.status <> 'cancelled' AND c.id IN ( -- there, who waited is counted already
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has counted its waiting recipients
         SELECT r.campaign_id
         FROM campaign_recipients AS r
         WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
     );
-    -- Erased, uploaded again, erased again: the first trace makes room for the second.
+    -- The address was erased, uploaded and erased again: the first pseudonym would violate the unique key.
     DELETE FROM campaign_recipients AS r
     WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
     UPDATE campaign_recipients AS r

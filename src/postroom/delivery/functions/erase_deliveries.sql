@@ -1,6 +1,6 @@
--- Forget a person in the queue and the ledger. Mail that would only go to them is cancelled, also mail that is being sent;
--- mail with other recipients goes on without them. That there was a delivery stays, with the pseudonym as recipient. What
--- ended loses its body; a body that others still wait for only loses the address. Answers the person's deliveries.
+-- Erase an address from the queue and the ledger. Mail to this recipient only is cancelled, also while it is being sent;
+-- mail with other recipients continues without this one. The delivery stays, with the pseudonym as recipient. A finished
+-- delivery loses its body; the body of a waiting one loses the address. Returns the ids of the recipient's deliveries.
 CREATE OR REPLACE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamptz DEFAULT now()) RETURNS bigint[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

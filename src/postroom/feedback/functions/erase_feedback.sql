@@ -1,13 +1,13 @@
--- Keep a suppression without the address: the pseudonym takes its place and still suppresses. If it stands there already,
--- the person came back and was suppressed again: the later row is kept.
-CREATE OR REPLACE FUNCTION erase_suppressions(p_address text, p_pseudonym text) RETURNS bigint
+-- Erase an address from suppressions: the pseudonym replaces it and still suppresses. If a row with the pseudonym exists,
+-- the address was suppressed again after an erasure: the later row is kept. Returns the number of suppressions.
+CREATE OR REPLACE FUNCTION erase_feedback(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_kept bigint;
 BEGIN
-    -- Not a change that the history or anybody who follows must be told of.
+    -- No change of meaning: neither the history nor followers of events need a row.
     PERFORM set_config('postroom.quiet', 'on', true);
     DELETE FROM suppressions AS old
     USING suppressions AS new

@@ -1,6 +1,6 @@
--- After a room came back from a backup: let the collector go on exactly where it was. Tokens are ordered by the transactions
--- of the cluster they were written in, which mean nothing in another. What had been collected is put before everything,
--- what had not is put into the present transaction, in the order of its ids; the cursor stands in between.
+-- Let the collector of tokens continue after a restore from a backup. Tokens are ordered by transaction ids of the cluster
+-- that wrote them, which are invalid in another cluster. Collected tokens get transaction 0, the others the current
+-- transaction in the order of their ids; the cursor stands between them. Returns how many tokens wait.
 CREATE OR REPLACE FUNCTION adopt_restored_tokens() RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,8 +1,7 @@
--- Put the pseudonym where words of people named an address in the audit log: an origin, a note. Nothing else of the log can
--- be changed; see refuse_audit_change.
+-- Replace an address by its pseudonym in the texts of the audit log. refuse_audit_change refuses every other change.
 CREATE OR REPLACE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
-SECURITY DEFINER -- whoever erases may not change the log otherwise
+SECURITY DEFINER -- the role that erases has no UPDATE on the log
 SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- What was counted of an address goes, and that somebody asked for it as a login: both are known by a hash without a secret,
--- which anybody could guess.
-CREATE OR REPLACE FUNCTION erase_address_limits(p_address text) RETURNS bigint
+-- Erase the counters of an address and its reservation as a login. Both are stored under a hash without a key, so an
+-- attacker could test guessed addresses against it. Returns the number of counters.
+CREATE OR REPLACE FUNCTION erase_accounts(p_address text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$

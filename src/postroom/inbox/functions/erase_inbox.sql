@@ -1,4 +1,4 @@
--- Captured mail to a person goes, whoever else got it: the bytes of a message cannot be mended.
+-- Delete captured mail to an address, also mail with other recipients: the bytes of a message cannot be edited.
 CREATE OR REPLACE FUNCTION erase_inbox(p_address text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
