@@ -40,7 +40,5 @@ WHERE id = :key_id AND revoked_at IS NULL
 RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
 
 -- name: touch_key :exec
--- Note that a key is in use, at most once a minute.
-UPDATE api_keys
-SET last_used_at = now()
-WHERE id = :key_id AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute');
+-- Record that a key is in use; see functions/touch_api_key.sql.
+SELECT touch_api_key(:key_id);

@@ -9,13 +9,8 @@ ORDER BY id IS NOT DISTINCT FROM :key_id::bigint DESC, id DESC
 LIMIT 1;
 
 -- name: use_key :maybe
--- The key with this id unless it was revoked, noting that it is in use, at most once a minute.
-WITH used AS (
-    UPDATE api_keys
-    SET last_used_at = now()
-    WHERE id = :key_id AND revoked_at IS NULL
-        AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
-)
-SELECT id, created_at, name, scopes
-FROM api_keys
-WHERE id = :key_id AND revoked_at IS NULL;
+-- The key with this id unless it was revoked; records that it is in use.
+SELECT k.id, k.created_at, k.name, k.scopes
+FROM api_keys AS k
+CROSS JOIN LATERAL touch_api_key(k.id)
+WHERE k.id = :key_id AND k.revoked_at IS NULL;
