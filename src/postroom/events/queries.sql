@@ -120,9 +120,8 @@ FROM (
 ) AS page;
 
 -- name: record_audit :exec
--- Say who did what, in the transaction that does it.
-INSERT INTO audit_log (actor, action, subject, before, after)
-VALUES (:actor, :action, :subject, :before::text::jsonb, :after::text::jsonb);
+-- Write an entry to the audit log; see functions/record_audit.sql.
+SELECT record_audit(:actor, :action, :subject, :before::text::jsonb, :after::text::jsonb);
 
 -- name: register_follower :one
 -- A follower is there, awake.

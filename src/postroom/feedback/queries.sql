@@ -89,12 +89,10 @@ WHERE origin = 'ingest'
 ON CONFLICT (report_id) DO NOTHING;
 
 -- name: lift :many
--- Take suppressions of an address back; with a reason, only those for that reason.
-DELETE FROM suppressions
-WHERE address IN (lower(:address::text), erased_address(:address))
-    AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
-RETURNING id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
-    first_seen_at, last_seen_at, bounce_count, code, detail;
+-- Delete the suppressions of an address; with a reason, only those for that reason.
+SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
+    first_seen_at, last_seen_at, bounce_count, code, detail
+FROM lift_suppressions(:address::text, :reason::text::suppression_reason);
 
 -- name: list_bounces :many
 -- Reports, newest first, below a cursor.

@@ -127,13 +127,14 @@ figure AS (
     WHERE m.holds
 ),
 counted AS (
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT date_trunc('hour', at, 'UTC'), campaign_id, sender_account_id, split_part(address, '@', -1), metric, count(*)
+    SELECT add_stats(
+        array_agg(at), array_agg(campaign_id), array_agg(sender_account_id), array_agg(split_part(address, '@', -1)),
+        array_agg(metric))
     FROM figure
-    GROUP BY 1, 2, 3, 4, 5
 )
 SELECT count(*) AS recorded
-FROM hit;
+FROM hit
+CROSS JOIN counted; -- so that PostgreSQL runs it
 
 -- name: resubscribe :one
 -- Take back an unsubscription; whether there was one.

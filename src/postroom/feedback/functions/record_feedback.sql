@@ -50,27 +50,10 @@ BEGIN
         RETURN 0;
     END IF;
 
-    -- What comes back later counts against the account that had sent it, as a refusal in the session does.
-    WITH returned AS (
-        SELECT b.sender_account_id AS id, count(*) AS bounces
-        FROM bounces AS b
-        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
-            AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown') AND b.sender_account_id IS NOT NULL
-        GROUP BY b.sender_account_id
-    ),
-    counted AS (
-        UPDATE sender_accounts AS a
-        SET daily_bounces = a.daily_bounces + returned.bounces
-        FROM returned
-        WHERE a.id = returned.id
-        RETURNING a.id, returned.bounces
-    )
-    INSERT INTO sender_health AS h (account_id, bucket, bounces)
-    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
-    FROM counted
-    ORDER BY id
-    ON CONFLICT (account_id, bucket) DO UPDATE
-    SET bounces = h.bounces + excluded.bounces;
+    PERFORM count_returned(array_agg(b.sender_account_id), p_now)
+    FROM bounces AS b
+    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
+        AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown');
 
     INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
     SELECT b.address, 1, p_now,

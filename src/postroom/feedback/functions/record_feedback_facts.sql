@@ -1,7 +1,7 @@
--- What new reports mean for statistics and for whoever follows events: counted and told in the transaction that keeps them.
--- `bounced` counts every bounce: what came back later, which also counts as `returned`, and what was refused in the session
--- because of the recipient, which the attempt also counts as refused. A report without proof is neither counted nor recorded.
--- Facts name no person.
+-- Count new reports in the statistics and append their facts to the events, in the transaction that stores the reports.
+-- `bounced` counts every bounce: a later bounce, which also counts as `returned`, and a refusal of the recipient in the
+-- session, which the attempt also counts as refused. An unverified report is neither counted nor recorded. Facts contain
+-- no address.
 CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -12,9 +12,9 @@ DECLARE
     v_ids   bigint[];
     v_data  jsonb[];
 BEGIN
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
-        metric, count(*)
+    PERFORM add_stats(
+        array_agg(p_now), array_agg(campaign_id), array_agg(sender_account_id),
+        array_agg(coalesce(split_part(address, '@', -1), '')), array_agg(metric))
     FROM bounces
     CROSS JOIN LATERAL unnest(CASE
         WHEN kind = 'complaint' THEN '{complained}'
@@ -24,8 +24,7 @@ BEGIN
         WHEN class IN ('recipient_hard', 'recipient_soft', 'unknown') THEN '{bounced}'
         ELSE '{}'
     END::text[]) AS metric
-    WHERE id = ANY(p_ids) AND is_verified
-    GROUP BY 1, 2, 3, 4, 5;
+    WHERE id = ANY(p_ids) AND is_verified;
 
     FOR v_types, v_ids, v_data IN
         SELECT array_agg(type), array_agg(coalesce(delivery_id, id)), array_agg(data)

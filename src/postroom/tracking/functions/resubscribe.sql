@@ -1,4 +1,4 @@
--- Take back an unsubscription, and nothing else: an address that bounced or complained stays closed. True if there was one.
+-- Delete an unsubscription and its suppression; suppressions after a bounce or complaint stay. True if there was one.
 CREATE OR REPLACE FUNCTION resubscribe(p_address text, p_now timestamptz DEFAULT now()) RETURNS boolean
 LANGUAGE plpgsql
 AS $$
@@ -7,9 +7,7 @@ DECLARE
     v_found   boolean;
 BEGIN
     PERFORM set_config('postroom.actor', 'recipient', true); -- for the history of suppressions
-    DELETE FROM suppressions
-    WHERE address = v_address AND scope = 'bulk' AND reason = 'unsubscribe';
-    v_found := FOUND;
+    v_found := EXISTS (SELECT FROM lift_suppressions(v_address, 'unsubscribe', 'bulk'));
     UPDATE unsubscriptions
     SET resubscribed_at = p_now
     WHERE email = v_address AND resubscribed_at IS NULL;

@@ -23,8 +23,8 @@ BEGIN
         RETURN false;
     END IF;
 
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    VALUES (date_trunc('hour', p_now, 'UTC'), p_campaign_id, v_sender, split_part(v_address, '@', -1), 'unsubscribed', 1);
+    PERFORM add_stats(
+        ARRAY[p_now], ARRAY[p_campaign_id], ARRAY[v_sender], ARRAY[split_part(v_address, '@', -1)], ARRAY['unsubscribed']);
 
     IF EXISTS (SELECT FROM recorded_facts WHERE type = 'RecipientUnsubscribed') THEN
         PERFORM append_facts('postroom.delivery', ARRAY['RecipientUnsubscribed'], ARRAY[p_delivery_id],
