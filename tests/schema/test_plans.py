@@ -90,6 +90,13 @@ async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, i
     )  # the filling
 
 
+async def test_the_look_up_of_a_suppression_is_inlined(full: Session) -> None:
+    """Checking a claim's recipients calls no function for each of them: the planner sees the index of suppressions."""
+    plan = nodes(await plan_of(full, "list_claim_recipients"))
+    assert "suppressions_pkey" in {node.get("Index Name") for node in plan}
+    assert not [node for node in plan if node["Node Type"] == "Function Scan"]
+
+
 async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
     """The cost is that of the batch, not of the queue."""
     sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]

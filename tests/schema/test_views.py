@@ -307,7 +307,7 @@ async def test_webhooks_are_not_part_of_the_log(session: Session) -> None:
 )
 async def test_the_log_is_indexed_by_recipient_and_by_recent_time(session: Session, question: str) -> None:
     """A month of attempts is not read as a whole to find one person or the last minutes."""
-    await session.execute("SELECT ensure_attempt_partitions(now())")
+    await session.execute("SELECT ensure_partitions('attempts')")
     await session.execute(
         """
         INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain, recipient,

@@ -68,7 +68,7 @@ async def test_a_statement_writes_one_row_for_each_group(pool: Pool) -> None:
 
 async def test_attempts_of_different_months_are_all_counted(pool: Pool) -> None:
     """Rows that go to several partitions in one statement are all seen by the trigger of the whole table."""
-    await pool.execute("SELECT ensure_attempt_partitions($1)", NOON)
+    await pool.execute("SELECT ensure_partitions('attempts', 2, $1)", NOON)
     await pool.execute(
         """
         INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain)

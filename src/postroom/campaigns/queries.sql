@@ -12,19 +12,18 @@ SET status = 'cancelled', finished_at = coalesce(:now::timestamptz, now()), paus
 WHERE id = :campaign_id AND status IN ('active', 'paused')
 RETURNING id;
 
--- name: cancel_mail :exec
--- One bounded step of taking a campaign's mail out of the queue; what is on the wire is not touched.
-UPDATE deliveries
-SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
-    reason = 'campaign_cancelled'
-WHERE id IN (
-    SELECT id
-    FROM deliveries
-    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL
-    ORDER BY next_attempt_at
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-);
+-- name: cancel_mail :one
+-- One bounded step of cancelling a campaign's waiting mail; mail that is being sent is not touched.
+SELECT count(*) AS moved
+FROM cancel_deliveries(
+    ARRAY(
+        SELECT id
+        FROM deliveries
+        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL
+        ORDER BY next_attempt_at
+        LIMIT :batch_limit
+        FOR UPDATE SKIP LOCKED
+    ), 'campaign_cancelled', coalesce(:now::timestamptz, now()));
 
 -- name: complete_campaign :maybe
 -- Everybody was fed, nothing of it waits, nothing is on its way: it is done.
@@ -88,18 +87,18 @@ WHERE ctid = ANY (ARRAY(
     LIMIT :batch_limit
 ));
 
--- name: hold_mail :exec
--- One bounded step of holding back what of a campaign waits in the queue.
-UPDATE deliveries
-SET next_attempt_at = next_attempt_at + interval '1000 years'
-WHERE id IN (
-    SELECT id
-    FROM deliveries
-    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at < '2900-01-01 00:00Z'
-    ORDER BY next_attempt_at
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-);
+-- name: hold_mail :one
+-- One bounded step of holding a paused campaign's waiting mail.
+SELECT count(*) AS moved
+FROM shift_deliveries(
+    ARRAY(
+        SELECT id
+        FROM deliveries
+        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at < '2900-01-01 00:00Z'
+        ORDER BY next_attempt_at
+        LIMIT :batch_limit
+        FOR UPDATE SKIP LOCKED
+    ), interval '1000 years');
 
 -- name: insert_campaign :one
 -- Store a draft.
@@ -117,16 +116,10 @@ RETURNING id;
 -- Store a batch of an upload: who is new, who of them is on a list; the zones, fields and counters with them. The caller
 -- holds the campaign's row, so ids are given in the order in which they become visible and no feeder skips any.
 WITH line AS MATERIALIZED (
-    SELECT l.*, coalesce(listed.yes, false) AS is_suppressed
+    SELECT l.*, stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed
     FROM unnest(:email::text[], :name::text[], :time_zone::text[], :custom_data::text[])
         AS l(email, name, time_zone, custom_data)
-    LEFT JOIN LATERAL (
-        SELECT true AS yes
-        FROM suppressions AS s
-        WHERE s.address IN (lower(l.email), erased_address(l.email)) -- kept for good, also where the address was not
-            AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()) AND s.reason <> 'soft_bounce')
-        LIMIT 1
-    ) AS listed ON true
+    CROSS JOIN LATERAL suppressed_until(l.email, 'bulk', coalesce(:now::timestamptz, now())) AS stopped
 ),
 added AS (
     INSERT INTO campaign_recipients (campaign_id, state, time_zone, email, name, custom_data)
@@ -276,18 +269,18 @@ RETURNING id;
 -- The time that statements of this transaction go by.
 SELECT coalesce(:now::timestamptz, now()) AS moment;
 
--- name: release_mail :exec
--- One bounded step of letting go what a pause held back.
-UPDATE deliveries
-SET next_attempt_at = next_attempt_at - interval '1000 years'
-WHERE id IN (
-    SELECT id
-    FROM deliveries
-    WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at >= '2900-01-01 00:00Z'
-    ORDER BY next_attempt_at
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-);
+-- name: release_mail :one
+-- One bounded step of releasing the mail that a pause held.
+SELECT count(*) AS moved
+FROM shift_deliveries(
+    ARRAY(
+        SELECT id
+        FROM deliveries
+        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at >= '2900-01-01 00:00Z'
+        ORDER BY next_attempt_at
+        LIMIT :batch_limit
+        FOR UPDATE SKIP LOCKED
+    ), interval '-1000 years');
 
 -- name: resume_campaign :maybe
 -- Go on after a pause.

@@ -21,7 +21,8 @@ async def cancel_campaign(connection: Connection, *, campaign_id: int, now: date
 
 
 async def cancel_mail(connection: Connection, *, campaign_id: int, batch_limit: int, now: datetime | None) -> int:
-    return await QUERIES["cancel_mail"].exec(connection, campaign_id=campaign_id, batch_limit=batch_limit, now=now)
+    row = await QUERIES["cancel_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit, now=now)
+    return int(row["moved"])
 
 
 async def complete_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
@@ -63,7 +64,8 @@ async def forget_recipients(
 
 
 async def hold_mail(connection: Connection, *, campaign_id: int, batch_limit: int) -> int:
-    return await QUERIES["hold_mail"].exec(connection, campaign_id=campaign_id, batch_limit=batch_limit)
+    row = await QUERIES["hold_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit)
+    return int(row["moved"])
 
 
 async def insert_campaign(connection: Connection, *, now: datetime | None, **columns: Any) -> int:
@@ -161,7 +163,8 @@ async def read_clock(connection: Connection, *, now: datetime | None) -> datetim
 
 
 async def release_mail(connection: Connection, *, campaign_id: int, batch_limit: int) -> int:
-    return await QUERIES["release_mail"].exec(connection, campaign_id=campaign_id, batch_limit=batch_limit)
+    row = await QUERIES["release_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit)
+    return int(row["moved"])
 
 
 async def resume_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:

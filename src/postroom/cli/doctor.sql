@@ -82,8 +82,7 @@ CROSS JOIN LATERAL (
         FROM deliveries
         WHERE deliveries.lane = lane.name
             AND deliveries.channel = channel.name
-            AND next_attempt_at IS NOT NULL
-            AND (state = 'rendered' OR template_id IS NULL)
+            AND is_claimable(next_attempt_at, state, template_id)
         ORDER BY next_attempt_at, id
         LIMIT 1
     ) AS first

@@ -74,11 +74,8 @@ FROM accept_deliveries(
 );
 
 -- name: cancel :maybe
--- End a waiting delivery before it leaves.
-UPDATE deliveries
-SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = :reason
-WHERE id = :delivery_id AND state IN ('queued', 'rendered')
-RETURNING id;
+-- Cancel a delivery that waits to be sent.
+SELECT cancel_deliveries(ARRAY[:delivery_id::bigint], :reason::text, coalesce(:now::timestamptz, now())) AS id;
 
 -- name: choose_facts :exec
 -- Record these facts about deliveries from now on, and no others.
@@ -266,21 +263,20 @@ RETURNING old.finished_at;
 
 -- name: ensure_attempt_partitions :one
 -- Make the ledger's partitions for this month and the next two.
-SELECT ensure_attempt_partitions(coalesce(:now::timestamptz, now())) AS made;
+SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now())) AS made;
 
 -- name: expire_waiting :many
--- Cancel what may no longer leave: a code that has expired, an offer that is over.
-UPDATE deliveries
-SET state = 'cancelled', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), reason = 'expired'
-WHERE id IN (
-    SELECT id
-    FROM deliveries
-    WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
-    ORDER BY expires_at
-    LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
-)
-RETURNING id;
+-- Cancel waiting deliveries whose expiry has passed.
+SELECT cancel_deliveries(
+    ARRAY(
+        SELECT id
+        FROM deliveries
+        WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
+        ORDER BY expires_at
+        LIMIT :batch_limit
+        FOR UPDATE SKIP LOCKED
+    ), 'expired', coalesce(:now::timestamptz, now())
+) AS id;
 
 -- name: fail_rendering :exec
 -- A template that cannot be rendered with these variables will never be: the delivery ends, and says why.
@@ -321,8 +317,7 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
         FROM deliveries AS d
         WHERE d.lane = :lane::text::delivery_lane
             AND d.channel = channel.name
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
             AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: this mail does not leave
                 SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
@@ -353,15 +348,8 @@ SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
     CASE WHEN outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
         THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for
 FROM delivery_recipients AS r
-CROSS JOIN LATERAL (
-    SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity')) AS until
-    FROM suppressions AS s
-    WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(r.email) END])
-        AND (s.scope = 'all' OR :lane::text = 'bulk')
-        AND (s.until IS NULL OR s.until > coalesce(:now::timestamptz, now()))
-        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR :lane::text = 'bulk')
-        AND r.kind <> 'reply_to'
-) AS stopped
+CROSS JOIN LATERAL suppressed_until(
+    CASE WHEN r.kind <> 'reply_to' THEN r.email END, :lane::text::delivery_lane, coalesce(:now::timestamptz, now())) AS stopped
 WHERE r.delivery_id = ANY(:delivery_ids::bigint[])
 ORDER BY r.delivery_id, r.kind, r.position;
 
@@ -487,15 +475,14 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
             LATERAL (
                 SELECT min(next_attempt_at) AS due_at
                 FROM deliveries AS d
-                WHERE d.lane = lane.name AND d.channel = channel.name AND d.next_attempt_at IS NOT NULL
-                    AND (d.state = 'rendered' OR d.template_id IS NULL)
+                WHERE d.lane = lane.name AND d.channel = channel.name AND is_claimable(d.next_attempt_at, d.state, d.template_id)
             ) AS first
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped
         FROM (
             SELECT FROM deliveries
-            WHERE lane = lane.name AND next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL)
+            WHERE lane = lane.name AND is_claimable(next_attempt_at, state, template_id)
             LIMIT :bound
         ) AS counted
     ) AS waiting;

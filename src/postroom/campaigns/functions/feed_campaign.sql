@@ -43,8 +43,7 @@ BEGIN
         SELECT min(next_attempt_at)
         INTO v_since
         FROM deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND next_attempt_at IS NOT NULL
-            AND (state = 'rendered' OR template_id IS NULL);
+        WHERE lane = 'bulk' AND channel = 'email' AND is_claimable(next_attempt_at, state, template_id);
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;
@@ -73,14 +72,8 @@ BEGIN
                 SELECT CASE WHEN is_listed THEN 'suppressed' ELSE 'fed' END::campaign_recipient_state,
                     CASE WHEN NOT is_listed THEN nextval('deliveries_id_seq') END
                 FROM (
-                    -- a scalar with a limit, which no plan turns into reading the whole list
-                    SELECT coalesce((
-                        SELECT true
-                        FROM suppressions AS s
-                        WHERE s.address IN (lower(r.email), erased_address(r.email))
-                            AND (s.until IS NULL OR s.until > p_now AND s.reason <> 'soft_bounce')
-                        LIMIT 1
-                    ), false) AS is_listed
+                    SELECT until IS NOT DISTINCT FROM 'infinity' AS is_listed
+                    FROM suppressed_until(r.email, 'bulk', p_now)
                     OFFSET 0 -- asked once, not once for each column
                 ) AS asked
             )
@@ -90,39 +83,24 @@ BEGIN
         ),
         slice AS MATERIALIZED (
             SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at,
-                (
-                    SELECT s.until -- a hold after a soft bounce: the mail waits until it ends
-                    FROM suppressions AS s
-                    WHERE s.address = lower(email) AND s.reason = 'soft_bounce' AND s.until > p_now
-                    LIMIT 1
-                ) AS held_until
+                -- the end of a hold after a soft bounce
+                (SELECT until FROM suppressed_until(email, 'bulk', p_now)) AS held_until
             FROM marked
-        ),
-        queued AS (
-            INSERT INTO deliveries (
-                id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id
-            )
-            SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
-                CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,
-                'generic', 'campaign:' || p_campaign_id, p_campaign_id
-            FROM slice
-            WHERE delivery_id IS NOT NULL
-        ),
-        addressed AS (
-            INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-            SELECT delivery_id, 'to', 0, email, name
-            FROM slice
-            WHERE delivery_id IS NOT NULL
-        ),
-        written AS (
-            INSERT INTO delivery_payloads (delivery_id, variables)
-            SELECT delivery_id, custom_data
-            FROM slice
-            WHERE delivery_id IS NOT NULL
         )
-        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed
+        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed,
+            array_agg(delivery_id) FILTER (WHERE delivery_id IS NOT NULL) AS ids,
+            array_agg(due_at) FILTER (WHERE delivery_id IS NOT NULL) AS due_at,
+            array_agg(held_until) FILTER (WHERE delivery_id IS NOT NULL) AS held_until,
+            array_agg(email) FILTER (WHERE delivery_id IS NOT NULL) AS emails,
+            array_agg(name) FILTER (WHERE delivery_id IS NOT NULL) AS names,
+            array_agg(custom_data) FILTER (WHERE delivery_id IS NOT NULL) AS variables
         INTO v_slice
         FROM slice;
+        IF v_slice.ids IS NOT NULL THEN
+            PERFORM enqueue_deliveries(
+                v_slice.ids, v_slice.due_at, v_slice.held_until, v_slice.emails, v_slice.names, v_slice.variables, 'bulk',
+                'campaign:' || p_campaign_id, p_campaign_id, p_now);
+        END IF;
 
         -- Fewer than there was room for: that was the last of this zone.
         UPDATE campaign_zones
@@ -137,9 +115,6 @@ BEGIN
         UPDATE campaigns
         SET fed_count = fed_count + v_fed, suppressed_count = suppressed_count + v_suppressed
         WHERE id = p_campaign_id;
-    END IF;
-    IF v_fed > 0 THEN
-        PERFORM wake_workers(ARRAY['bulk']);
     END IF;
     RETURN QUERY SELECT v_fed, v_suppressed, v_waiting;
 END

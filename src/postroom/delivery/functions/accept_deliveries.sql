@@ -52,7 +52,6 @@ DECLARE
     v_row          record;
     v_existing     record;
     v_unresolved   integer := cardinality(p_lane);
-    v_has_erased   boolean := erased_address('') IS NOT NULL; -- who was erased is known by a keyed hash
 BEGIN
     FOR v_round IN 1..5 LOOP
         FOR v_row IN
@@ -70,18 +69,11 @@ BEGIN
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
             ),
             recipient AS MATERIALIZED (
-                -- stopped_until: NULL, mail may leave; infinity, the address is suppressed; else the end of a hold after a
-                -- soft bounce, which only bulk mail waits for.
                 SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
-                    (
-                        SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity'))
-                        FROM suppressions AS s
-                        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN v_has_erased THEN erased_address(r.email) END])
-                            AND (s.scope = 'all' OR request.lane_name = 'bulk')
-                            AND (s.until IS NULL OR s.until > p_now)
-                            AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR request.lane_name = 'bulk')
-                            AND r.kind <> 'reply_to'
-                    ) AS stopped_until
+                    CASE WHEN r.kind <> 'reply_to' THEN (
+                        SELECT until
+                        FROM suppressed_until(r.email, request.lane_name, p_now)
+                    ) END AS stopped_until
                 FROM unnest(
                     p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
                 ) AS r(ordinal, kind, position, email, name)

@@ -35,8 +35,7 @@ BEGIN
         WHERE d.lane = p_lane
             AND d.channel = 'webhook'
             AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
         ORDER BY d.next_attempt_at, d.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED

@@ -24,8 +24,7 @@ AS $$
                     WHERE d.lane = p_lane
                         AND d.channel = 'email'
                         AND d.next_attempt_at <= p_now
-                        AND d.next_attempt_at IS NOT NULL
-                        AND (d.state = 'rendered' OR d.template_id IS NULL)
+                        AND is_claimable(d.next_attempt_at, d.state, d.template_id)
                         AND (d.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
                             WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))

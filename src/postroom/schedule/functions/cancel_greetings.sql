@@ -1,10 +1,9 @@
--- Whoever forgets a person or an occasion, by whatever way: what was handed over and has not left does not leave. What waits
--- is cancelled, what is just being sent is tried no second time, and nobody is asked about a dead letter any more, nor can
--- bring it back. What an occasion once sent stays among the events of its person.
+-- Withdraw the deliveries of a user or an occasion that is deleted; see withdraw_deliveries. The events that a deleted
+-- occasion has completed stay with its user.
 CREATE OR REPLACE FUNCTION cancel_greetings() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may forget a person need not be allowed to touch deliveries
-SET search_path FROM CURRENT -- a person may be forgotten on a connection that is not ours
+SECURITY DEFINER -- a role that may delete a user needs no right on deliveries
+SET search_path FROM CURRENT -- a user may be deleted on an application's connection
 AS $$
 DECLARE
     v_ids bigint[];
@@ -12,7 +11,7 @@ BEGIN
     IF TG_TABLE_NAME = 'users' THEN
         v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE user_id = OLD.id AND delivery_id IS NOT NULL);
     ELSE
-        -- Held, nobody hands over one more meanwhile; gone, the occasion goes with its person, and all is done.
+        -- The lock keeps the scheduler from enqueuing meanwhile. No row: the user is being deleted, and its trigger ran.
         PERFORM FROM users WHERE id = OLD.user_id FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             RETURN OLD;
@@ -20,11 +19,7 @@ BEGIN
         v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE occasion_id = OLD.id AND delivery_id IS NOT NULL);
     END IF;
 
-    DELETE FROM dead_letters WHERE delivery_id = ANY(v_ids);
-    UPDATE deliveries SET expires_at = now() WHERE id = ANY(v_ids) AND state = 'sending';
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = TG_ARGV[0]
-    WHERE id = ANY(v_ids) AND state IN ('queued', 'rendered');
+    PERFORM withdraw_deliveries(v_ids, TG_ARGV[0]);
     IF TG_TABLE_NAME = 'user_occasions' THEN
         UPDATE scheduled_events
         SET occasion_id = NULL

@@ -19,8 +19,8 @@ BEGIN
             ) AS is_to_domain
         FROM deliveries AS d
         WHERE d.lane = 'bulk' AND d.channel = 'email'
-            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until
+            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
         ORDER BY d.next_attempt_at DESC, d.id DESC
         LIMIT 1000
     LOOP

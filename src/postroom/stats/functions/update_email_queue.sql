@@ -20,15 +20,11 @@ BEGIN
     IF NEW.status IS NOT DISTINCT FROM OLD.status THEN
         RETURN NEW;
     END IF;
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'cancelled_by_operator'
-    WHERE id = OLD.id AND state IN ('queued', 'rendered');
-    IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM cancel_deliveries(ARRAY[OLD.id], 'cancelled_by_operator')) THEN
         RAISE EXCEPTION 'status: a mail that is % cannot be cancelled', OLD.status
             USING ERRCODE = 'PR100', COLUMN = 'status';
     END IF;
-    INSERT INTO audit_log (actor, action, subject)
-    VALUES ('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
+    PERFORM record_audit('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
     SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
     RETURN NEW;
 END

@@ -1,0 +1,33 @@
+-- Insert mail to one recipient each, whose suppression the caller has checked, and wake a sleeping worker. The caller takes
+-- ids from deliveries_id_seq. p_held_until: the end of a hold after a soft bounce, NULL for most.
+CREATE OR REPLACE FUNCTION enqueue_deliveries(
+    p_ids         bigint[],
+    p_due_at      timestamptz[],
+    p_held_until  timestamptz[],
+    p_email       text[],
+    p_name        text[],
+    p_variables   jsonb[],
+    p_lane        delivery_lane,
+    p_source      text,
+    p_campaign_id bigint,
+    p_now         timestamptz DEFAULT now()
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET enable_seqscan = off -- for the look-ups of foreign keys: their plans outlive a small table
+AS $$
+BEGIN
+    INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)
+    SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
+        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
+    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
+    SELECT id, 'to', 0, email, name
+    FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);
+    INSERT INTO delivery_payloads (delivery_id, variables)
+    SELECT id, variables
+    FROM unnest(p_ids, p_variables) AS i(id, variables);
+    PERFORM wake_workers(ARRAY[p_lane::text]);
+END
+$$;
