@@ -89,6 +89,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("attachments[0].content_type", {"attachments": [a_file(content_type="a/" + "b" * 128)]}),
     ("attachments[1].content", {"attachments": [a_file(), a_file(content="not base64")]}),
     ("attachments[0].content", {"attachments": [a_file(content="aGk")]}),
+    ("attachments[0].content", {"attachments": [a_file(content="aGk==")]}),
+    ("subject", {"subject": "\x1c\u3000"}),
     ("attachments[0].content_id", {"attachments": [a_file(content_id="a b")]}),
     (
         "attachments",

@@ -210,12 +210,20 @@ def _attachments(request: DeliveryRequest) -> Problems:
             yield f"{where}.content_type", "is not a media type such as image/png or text/calendar; method=REQUEST"
         if attachment.content_id is not None and not _CONTENT_ID.fullmatch(attachment.content_id):
             yield f"{where}.content_id", "must be printable ASCII without spaces"
-        try:
-            total += len(binascii.a2b_base64(attachment.content, strict_mode=True))
-        except ValueError:
+        size = _decoded_size(attachment.content)
+        if size is None:
             yield f"{where}.content", "is not base64"
+        total += size or 0
     if total > MAX_ATTACHMENT_BYTES:
         yield "attachments", f"must be at most {MAX_ATTACHMENT_BYTES} bytes together"
+
+
+def _decoded_size(content: str) -> int | None:
+    """The number of bytes in base64, None if it is invalid; `a2b_base64` alone accepts surplus padding: `AAAA=`."""
+    try:
+        return None if len(content) % 4 else len(binascii.a2b_base64(content, strict_mode=True))
+    except ValueError:
+        return None
 
 
 def _bookkeeping(request: DeliveryRequest) -> Problems:

@@ -19,6 +19,9 @@ AS $$
 DECLARE
     c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
     c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python ends with the year 9999, in every time zone
+    -- the characters that Python's str.strip removes; \S depends on the locale of the database
+    c_not_blank CONSTANT text :=
+        '[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]';
     v_field   text;
     v_message text;
 BEGIN
@@ -35,7 +38,7 @@ BEGIN
         ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
         ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
         ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),
-        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ '\S'),
+        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ c_not_blank),
         ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\r\n]' OR length(p_subject) > 998),
         ('text', 'text or html is required without a template', p_template IS NULL AND num_nonnulls(p_text, p_html) = 0),
         ('text', 'must be at most 5242880 bytes', octet_length(p_text) > 5242880),
