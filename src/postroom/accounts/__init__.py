@@ -9,8 +9,8 @@ STATES   an account is provisioned → active → suspended, and back: active if
          that was open goes to the new one. A token that ends early, or is deleted, takes its mail along: what still
          waits to leave is cancelled, with the reason `token_ended`
 CALLED BY  the application, in plain SQL; the API and the command line (`service`); the composition root (`worker`)
-CALLS    delivery (`accept_batch`), with the templates account-activation and account-recovery, in the account's
-         `locale` or else in POSTROOM_DEFAULT_LOCALE
+CALLS    delivery (`accept_batch`, `cancel_deliveries`), with the templates account-activation and account-recovery, in
+         the account's `locale` or else in POSTROOM_DEFAULT_LOCALE
 FAILURES   TokenNotFound, TokenExpired, TokenUsed, GuessedTooOften, AccountNotFound, LoginTaken, NotProvisioned,
          and to operators EmailTaken; OutputLost and ReaderPaused of a pipe
 

@@ -17,8 +17,8 @@ FILES    lines    CSV and JSON lines → people, and for every line that is none
          zones    local time → instant
          worker   the Feeder
 CALLED BY  app (Feeder, CampaignRendering), http, cli
-CALLS    delivery (deliveries are inserted by `feed_campaign`, which wakes workers), mail (render, plaintext),
-         tracking (links), suppressions (read), stats (read)
+CALLS    delivery (`enqueue_deliveries`, `cancel_deliveries`, `shift_deliveries`), feedback (`suppressed_until`), mail
+         (render, plaintext), tracking (links), stats (read)
 FAILURES   BadInput, CampaignNotFound, CampaignFrozen, CampaignWrongStatus, SecretKeyMissing
 
 One mail per campaign and person. A person is an address regardless of case; a unique index says so, whatever is

@@ -26,9 +26,10 @@ RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to t
          application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller
 HOSTILE INPUTS  all that an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules,
          which one table of cases tests. A row that cannot be read all the same fails alone (`rows`)
-CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`
+CALLED BY  mail (rendering), every intake, http, cli, and applications through `postroom.send` and SQL `send(…)`; in SQL
+         campaigns, accounts, schedule and stats: `enqueue_`, `cancel_`, `shift_` and `withdraw_deliveries`
 CALLS    a writer for each channel and a transport for each channel and lane, as given (`Writers`, `Routes`);
-         suppressions, when accepting and before sending
+         feedback (`suppressed_until`), when accepting and before sending
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
          `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
          A worker that cannot write results keeps them, stops sending, and retries until the database takes them

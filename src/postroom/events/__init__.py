@@ -3,7 +3,7 @@
 NAME     events, what happened and who did it: a store whose consistency boundary is whatever a decision has read
 OWNS     the tables `events`, `event_tags` (the same tags, one per row), `commands`, `event_clock`, `event_followers`
          and `audit_log`; the channel `<room>_events`; the stored functions `append_events`, `append_events_batch`,
-         `append_events_if`, `read_events`, `event_cursor_now`
+         `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
 ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
          Decisions read all that is committed; their cursor is the snapshot they read with.
 CALLED BY  every service whose use-case is a fact or a person's decision; the outbox follows

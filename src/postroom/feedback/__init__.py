@@ -10,7 +10,9 @@ COMES IN   in the SMTP session (`record_refusals`, called by delivery); to the b
 STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is suppressed; hard bounce, complaint:
          suppressed for good; a refusal without a reason: nothing. Severity only rises, a success clears what was soft,
          a person may undo anything and leaves a trace
-CALLED BY  delivery: when a request is accepted, and again right before sending; http, cli, the loop of `postroom work`
+CALLED BY  delivery and campaigns: `suppressed_until`, when a request is accepted and again right before sending;
+         tracking: `merge_suppressions`, `lift_suppressions`; http, cli, the loop of `postroom work`
+CALLS    senders (`count_returned`), stats (`add_stats`), events (`append_facts`)
 HOSTILE INPUTS  every message and every webhook. Reports are read in processes of their own (`reading`), bounded in
          bytes, boundaries, memory and time. A report without proof (`attribution`, `providers`) is kept and
          suppresses nobody; permanent suppression needs evidence about the mailbox (`postroom.post.meaning`)

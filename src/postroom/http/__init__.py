@@ -3,7 +3,7 @@
 NAME     http, JSON under /v1, health for machines, OpenAPI for people who write clients
 OWNS     the table `api_keys`; keys are kept as hashes
 STATES   a key is valid until it is revoked; there is no way back
-CALLED BY  the composition root (`build_app`), the command line (`service`)
+CALLED BY  the composition root (`build_app`), the command line (`service`), the SES drop-in (`touch_api_key`)
 CALLS    the handlers that capabilities list in their `api.py`, as `Endpoint`s: parse → one service call → render
 FAILURES   every refusal is application/problem+json with the field's name (`problems`); a bug answers 500 and says
          nothing of its cause; a database that does not answer is 503

@@ -13,7 +13,7 @@ FILES    civil     days of the calendar; local time is converted in `runtime.zon
          engine    claim, delivery and what follows, in one transaction
          metrics   what is behind, for Prometheus and `postroom doctor`
 CALLED BY  app (Scheduler), http, cli
-CALLS    delivery (accept), mail's template `birthday`
+CALLS    delivery (accept, `withdraw_deliveries`), mail's template `birthday`
 FAILURES   BadInput, UserNotFound, OccasionNotFound, ScheduledEventNotFound,
            VersionConflict; ClaimLost undoes a handover that came too late
 

@@ -14,7 +14,8 @@ FILES      model      an account, and when its results say that it must rest
            seal, kms  secrets at rest, under our key or one of AWS KMS
            factory    account and credentials → transport
            trial      connect, log in, send a mail to itself, and say how far it got
-CALLED BY  delivery: the claim reserves (functions/reserve_senders.sql), the worker asks the desk, results are recorded
+CALLED BY  delivery: the claim reserves (functions/reserve_senders.sql), the worker asks the desk, results are recorded;
+           feedback: later bounces (functions/count_returned.sql)
 ROUTING    while there is an account that no person has paused, mail leaves through accounts, and waits when none has
            quota; otherwise through the relay of the settings. Webhooks never wait for a mailbox.
 PROMISES   `daily_sent` never exceeds the day's limit, with any number of workers: it is counted in the claim's own

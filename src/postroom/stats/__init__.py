@@ -4,9 +4,9 @@ NAME     stats, figures per campaign, sender and domain, hour by hour
 OWNS     the tables `stat_deltas` and `stats_hourly`; the views `email_queue`, `send_logs`, `bounce_list` and
          `unsubscribe_list`, which show the queue, the ledger and the suppressions under the names reports use
 STATES   a delta is written in the transaction of what it counts, and folded once into its hour
-CALLED BY  triggers on `attempts` and `deliveries`; tracking and feedback, which insert into `stat_deltas` in their own
-         statements; the API, the command line and campaigns (`service`); the composition root (`worker`)
-CALLS    nothing
+CALLED BY  triggers on `attempts` and `deliveries`; tracking and feedback, in their own statements (`add_stats`); the
+         API, the command line and campaigns (`service`); the composition root (`worker`)
+CALLS    delivery (`send`, `cancel_deliveries`) and events (`record_audit`), for writes to the view `email_queue`
 FAILURES   BadInput
 
 Nothing is ever counted by reading the log. Whoever finishes attempts adds one row per campaign, sender, domain and

@@ -2,7 +2,7 @@
 
 NAME      tracking, opens, clicks and unsubscriptions by signed links
 OWNS      open_events, click_events (by month), engagements (one row per delivery: its firsts), unsubscriptions.
-WRITES    suppressions of reason `unsubscribe`, and nothing else there; stat_deltas, grouped.
+CALLS     feedback (`merge_suppressions`, `lift_suppressions`: unsubscriptions only), stats (`add_stats`), events
 LINKS     are signed and carry everything they need (`tokens`): they keep working after the queue has forgotten the
           mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
 ANSWERS   are raw ASGI (`asgi`). A pixel or a redirect never waits for the database: hits gather in memory, bounded, and
