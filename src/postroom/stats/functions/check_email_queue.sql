@@ -1,8 +1,7 @@
--- Refuse what email_queue cannot accept, by the view's own column names; send(…) checks the rest.
+-- Reject values of the columns that send(…) knows by another name, naming the view's column; send(…) checks the others.
 CREATE OR REPLACE FUNCTION check_email_queue(
     p_recipient_email text,
     p_recipient_name  text,
-    p_subject         text,
     p_html_body       text,
     p_text_body       text
 ) RETURNS void
@@ -19,8 +18,6 @@ BEGIN
             p_recipient_email ~ '[<>]'),
         ('recipient_name', 'must be one line of at most 200 characters without <, > and "',
             p_recipient_name ~ '[\x01-\x1f\x7f<>"]' OR length(p_recipient_name) > 200),
-        ('subject', 'is required', coalesce(btrim(p_subject), '') = ''),
-        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\x01-\x1f\x7f]' OR length(p_subject) > 998),
         ('html_body', 'html_body or text_body is required', num_nonnulls(p_html_body, p_text_body) = 0),
         ('html_body', 'must be at most 5242880 bytes', octet_length(p_html_body) > 5242880),
         ('text_body', 'must be at most 5242880 bytes', octet_length(p_text_body) > 5242880)

@@ -26,7 +26,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION '%: is kept by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
     END IF;
-    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.subject, NEW.html_body, NEW.text_body);
+    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.html_body, NEW.text_body);
     NEW.id := send(
         p_to => ARRAY[CASE WHEN NEW.recipient_name IS NULL THEN NEW.recipient_email
             ELSE format('"%s" <%s>', NEW.recipient_name, NEW.recipient_email) END],
