@@ -142,7 +142,6 @@ DECLARE
     v_row          record;
     v_existing     record;
     v_unresolved   integer := cardinality(p_lane);
-    v_has_erased   boolean := erased_address('') IS NOT NULL; -- who was erased is known by a keyed hash
 BEGIN
     FOR v_round IN 1..5 LOOP
         FOR v_row IN
@@ -160,18 +159,11 @@ BEGIN
                 WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
             ),
             recipient AS MATERIALIZED (
-                -- stopped_until: NULL, mail may leave; infinity, the address is suppressed; else the end of a hold after a
-                -- soft bounce, which only bulk mail waits for.
                 SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
-                    (
-                        SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity'))
-                        FROM suppressions AS s
-                        WHERE s.address = ANY (ARRAY[lower(r.email), CASE WHEN v_has_erased THEN erased_address(r.email) END])
-                            AND (s.scope = 'all' OR request.lane_name = 'bulk')
-                            AND (s.until IS NULL OR s.until > p_now)
-                            AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR request.lane_name = 'bulk')
-                            AND r.kind <> 'reply_to'
-                    ) AS stopped_until
+                    CASE WHEN r.kind <> 'reply_to' THEN (
+                        SELECT until
+                        FROM suppressed_until(r.email, request.lane_name, p_now)
+                    ) END AS stopped_until
                 FROM unnest(
                     p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
                 ) AS r(ordinal, kind, position, email, name)
@@ -285,6 +277,16 @@ BEGIN
     WHERE id = NEW.account AND status = 'provisioned';
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION add_stats(p_at timestamp with time zone[], p_campaign_id bigint[], p_sender_account_id bigint[], p_domain text[], p_metric text[]) RETURNS void
+    LANGUAGE sql
+    AS $$
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT date_trunc('hour', at, 'UTC'), campaign_id, sender_account_id, domain, metric, count(*)
+    FROM unnest(p_at, p_campaign_id, p_sender_account_id, p_domain, p_metric)
+        AS i(at, campaign_id, sender_account_id, domain, metric)
+    GROUP BY 1, 2, 3, 4, 5
 $$;
 
 CREATE FUNCTION address_pattern(p_address text) RETURNS text
@@ -821,6 +823,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION cancel_deliveries(p_ids bigint[], p_reason text, p_now timestamp with time zone DEFAULT now()) RETURNS SETOF bigint
+    LANGUAGE sql
+    AS $$
+    UPDATE deliveries
+    SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
+    WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
+    RETURNING id
+$$;
+
 CREATE FUNCTION cancel_greetings() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -831,7 +842,7 @@ BEGIN
     IF TG_TABLE_NAME = 'users' THEN
         v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE user_id = OLD.id AND delivery_id IS NOT NULL);
     ELSE
-        -- Held, nobody hands over one more meanwhile; gone, the occasion goes with its person, and all is done.
+        -- The lock keeps the scheduler from enqueuing meanwhile. No row: the user is being deleted, and its trigger ran.
         PERFORM FROM users WHERE id = OLD.user_id FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             RETURN OLD;
@@ -839,11 +850,7 @@ BEGIN
         v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE occasion_id = OLD.id AND delivery_id IS NOT NULL);
     END IF;
 
-    DELETE FROM dead_letters WHERE delivery_id = ANY(v_ids);
-    UPDATE deliveries SET expires_at = now() WHERE id = ANY(v_ids) AND state = 'sending';
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = TG_ARGV[0]
-    WHERE id = ANY(v_ids) AND state IN ('queued', 'rendered');
+    PERFORM withdraw_deliveries(v_ids, TG_ARGV[0]);
     IF TG_TABLE_NAME = 'user_occasions' THEN
         UPDATE scheduled_events
         SET occasion_id = NULL
@@ -859,9 +866,8 @@ CREATE FUNCTION cancel_token_mail() RETURNS trigger
     SET enable_seqscan TO 'off'
     AS $$
 BEGIN
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'token_ended'
-    WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id AND state IN ('queued', 'rendered');
+    PERFORM cancel_deliveries(
+        ARRAY(SELECT id FROM deliveries WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id), 'token_ended');
     RETURN NULL;
 END
 $$;
@@ -917,7 +923,7 @@ CREATE FUNCTION check_attachments(p_attachments jsonb) RETURNS TABLE(field text,
     HAVING sum(length(content) / 4 * 3 - length(content) + length(rtrim(content, '='))) > 26214400
 $_$;
 
-CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_subject text, p_html_body text, p_text_body text) RETURNS void
+CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_html_body text, p_text_body text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     AS $$
 DECLARE
@@ -931,8 +937,6 @@ BEGIN
             p_recipient_email ~ '[<>]'),
         ('recipient_name', 'must be one line of at most 200 characters without <, > and "',
             p_recipient_name ~ '[\x01-\x1f\x7f<>"]' OR length(p_recipient_name) > 200),
-        ('subject', 'is required', coalesce(btrim(p_subject), '') = ''),
-        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\x01-\x1f\x7f]' OR length(p_subject) > 998),
         ('html_body', 'html_body or text_body is required', num_nonnulls(p_html_body, p_text_body) = 0),
         ('html_body', 'must be at most 5242880 bytes', octet_length(p_html_body) > 5242880),
         ('text_body', 'must be at most 5242880 bytes', octet_length(p_text_body) > 5242880)
@@ -1037,6 +1041,9 @@ CREATE FUNCTION check_send(p_to text[], p_cc text[], p_bcc text[], p_reply_to te
 DECLARE
     c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
     c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python ends with the year 9999, in every time zone
+    -- the characters that Python's str.strip removes; \S depends on the locale of the database
+    c_not_blank CONSTANT text :=
+        '[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]';
     v_field   text;
     v_message text;
 BEGIN
@@ -1053,7 +1060,7 @@ BEGIN
         ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
         ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
         ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),
-        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ '\S'),
+        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ c_not_blank),
         ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\r\n]' OR length(p_subject) > 998),
         ('text', 'text or html is required without a template', p_template IS NULL AND num_nonnulls(p_text, p_html) = 0),
         ('text', 'must be at most 5242880 bytes', octet_length(p_text) > 5242880),
@@ -1357,6 +1364,24 @@ BEGIN
     RETURNING l.requests INTO v_requests;
     RETURN v_requests <= c_requests;
 END
+$$;
+
+CREATE FUNCTION count_returned(p_account_ids bigint[], p_now timestamp with time zone) RETURNS void
+    LANGUAGE sql
+    AS $$
+    WITH counted AS (
+        UPDATE sender_accounts AS a
+        SET daily_bounces = a.daily_bounces + returned.bounces
+        FROM (SELECT id, count(*) AS bounces FROM unnest(p_account_ids) AS i(id) GROUP BY id) AS returned
+        WHERE a.id = returned.id
+        RETURNING a.id, returned.bounces
+    )
+    INSERT INTO sender_health AS h (account_id, bucket, bounces)
+    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
+    FROM counted
+    ORDER BY id
+    ON CONFLICT (account_id, bucket) DO UPDATE
+    SET bounces = h.bounces + excluded.bounces
 $$;
 
 CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
@@ -1666,8 +1691,8 @@ BEGIN
             ) AS is_to_domain
         FROM deliveries AS d
         WHERE d.lane = 'bulk' AND d.channel = 'email'
-            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until
+            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
         ORDER BY d.next_attempt_at DESC, d.id DESC
         LIMIT 1000
     LOOP
@@ -1682,37 +1707,24 @@ BEGIN
 END
 $_$;
 
-CREATE FUNCTION ensure_attempt_partitions(p_now timestamp with time zone DEFAULT now()) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION enqueue_deliveries(p_ids bigint[], p_due_at timestamp with time zone[], p_held_until timestamp with time zone[], p_email text[], p_name text[], p_variables jsonb[], p_lane delivery_lane, p_source text, p_campaign_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
+    LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET lock_timeout TO '1s'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
     AS $$
-DECLARE
-    v_month timestamptz;
-    v_name  text;
-    v_made  integer := 0;
 BEGIN
-    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' THEN
-        RAISE EXCEPTION 'partitions are made for times within ten years of now';
-    END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
-    FOR v_month IN
-        SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, 2) AS n
-    LOOP
-        v_name := 'attempts_' || to_char(v_month, 'YYYY_MM');
-        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
-        BEGIN
-            EXECUTE format(
-                'CREATE TABLE %I PARTITION OF attempts FOR VALUES FROM (%L) TO (%L)',
-                v_name, v_month, v_month + interval '1 month'
-            );
-            v_made := v_made + 1;
-        EXCEPTION WHEN check_violation THEN
-            NULL; -- the default partition already holds rows of that month and keeps them
-        END;
-    END LOOP;
-    RETURN v_made;
+    INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)
+    SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
+        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
+    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
+    SELECT id, 'to', 0, email, name
+    FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);
+    INSERT INTO delivery_payloads (delivery_id, variables)
+    SELECT id, variables
+    FROM unnest(p_ids, p_variables) AS i(id, variables);
+    PERFORM wake_workers(ARRAY[p_lane::text]);
 END
 $$;
 
@@ -1753,7 +1765,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION erase_address_limits(p_address text) RETURNS bigint
+CREATE FUNCTION erase_accounts(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
@@ -1824,7 +1836,7 @@ BEGIN
 END
 $_$;
 
-CREATE FUNCTION erase_campaign_recipients(p_address text, p_pseudonym text) RETURNS bigint
+CREATE FUNCTION erase_campaigns(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
@@ -1839,12 +1851,12 @@ BEGIN
 
     UPDATE campaigns AS c
     SET suppressed_count = c.suppressed_count + 1
-    WHERE c.status <> 'cancelled' AND c.id IN ( -- there, who waited is counted already
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has counted its waiting recipients
         SELECT r.campaign_id
         FROM campaign_recipients AS r
         WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
     );
-    -- Erased, uploaded again, erased again: the first trace makes room for the second.
+    -- The address was erased, uploaded and erased again: the first pseudonym would violate the unique key.
     DELETE FROM campaign_recipients AS r
     WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
     UPDATE campaign_recipients AS r
@@ -1964,6 +1976,26 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION erase_feedback(p_address text, p_pseudonym text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_kept bigint;
+BEGIN
+    -- No change of meaning: neither the history nor followers of events need a row.
+    PERFORM set_config('postroom.quiet', 'on', true);
+    DELETE FROM suppressions AS old
+    USING suppressions AS new
+    WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
+    UPDATE suppressions
+    SET address = p_pseudonym, detail = NULL, origin = erase_text(origin, p_address, p_pseudonym)
+    WHERE address = p_address;
+    GET DIAGNOSTICS v_kept = ROW_COUNT;
+    RETURN v_kept;
+END
+$$;
+
 CREATE FUNCTION erase_inbox(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -2077,26 +2109,6 @@ BEGIN
     RETURN v_touched;
 END
 $_$;
-
-CREATE FUNCTION erase_suppressions(p_address text, p_pseudonym text) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_kept bigint;
-BEGIN
-    -- Not a change that the history or anybody who follows must be told of.
-    PERFORM set_config('postroom.quiet', 'on', true);
-    DELETE FROM suppressions AS old
-    USING suppressions AS new
-    WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
-    UPDATE suppressions
-    SET address = p_pseudonym, detail = NULL, origin = erase_text(origin, p_address, p_pseudonym)
-    WHERE address = p_address;
-    GET DIAGNOSTICS v_kept = ROW_COUNT;
-    RETURN v_kept;
-END
-$$;
 
 CREATE FUNCTION erase_tags(p_tags jsonb, p_address text, p_pseudonym text) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -2361,8 +2373,7 @@ BEGIN
         SELECT min(next_attempt_at)
         INTO v_since
         FROM deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND next_attempt_at IS NOT NULL
-            AND (state = 'rendered' OR template_id IS NULL);
+        WHERE lane = 'bulk' AND channel = 'email' AND is_claimable(next_attempt_at, state, template_id);
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;
@@ -2391,14 +2402,8 @@ BEGIN
                 SELECT CASE WHEN is_listed THEN 'suppressed' ELSE 'fed' END::campaign_recipient_state,
                     CASE WHEN NOT is_listed THEN nextval('deliveries_id_seq') END
                 FROM (
-                    -- a scalar with a limit, which no plan turns into reading the whole list
-                    SELECT coalesce((
-                        SELECT true
-                        FROM suppressions AS s
-                        WHERE s.address IN (lower(r.email), erased_address(r.email))
-                            AND (s.until IS NULL OR s.until > p_now AND s.reason <> 'soft_bounce')
-                        LIMIT 1
-                    ), false) AS is_listed
+                    SELECT until IS NOT DISTINCT FROM 'infinity' AS is_listed
+                    FROM suppressed_until(r.email, 'bulk', p_now)
                     OFFSET 0 -- asked once, not once for each column
                 ) AS asked
             )
@@ -2408,39 +2413,24 @@ BEGIN
         ),
         slice AS MATERIALIZED (
             SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at,
-                (
-                    SELECT s.until -- a hold after a soft bounce: the mail waits until it ends
-                    FROM suppressions AS s
-                    WHERE s.address = lower(email) AND s.reason = 'soft_bounce' AND s.until > p_now
-                    LIMIT 1
-                ) AS held_until
+                -- the end of a hold after a soft bounce
+                (SELECT until FROM suppressed_until(email, 'bulk', p_now)) AS held_until
             FROM marked
-        ),
-        queued AS (
-            INSERT INTO deliveries (
-                id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id
-            )
-            SELECT delivery_id, 'bulk', coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
-                CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END,
-                'generic', 'campaign:' || p_campaign_id, p_campaign_id
-            FROM slice
-            WHERE delivery_id IS NOT NULL
-        ),
-        addressed AS (
-            INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-            SELECT delivery_id, 'to', 0, email, name
-            FROM slice
-            WHERE delivery_id IS NOT NULL
-        ),
-        written AS (
-            INSERT INTO delivery_payloads (delivery_id, variables)
-            SELECT delivery_id, custom_data
-            FROM slice
-            WHERE delivery_id IS NOT NULL
         )
-        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed
+        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed,
+            array_agg(delivery_id) FILTER (WHERE delivery_id IS NOT NULL) AS ids,
+            array_agg(due_at) FILTER (WHERE delivery_id IS NOT NULL) AS due_at,
+            array_agg(held_until) FILTER (WHERE delivery_id IS NOT NULL) AS held_until,
+            array_agg(email) FILTER (WHERE delivery_id IS NOT NULL) AS emails,
+            array_agg(name) FILTER (WHERE delivery_id IS NOT NULL) AS names,
+            array_agg(custom_data) FILTER (WHERE delivery_id IS NOT NULL) AS variables
         INTO v_slice
         FROM slice;
+        IF v_slice.ids IS NOT NULL THEN
+            PERFORM enqueue_deliveries(
+                v_slice.ids, v_slice.due_at, v_slice.held_until, v_slice.emails, v_slice.names, v_slice.variables, 'bulk',
+                'campaign:' || p_campaign_id, p_campaign_id, p_now);
+        END IF;
 
         -- Fewer than there was room for: that was the last of this zone.
         UPDATE campaign_zones
@@ -2455,9 +2445,6 @@ BEGIN
         UPDATE campaigns
         SET fed_count = fed_count + v_fed, suppressed_count = suppressed_count + v_suppressed
         WHERE id = p_campaign_id;
-    END IF;
-    IF v_fed > 0 THEN
-        PERFORM wake_workers(ARRAY['bulk']);
     END IF;
     RETURN QUERY SELECT v_fed, v_suppressed, v_waiting;
 END
@@ -2733,7 +2720,7 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION '%: is kept by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
     END IF;
-    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.subject, NEW.html_body, NEW.text_body);
+    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.html_body, NEW.text_body);
     NEW.id := send(
         p_to => ARRAY[CASE WHEN NEW.recipient_name IS NULL THEN NEW.recipient_email
             ELSE format('"%s" <%s>', NEW.recipient_name, NEW.recipient_email) END],
@@ -2759,6 +2746,12 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION is_claimable(p_next_attempt_at timestamp with time zone, p_state delivery_state, p_template_id text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT p_next_attempt_at IS NOT NULL AND (p_state = 'rendered' OR p_template_id IS NULL)
+$$;
+
 CREATE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
     AS $_$
@@ -2772,6 +2765,37 @@ $_$;
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
+
+CREATE TABLE suppressions (
+    id bigint NOT NULL,
+    campaign_id bigint,
+    sender_account_id bigint,
+    scope suppression_scope NOT NULL,
+    reason suppression_reason NOT NULL,
+    bounce_count integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    first_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
+    until timestamp with time zone,
+    address text NOT NULL,
+    origin text DEFAULT 'api'::text NOT NULL,
+    code text,
+    detail text,
+    CONSTRAINT suppressions_address_lower CHECK ((address = lower(address))),
+    CONSTRAINT suppressions_until_readable CHECK (((until >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (until < '9999-12-31 00:00:00+00'::timestamp with time zone)))
+);
+
+CREATE FUNCTION lift_suppressions(p_address text, p_reason suppression_reason DEFAULT NULL::suppression_reason, p_scope suppression_scope DEFAULT NULL::suppression_scope) RETURNS SETOF suppressions
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RETURN QUERY
+    DELETE FROM suppressions AS s
+    WHERE s.address IN (lower(p_address), erased_address(p_address)) AND s.reason = coalesce(p_reason, s.reason)
+        AND s.scope = coalesce(p_scope, s.scope)
+    RETURNING s.*;
+END
+$$;
 
 CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false, p_webhook_limit integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
@@ -2794,8 +2818,7 @@ BEGIN
         WHERE d.lane = p_lane
             AND d.channel = 'webhook'
             AND d.next_attempt_at <= p_now
-            AND d.next_attempt_at IS NOT NULL
-            AND (d.state = 'rendered' OR d.template_id IS NULL)
+            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
         ORDER BY d.next_attempt_at, d.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
@@ -2834,8 +2857,7 @@ CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now times
                     WHERE d.lane = p_lane
                         AND d.channel = 'email'
                         AND d.next_attempt_at <= p_now
-                        AND d.next_attempt_at IS NOT NULL
-                        AND (d.state = 'rendered' OR d.template_id IS NULL)
+                        AND is_claimable(d.next_attempt_at, d.state, d.template_id)
                         AND (d.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
                             WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
@@ -3403,6 +3425,13 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION record_audit(p_actor text, p_action text, p_subject text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+    INSERT INTO audit_log (actor, action, subject, before, after)
+    VALUES (p_actor, p_action, p_subject, p_before, p_after)
+$$;
+
 CREATE FUNCTION record_delivery_facts() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -3483,27 +3512,10 @@ BEGIN
         RETURN 0;
     END IF;
 
-    -- What comes back later counts against the account that had sent it, as a refusal in the session does.
-    WITH returned AS (
-        SELECT b.sender_account_id AS id, count(*) AS bounces
-        FROM bounces AS b
-        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
-            AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown') AND b.sender_account_id IS NOT NULL
-        GROUP BY b.sender_account_id
-    ),
-    counted AS (
-        UPDATE sender_accounts AS a
-        SET daily_bounces = a.daily_bounces + returned.bounces
-        FROM returned
-        WHERE a.id = returned.id
-        RETURNING a.id, returned.bounces
-    )
-    INSERT INTO sender_health AS h (account_id, bucket, bounces)
-    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
-    FROM counted
-    ORDER BY id
-    ON CONFLICT (account_id, bucket) DO UPDATE
-    SET bounces = h.bounces + excluded.bounces;
+    PERFORM count_returned(array_agg(b.sender_account_id), p_now)
+    FROM bounces AS b
+    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
+        AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown');
 
     INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
     SELECT b.address, 1, p_now,
@@ -3566,9 +3578,9 @@ DECLARE
     v_ids   bigint[];
     v_data  jsonb[];
 BEGIN
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT date_trunc('hour', p_now, 'UTC'), campaign_id, sender_account_id, coalesce(split_part(address, '@', -1), ''),
-        metric, count(*)
+    PERFORM add_stats(
+        array_agg(p_now), array_agg(campaign_id), array_agg(sender_account_id),
+        array_agg(coalesce(split_part(address, '@', -1), '')), array_agg(metric))
     FROM bounces
     CROSS JOIN LATERAL unnest(CASE
         WHEN kind = 'complaint' THEN '{complained}'
@@ -3578,8 +3590,7 @@ BEGIN
         WHEN class IN ('recipient_hard', 'recipient_soft', 'unknown') THEN '{bounced}'
         ELSE '{}'
     END::text[]) AS metric
-    WHERE id = ANY(p_ids) AND is_verified
-    GROUP BY 1, 2, 3, 4, 5;
+    WHERE id = ANY(p_ids) AND is_verified;
 
     FOR v_types, v_ids, v_data IN
         SELECT array_agg(type), array_agg(coalesce(delivery_id, id)), array_agg(data)
@@ -3836,9 +3847,7 @@ DECLARE
     v_found   boolean;
 BEGIN
     PERFORM set_config('postroom.actor', 'recipient', true); -- for the history of suppressions
-    DELETE FROM suppressions
-    WHERE address = v_address AND scope = 'bulk' AND reason = 'unsubscribe';
-    v_found := FOUND;
+    v_found := EXISTS (SELECT FROM lift_suppressions(v_address, 'unsubscribe', 'bulk'));
     UPDATE unsubscriptions
     SET resubscribed_at = p_now
     WHERE email = v_address AND resubscribed_at IS NULL;
@@ -4136,6 +4145,15 @@ BEGIN
 END
 $_$;
 
+CREATE FUNCTION shift_deliveries(p_ids bigint[], p_by interval) RETURNS SETOF bigint
+    LANGUAGE sql
+    AS $$
+    UPDATE deliveries
+    SET next_attempt_at = next_attempt_at + p_by
+    WHERE id = ANY(p_ids) AND next_attempt_at IS NOT NULL
+    RETURNING id
+$$;
+
 CREATE FUNCTION stamp_account_status() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -4168,6 +4186,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION suppressed_until(p_address text, p_lane delivery_lane, p_now timestamp with time zone) RETURNS TABLE(until timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity'))
+    FROM suppressions AS s
+    WHERE s.address = ANY (ARRAY[
+            lower(p_address),
+            CASE WHEN (SELECT erased_address('') IS NOT NULL) THEN erased_address(p_address) END]) -- the check runs once
+        AND (s.scope = 'all' OR p_lane = 'bulk')
+        AND (s.until IS NULL OR s.until > p_now)
+        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR p_lane = 'bulk')
+$$;
+
 CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
     AS $$
@@ -4191,6 +4222,14 @@ CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim
     WHERE a.id = t.id
 $$;
 
+CREATE FUNCTION touch_api_key(p_id bigint) RETURNS void
+    LANGUAGE sql
+    AS $$
+    UPDATE api_keys
+    SET last_used_at = now()
+    WHERE id = p_id AND revoked_at IS NULL AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
+$$;
+
 CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_reason text DEFAULT NULL::text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -4211,8 +4250,8 @@ BEGIN
         RETURN false;
     END IF;
 
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    VALUES (date_trunc('hour', p_now, 'UTC'), p_campaign_id, v_sender, split_part(v_address, '@', -1), 'unsubscribed', 1);
+    PERFORM add_stats(
+        ARRAY[p_now], ARRAY[p_campaign_id], ARRAY[v_sender], ARRAY[split_part(v_address, '@', -1)], ARRAY['unsubscribed']);
 
     IF EXISTS (SELECT FROM recorded_facts WHERE type = 'RecipientUnsubscribed') THEN
         PERFORM append_facts('postroom.delivery', ARRAY['RecipientUnsubscribed'], ARRAY[p_delivery_id],
@@ -4242,15 +4281,11 @@ BEGIN
     IF NEW.status IS NOT DISTINCT FROM OLD.status THEN
         RETURN NEW;
     END IF;
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'cancelled_by_operator'
-    WHERE id = OLD.id AND state IN ('queued', 'rendered');
-    IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM cancel_deliveries(ARRAY[OLD.id], 'cancelled_by_operator')) THEN
         RAISE EXCEPTION 'status: a mail that is % cannot be cancelled', OLD.status
             USING ERRCODE = 'PR100', COLUMN = 'status';
     END IF;
-    INSERT INTO audit_log (actor, action, subject)
-    VALUES ('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
+    PERFORM record_audit('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
     SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
     RETURN NEW;
 END
@@ -4375,6 +4410,16 @@ WITH (fillfactor='50');
 CREATE FUNCTION webhook_silent_topics(p_topics text[]) RETURNS text[]
     LANGUAGE sql STABLE
     RETURN ARRAY(SELECT named.topic FROM unnest(webhook_silent_topics.p_topics) WITH ORDINALITY named(topic, place) WHERE (NOT (EXISTS (SELECT FROM outbox_topic_progress p WHERE ((p.topic = named.topic) AND (p.publisher = 'webhook'::text) AND (p.status = 'ACTIVE'::text))))) ORDER BY named.place);
+
+CREATE FUNCTION withdraw_deliveries(p_ids bigint[], p_reason text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    DELETE FROM dead_letters WHERE delivery_id = ANY(p_ids);
+    UPDATE deliveries SET expires_at = now() WHERE id = ANY(p_ids) AND state = 'sending';
+    PERFORM cancel_deliveries(p_ids, p_reason);
+END
+$$;
 
 CREATE TABLE accounts (
     id bigint NOT NULL,
@@ -4566,25 +4611,6 @@ ALTER TABLE audit_log ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
-);
-
-CREATE TABLE suppressions (
-    id bigint NOT NULL,
-    campaign_id bigint,
-    sender_account_id bigint,
-    scope suppression_scope NOT NULL,
-    reason suppression_reason NOT NULL,
-    bounce_count integer DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    first_seen_at timestamp with time zone DEFAULT now() NOT NULL,
-    last_seen_at timestamp with time zone DEFAULT now() NOT NULL,
-    until timestamp with time zone,
-    address text NOT NULL,
-    origin text DEFAULT 'api'::text NOT NULL,
-    code text,
-    detail text,
-    CONSTRAINT suppressions_address_lower CHECK ((address = lower(address))),
-    CONSTRAINT suppressions_until_readable CHECK (((until >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (until < '9999-12-31 00:00:00+00'::timestamp with time zone)))
 );
 
 CREATE VIEW bounce_list WITH (security_invoker='true') AS
