@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from postroom.campaigns.model import Letter, Plan
 from postroom.campaigns.trial import check_letter
 from postroom.errors import BadInput, FieldError
+from postroom.post.text import is_storable
 from postroom.runtime.zones import is_zone
 
 LONGEST_NAME = 200
@@ -13,7 +14,6 @@ LONGEST_SUBJECT = 998
 LARGEST_BODY = 2 * 1024 * 1024
 
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _YEARS = range(1970, 2900)
 
 
@@ -46,7 +46,7 @@ def _letter_problems(letter: Letter) -> Iterator[tuple[str, str]]:
     if letter.html is None and letter.text is None:
         yield "html", "html or text is required"
     for field, body in (("html", letter.html), ("text", letter.text)):
-        if body is not None and _UNSTORABLE.search(body):
+        if body is not None and not is_storable(body):
             yield field, "contains a NUL or half a character"
         elif body is not None and len(body.encode()) > LARGEST_BODY:
             yield field, f"must be at most {LARGEST_BODY} bytes"

@@ -12,6 +12,7 @@ from postroom.delivery.retry import LADDERS, LONGEST_PATIENCE, MOST_RETRIES, SHO
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address
 from postroom.post.header import MEDIA_TYPE, check_header, check_text
+from postroom.post.text import is_storable
 
 MAX_RECIPIENTS = 100
 MAX_SUBJECT = 998
@@ -46,7 +47,6 @@ _NOT_DATA = (
     f"must be JSON without NUL and lone surrogates, with numbers within 64 bits, nested at most {MAX_DEPTH} deep"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor half a character."""
 
 Problems = Iterator[tuple[str, str]]
@@ -182,7 +182,7 @@ def _texts(request: DeliveryRequest) -> Problems:
     if request.subject is not None and (len(request.subject) > MAX_SUBJECT or check_text(request.subject)):
         yield "subject", f"must be one line of at most {MAX_SUBJECT} characters"
     for name, body in (("text", request.text), ("html", request.html)):
-        if body is not None and _UNSTORABLE.search(body):
+        if body is not None and not is_storable(body):
             yield name, "contains a NUL or half a character"
         elif body is not None and len(body.encode()) > MAX_BODY_BYTES:
             yield name, f"must be at most {MAX_BODY_BYTES} bytes"
@@ -278,7 +278,7 @@ def has_unstorable(value: Any, depth: int = 0) -> bool:
         case None | bool():
             return False
         case str():
-            return _UNSTORABLE.search(value) is not None
+            return not is_storable(value)
         case int() | float():
             return not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER  # true for NaN as well
         case dict() | Mapping() | list() | tuple() if depth < MAX_DEPTH:

@@ -1,6 +1,5 @@
 """From an attempt's reply to what is written: the verdict applied to one delivery."""
 
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,6 +11,7 @@ from postroom.delivery.model import UNSERVED, Channel, Outgoing, Recipient, Reci
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
 from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
 from postroom.post.reply import Reply
+from postroom.post.text import storable
 
 NO_TIME = timedelta()
 NOWHERE = "none"
@@ -19,7 +19,6 @@ NOWHERE = "none"
 MOST_FORGIVEN = 3
 """Attempts of one mail that do not count because its account was throttled or could not log in."""
 
-_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 _ENDS = {
     Verdict.DELIVERED: ("sent", "sent", None),
@@ -246,7 +245,7 @@ def _excerpt(reply: str) -> str:
 
 def _storable(text: str | None) -> str | None:
     """Replace the characters that PostgreSQL's text cannot hold."""
-    return None if text is None else _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return None if text is None else storable(text)
 
 
 def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:

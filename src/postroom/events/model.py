@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from postroom.errors import BadInput, FieldError
+from postroom.post.text import is_storable
 
 TYPE_LENGTH = 64
 TAG_BYTES = 1024
@@ -385,10 +386,3 @@ def check_time(occurred_at: datetime | None) -> None:
         occurred_at.astimezone(UTC)  # an offset can carry it into another year
     except OverflowError as error:
         raise BadInput.of("occurred_at", "must be a time in the years 1 to 9999") from error
-
-
-def is_storable(text: str) -> bool:
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False

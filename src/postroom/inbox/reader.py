@@ -15,9 +15,10 @@ from email.header import decode_header
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 
+from postroom.post.text import is_storable
+
 _END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _HALVES = re.compile("[\ud800-\udfff]")
 _ESCAPED_OCTET = re.compile(rb"\\udc([89a-f][0-9a-f])")
 
@@ -121,7 +122,7 @@ def _octets(text: str) -> bytes:
 
 
 def _clean(text: str) -> str:
-    return decode_octets(text).replace("\x00", "") if _UNSTORABLE.search(text) else text
+    return text if is_storable(text) else decode_octets(text).replace("\x00", "")
 
 
 def _content(part: Message) -> bytes:

@@ -1,6 +1,5 @@
 """What can be done with commands: accept a batch, look at the malformed ones, resubmit them mended, or dismiss them."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from postroom.intake.command import decode_command, read_fields
 from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
+from postroom.post.text import storable
 from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.page import decode_cursor, encode_cursor
 
@@ -30,7 +30,6 @@ HEAVIEST = 8 * 1024 * 1024
 """How many bytes of commands one statement carries, unless one alone is larger: PostgreSQL takes no message of 1 GB."""
 
 _log = structlog.get_logger()
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONFLICT = (FieldError("idempotency_key", "was already used with other content"),)
 _LONGEST_DETAIL = 2000
 
@@ -241,7 +240,7 @@ async def _record(connection: Connection, batch: Sequence[Entry], outcomes: Sequ
         entry=[entry.place for entry, _one in bad],
         source=[one.source or entry.intake for entry, one in bad],
         reason=[one.reason for _entry, one in bad],
-        detail=[_UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", one.detail)[:_LONGEST_DETAIL] for _entry, one in bad],
+        detail=[storable(one.detail, _LONGEST_DETAIL) for _entry, one in bad],
         raw=[entry.raw for entry, _one in bad],
     )
 
