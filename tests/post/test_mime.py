@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.post import mime
-from postroom.post.headers import Field
+from postroom.post.header import Field
 from postroom.post.mime import Attachment
 
 BOUNDED = settings(max_examples=100)

@@ -17,7 +17,7 @@ from postroom.delivery.decision import is_open
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import Address, domain_of, parse_address
-from postroom.post.headers import Field, encode_addresses, encode_custom, encode_text
+from postroom.post.header import Field, encode_addresses, encode_custom, encode_text
 from postroom.post.message_id import make_message_id
 from postroom.post.mime import Message
 from postroom.post.reply import Content, Envelope

@@ -3,7 +3,7 @@
 NAME     post, the rules and formats of mail
 OWNS     no table; every module is pure
          address      the grammar of addresses, and their canonical form
-         header, headers   which headers a caller may set, and their encoding
+         header       which headers a caller may set, and their encoding
          message_id, return_path   signed names of a delivery that reports quote back
          mime, dkim   the bytes of a message and its signatures
          mime_guard   the cost of parsing a message, computed before it is parsed

@@ -1,9 +1,18 @@
-"""Which headers a caller may set, and what may stand in them.
+"""Header fields: which of them a caller may set, and their encoding.
 
-Checked when a request is accepted, and once more when the message is composed.
+Headers are checked when a request is accepted, and again when the message is composed. A carriage return, line feed or
+NUL in a name or value raises ValueError with the name of the field, so that no caller can inject a header through a
+subject. Text that is not plain ASCII becomes encoded words (RFC 2047) of at most 75 characters which never split a
+character. Lines are folded at 76 columns where the syntax allows it and are never longer than 998 octets. Values are
+returned without the final line end.
 """
 
+import binascii
 import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+from postroom.post.address import Address
 
 FORBIDDEN_HEADERS = frozenset(
     {
@@ -62,6 +71,28 @@ _MESSAGE_ID = re.compile(r"<[!-;=?A-~]+@[!-;=?A-~]+>")
 _BREAKS = re.compile("[\r\n\0]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
+Field = tuple[bytes, bytes]
+"""A header field as emitted: its name and its folded value."""
+
+_COLUMNS = 76  # RFC 2047 asks for 76 where there are encoded words, RFC 5322 for 78: the smaller fits both
+_WORD_OVERHEAD = len("=?utf-8?q??=")
+_WORD_ROOM = 75 - _WORD_OVERHEAD
+_INSIDE_CHARACTER = 0b1000_0000  # how the second and later octets of a UTF-8 character begin
+_LEAST_ROOM = 16  # beside a very long field name the first word still has to hold a character
+_CHARSET = "UTF-8''"
+_PIECE_ROOM = _COLUMNS - len(f" filename*10*={_CHARSET};")
+
+_ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+# An address that could end its own angle bracket or begin another is refused here, whoever checked before.
+_MAILBOX = re.compile(
+    r'[^\x00-\x20\x7f-\xa0<>()\[\],;:\\"@\ud800-\udfff]+@[^\x00-\x20\x7f-\xa0<>()\[\],;:\\"@\ud800-\udfff]+'
+)
+_FILENAME = re.compile(r"(?! )[A-Za-z0-9._ ()+,=@~#&-]{1,60}(?<! )")
+_NOT_FALLBACK = re.compile(r"[^A-Za-z0-9._ -]")
+
+_Q_SAFE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"
+_Q_TABLE = [chr(octet) if octet in _Q_SAFE else "_" if octet == ord(" ") else f"={octet:02X}" for octet in range(256)]
+
 
 def check_header(name: str, value: str) -> str | None:
     """Why a caller may not set this header, in a few words; None if he may."""
@@ -87,6 +118,71 @@ def is_structured(lowered: str) -> bool:
     return lowered in _STRUCTURED or lowered.startswith("list-")
 
 
+def encode_addresses(field: str, addresses: Iterable[Address]) -> bytes:
+    """An address list, folded between and, if need be, inside the addresses."""
+    words: list[str] = []
+    for address in addresses:
+        words += _address_words(field, address)
+        words[-1] += ","
+    return _fold(words, len(field) + 2)[:-1].encode()
+
+
+def encode_custom(name: str, value: str) -> bytes:
+    """The value of a header the caller chose, after a last check that he may."""
+    reason = check_header(name, value)
+    if reason is not None:
+        raise ValueError(f"header {name!r} {reason}")
+    if not is_structured(name.lower()):
+        return encode_text(name, value, longest_word=_LONGEST_WORD)
+    return _fold(value.split(), len(name) + 2).encode()
+
+
+def encode_filename(filename: str) -> tuple[bytes, bytes]:
+    """The parameters for a file name: those of Content-Disposition, and those to add to Content-Type.
+
+    A name that is not plain ASCII goes by RFC 2231 alone into the first; its ASCII stand-in goes into the
+    second, the place every reader looks next. With both in one field, readers such as Python's prefer the
+    stand-in.
+    """
+    refuse_breaks("attachment filename", filename)
+    if not filename:
+        return b"", b""
+    if _FILENAME.fullmatch(filename) is not None:
+        return b'; filename="%b"' % filename.encode(), b""
+    pieces = _percent_pieces(filename)
+    if len(pieces) == 1:
+        parameters = f";\r\n filename*=UTF-8''{pieces[0]}"
+    else:
+        parameters = "".join(
+            f";\r\n filename*{number}*={'' if number else _CHARSET}{piece}" for number, piece in enumerate(pieces)
+        )
+    fallback = _NOT_FALLBACK.sub("_", filename)
+    stem, dot, ending = fallback.rpartition(".")
+    short = f"{stem[:40]}.{ending[:16]}" if dot else fallback[:57]
+    return parameters.encode(), f';\r\n name="{short}"'.encode()
+
+
+def encode_text(field: str, value: str, *, longest_word: int = _COLUMNS - 1) -> bytes:
+    """Unstructured text such as a subject: as it is if it can be, otherwise in encoded words."""
+    used = len(field) + 2
+    if _PRINTABLE.fullmatch(value) is not None and "=?" not in value:
+        if len(value) + used <= _COLUMNS:
+            return value.encode()
+        words = value.split(" ")
+        # Two spaces in a row could leave a line of nothing but space after folding.
+        if "" not in words and max(used + len(words[0]) - 1, *map(len, words)) <= longest_word:
+            return _fold(words, used).encode()
+    refuse_breaks(field, value)
+    return _fold(_encoded_words(value, _COLUMNS - used), used).encode() if value else b""
+
+
+def refuse_breaks(field: str, value: str) -> None:
+    """ValueError for what must never reach a header: line breaks, NUL, half characters."""
+    reason = check_text(value)
+    if reason is not None:
+        raise ValueError(f"{field} {reason}")
+
+
 def _check_structured(lowered: str, value: str) -> str | None:
     if _PRINTABLE.fullmatch(value) is None:
         return "must be printable ASCII without spaces at its ends"
@@ -95,3 +191,93 @@ def _check_structured(lowered: str, value: str) -> str | None:
     if max(map(len, value.split())) > _LONGEST_WORD:
         return "has a word too long for a line"
     return None
+
+
+def _address_words(field: str, address: Address) -> list[str]:
+    email, name = address.email, address.name
+    if _MAILBOX.fullmatch(email) is None:
+        refuse_breaks(field, email)
+        raise ValueError(f"{field} has an address that cannot be written: {email!r}")
+    if name is None or not name.strip(" "):
+        return [email]
+    words = _name_words(field, name)
+    words.append(f"<{email}>")
+    return words
+
+
+def _name_words(field: str, name: str) -> list[str]:
+    """A display name as atoms, as one quoted string, or as encoded words, whichever says it exactly."""
+    if "=?" not in name:
+        if _ATOMS.fullmatch(name) is not None and len(name) < _COLUMNS:
+            return name.split(" ")
+        if _PRINTABLE.fullmatch(name) is not None:
+            escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+            if len(escaped) < _WORD_ROOM:
+                return [f'"{escaped}"']
+    refuse_breaks(field, name)
+    return _encoded_words(name, _COLUMNS - len(field) - 2)
+
+
+def _encoded_words(value: str, columns: int) -> list[str]:
+    """The whole value as encoded words, the first of which fits in so many columns."""
+    data = value.encode()
+    room = max(_LEAST_ROOM, min(columns - _WORD_OVERHEAD, _WORD_ROOM))
+    quoted_length = len(data) + 2 * len(data.translate(None, _Q_SAFE + b" "))
+    if quoted_length <= (len(data) + 2) // 3 * 4:
+        return [f"=?utf-8?q?{piece}?=" for piece in _quoted_pieces(value, room)]
+    return [f"=?utf-8?b?{piece}?=" for piece in _base64_pieces(data, room)]
+
+
+def _quoted_pieces(value: str, room: int) -> list[str]:
+    return _pack(
+        [_Q_TABLE[ord(char)] if char < "\x80" else "".join(map(_Q_TABLE.__getitem__, char.encode())) for char in value],
+        room,
+    )
+
+
+def _base64_pieces(data: bytes, room: int) -> list[str]:
+    pieces = []
+    start = 0
+    while start < len(data):
+        end = min(start + room // 4 * 3, len(data))
+        while end < len(data) and data[end] & 0b1100_0000 == _INSIDE_CHARACTER:
+            end -= 1
+        pieces.append(binascii.b2a_base64(data[start:end], newline=False).decode())
+        start, room = end, _WORD_ROOM
+    return pieces
+
+
+def _percent_pieces(filename: str) -> list[str]:
+    """The percent-encoded name in pieces that each fit a line beside their parameter name."""
+    return _pack([quote(char, safe="") for char in filename], _PIECE_ROOM, later=_PIECE_ROOM)
+
+
+def _pack(symbols: Sequence[str], room: int, *, later: int = _WORD_ROOM) -> list[str]:
+    """Join indivisible symbols into pieces: the first no longer than `room`, the others than `later`."""
+    pieces: list[str] = []
+    piece: list[str] = []
+    left = room
+    for symbol in symbols:
+        if len(symbol) > left:
+            pieces.append("".join(piece))
+            piece, left = [], later
+        piece.append(symbol)
+        left -= len(symbol)
+    pieces.append("".join(piece))
+    return pieces
+
+
+def _fold(words: Sequence[str], used: int) -> str:
+    """Join words by spaces, with a line break before the space where a line would grow too long."""
+    # The first word stays beside the name whatever its length: an empty first line upsets some readers.
+    column = used + len(words[0])
+    pieces = [words[0]]
+    for word in words[1:]:
+        column += len(word) + 1
+        if column > _COLUMNS:
+            pieces.append("\r\n ")
+            column = len(word) + 1
+        else:
+            pieces.append(" ")
+        pieces.append(word)
+    return "".join(pieces)

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from postroom.post import dkim
-from postroom.post.header import LINE_LIMIT, MEDIA_TYPE
-from postroom.post.headers import Field, encode_filename
+from postroom.post.header import LINE_LIMIT, MEDIA_TYPE, Field, encode_filename
 
 MESSAGE = b"message/rfc822"
 OCTETS = b"application/octet-stream"

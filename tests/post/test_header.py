@@ -10,8 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.post.address import Address
-from postroom.post.header import FORBIDDEN_HEADERS, check_header
-from postroom.post.headers import encode_addresses, encode_custom, encode_filename, encode_text
+from postroom.post.header import (
+    FORBIDDEN_HEADERS,
+    check_header,
+    encode_addresses,
+    encode_custom,
+    encode_filename,
+    encode_text,
+)
 
 BOUNDED = settings(max_examples=100)
 WRITABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0")
