@@ -3,7 +3,7 @@
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox
 OWNS     `ended_sessions`; sessions are signed cookies, figures are read when they are asked for
 STATES   a session is good for twelve hours, until its key is revoked, or until its owner signs out
-CALLED BY  the composition root (`build_dashboard`), as the application behind every path the API does not know
+CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages
 CALLS    the services of delivery and of the capture inbox; its own statements only read
 FAILURES   what the API answers as a problem becomes a page with the same status and the same sentence; a bug answers
          500 with a reference that the log knows as well; below /v1 an unknown path stays a problem document

@@ -1,6 +1,6 @@
 """http: the API, for programs.
 
-NAME     http, JSON under /v1, health for machines, OpenAPI for people who write clients
+NAME     http, the HTTP application: JSON under /v1, links, pages, health, OpenAPI
 OWNS     the table `api_keys`; keys are kept as hashes
 STATES   a key is valid until it is revoked; there is no way back
 CALLED BY  the composition root (`build_app`), the command line (`service`), the SES drop-in (`touch_api_key`)
@@ -20,6 +20,9 @@ HOSTILE INPUTS  the whole request, before and after authentication
          body         read after the key was checked, bounded (413), JSON only (415), strict types, unknown fields
                       refused, bounded nesting; nothing is stored unless everything is right
          answers      bodies of one-time codes, variables and attachments' content do not come back out
+
+One application serves the API, the links of sent mail (`tracking.public`) and the dashboard: all are `Endpoint`s, and a
+`Site` adds those that need more than the room.
 
 A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →
 decoding (400) → the handler.

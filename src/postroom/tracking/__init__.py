@@ -5,9 +5,9 @@ OWNS      open_events, click_events (by month), engagements (one row per deliver
 CALLS     feedback (`merge_suppressions`, `lift_suppressions`: unsubscriptions only), stats (`add_stats`), events
 LINKS     are signed and carry everything they need (`tokens`): they keep working after the queue has forgotten the
           mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
-ANSWERS   are raw ASGI (`asgi`). A pixel or a redirect never waits for the database: hits gather in memory, bounded, and
-          are written together every tenth of a second (`buffer`). An unsubscribe answers only after its commit; the
-          page then offers four reasons, and the suppression keeps the one that is chosen.
+ANSWERS   are public endpoints of the HTTP application (`public`). A pixel or a redirect never waits for the database:
+          hits gather in memory, bounded, and are written together every tenth of a second (`buffer`). An unsubscribe
+          answers only after its commit; the page then offers four reasons, and the suppression keeps the chosen one.
 REPORTS   clicks by link of a campaign and by person, as JSON and CSV (`api`, `cli`).
 MACHINES  are recognised where that is possible (`agents`); both kinds are kept, and counted apart.
 FAILURES  database away: pixels and redirects go on, hits wait in memory, the oldest leave when there are too many,
