@@ -12,7 +12,7 @@ from tests.support.freezing_proxy import FreezingProxy
 from tests.support.patience import PATIENCE_S
 
 from postroom.db import connection, listen
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool, Session, connect, open_pool
 
@@ -34,7 +34,7 @@ async def test_statements_go_on_after_all_connections_fell_silent(
         pool = await open_pool(proxy.url, SCHEMA, size=1, timeout=SHORT)
         assert await pool.fetchval("SELECT 1") == 1
         assert proxy.freeze() == 1
-        with pytest.raises(FLICKER):
+        with pytest.raises(INTERRUPTIONS):
             async with pool.acquire() as held, held.transaction():
                 await held.execute("SELECT 2")
         assert await pool.fetchval("SELECT 3") == 3

@@ -17,7 +17,6 @@ from postroom.outbox.model import (
     Status,
     Topic,
     assign,
-    backoff,
     check_topic,
 )
 from postroom.outbox.publisher import find_path
@@ -141,13 +140,6 @@ def test_what_is_held_back_is_waited_for_awake() -> None:
     rest = Rest()
     pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
     assert (pauses[0], pauses[-1], rest.is_asleep) == (LINGER, timedelta(milliseconds=250), False)
-
-
-def test_the_pause_after_errors_doubles_up_to_its_bound() -> None:
-    """With a quarter of chance in either direction."""
-    bounds = {"first": SECOND, "longest": timedelta(minutes=1)}
-    assert [backoff(errors, **bounds, jitter=0).total_seconds() for errors in (1, 2, 3, 99)] == [1, 2, 4, 60]
-    assert backoff(1, **bounds, jitter=-1) == SECOND * 0.75
 
 
 @pytest.mark.parametrize("path,found", [("a.b", 1), ("a", {"b": 1}), ("a.c", None), ("x.y", None), ("a.b.c", None)])

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from postroom.runtime.combiner import Combiner, is_connection_lost
+from postroom.db.faults import is_connection_lost
+from postroom.runtime.combiner import Combiner
 
 
 class Flushes:

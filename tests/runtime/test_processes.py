@@ -12,7 +12,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from postroom.runtime.processes import Supervisor, SupervisorOptions, restart_delay
+from postroom.runtime.processes import Supervisor, SupervisorOptions
 
 QUICK = SupervisorOptions(grace=timedelta(hours=1), first_delay=timedelta(milliseconds=10))
 
@@ -152,10 +152,3 @@ def test_children_end_with_a_supervisor_that_is_killed() -> None:
         process.wait()
         # The children hold the other end of this pipe: it is read to its end only when both are gone.
         output.read()
-
-
-def test_patience_grows_and_is_bounded() -> None:
-    """Each short life doubles the wait, up to the longest."""
-    options = SupervisorOptions(first_delay=timedelta(seconds=1), longest_delay=timedelta(seconds=30))
-    waits = [restart_delay(options, ends).total_seconds() for ends in (0, 1, 2, 3, 5, 6, 1000)]
-    assert waits == [1, 1, 2, 4, 16, 30, 30]

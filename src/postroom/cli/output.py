@@ -68,6 +68,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _is_connection_lost(error: BaseException) -> bool:
     if "asyncpg" not in sys.modules:  # no driver was loaded, so it cannot be its error
         return False
-    from postroom.runtime.combiner import is_connection_lost
+    from postroom.db.faults import is_connection_lost
 
     return is_connection_lost(error)

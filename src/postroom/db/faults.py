@@ -17,7 +17,7 @@ BAD_INPUT = "PR001"
 BAD_TIME_ZONE = "PR030"
 NOT_SETTABLE = "PR101"
 
-FLICKER = (
+INTERRUPTIONS = (
     OSError,  # TimeoutError is one: a statement or a connection took too long
     DatabaseUnreachable,
     asyncpg.PostgresConnectionError,
@@ -36,8 +36,22 @@ FLICKER = (
 
 def is_passing(error: BaseException) -> bool:
     """True for an interruption: the same statement may succeed later, without any change to it or to the data."""
-    # asyncpg raises an InterfaceError, which is a ValueError too, for an argument that it cannot encode.
-    return isinstance(error, FLICKER) and not isinstance(error, ValueError)
+    # For an argument that it cannot encode, asyncpg raises an InterfaceError that is a ValueError too.
+    return isinstance(error, INTERRUPTIONS) and not isinstance(error, ValueError)
+
+
+_LOST = (
+    OSError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+)
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """True if the database could not be reached or went away, so that nothing is known about the statement."""
+    return isinstance(error, _LOST) and not isinstance(error, ValueError)
 
 
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)

@@ -9,18 +9,20 @@ courtesy, never the only way to learn of work.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
 import structlog
 
 from postroom.db.connection import Url
-from postroom.db.faults import FLICKER
 from postroom.db.pool import Session, connect
 from postroom.db.queries import load
+from postroom.runtime.loop import Loop
 
 PING_S = 10.0
 PING_TIMEOUT_S = 5.0
+RECONNECT = timedelta(milliseconds=100)
 
 _QUERIES = load("postroom.db")
 _log = structlog.get_logger()
@@ -35,7 +37,8 @@ class Listener:
         self.listening = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="listener")
+        loop = Loop(f"listener {self._channel}", self._listen_until_lost, rest=RECONNECT)
+        self._task = asyncio.create_task(loop.run(asyncio.Event()), name=loop.name)
         return self
 
     async def __aexit__(
@@ -45,20 +48,6 @@ class Listener:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-
-    async def _run(self) -> None:
-        pause_s = 0.1
-        while True:
-            try:
-                await self._listen_until_lost()
-                pause_s = 0.1
-            except FLICKER as error:
-                _log.warning("listener_lost", channel=self._channel, error=type(error).__name__, retry_in_s=pause_s)
-            except Exception:  # noqa: BLE001 - a listener that ended would leave its owner without notifications
-                _log.exception("listener_failed", channel=self._channel, retry_in_s=pause_s)
-            self.listening.clear()
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 5)
 
     async def _listen_until_lost(self) -> None:
         connection = await connect(self._url, self._room)
@@ -70,7 +59,9 @@ class Listener:
             self.listening.set()
             self._on_wake("")
             await _ping_until(lost, connection)
+            _log.warning("listener_lost", channel=self._channel)
         finally:
+            self.listening.clear()
             with contextlib.suppress(Exception):
                 await connection.close(timeout=1)
 

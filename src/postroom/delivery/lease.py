@@ -10,7 +10,7 @@ from time import monotonic
 
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.db.retention import STEP
 from postroom.delivery import store
@@ -48,7 +48,7 @@ class Leases:
             try:
                 async with self._pool.acquire() as connection:
                     self.worker_id = await store.register_worker(connection, pid=os.getpid(), host=socket.gethostname())
-            except FLICKER as error:
+            except INTERRUPTIONS as error:
                 _log.warning("registration_postponed", error=type(error).__name__)
                 await asyncio.sleep(RETRY_S)
 
@@ -66,11 +66,11 @@ class Leases:
             await asyncio.sleep(self.lease.total_seconds() / 3)
             try:
                 await self._renew()
-            except FLICKER as error:
+            except INTERRUPTIONS as error:
                 _log.warning("renewal_postponed", error=type(error).__name__)
 
     async def say_goodbye(self) -> None:
-        with suppress(*FLICKER):
+        with suppress(*INTERRUPTIONS):
             async with self._pool.acquire() as connection:
                 await store.forget_workers(
                     connection, worker_id=self.worker_id, retention=WORKER_SILENCE, batch_limit=STEP, now=self._clock()

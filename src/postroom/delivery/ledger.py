@@ -28,6 +28,7 @@ from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, Reci
 from postroom.feedback import record as feedback
 from postroom.feedback.model import Refusal
 from postroom.post.reply import Reply, Stage
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
@@ -179,7 +180,7 @@ class Ledger:
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
         """Run a step; retry after every database error that is not about the data."""
-        pause_s = 0.05
+        backoff = Backoff(0.05, 2)
         while True:
             try:
                 async with self._pool.acquire() as connection:
@@ -187,9 +188,9 @@ class Ledger:
             except DATABASE_ERRORS as error:
                 if is_about_data(error) or monotonic() > self._give_up_at:
                     raise
-                _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=pause_s)
+                pause_s = backoff.fail()
+                _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=round(pause_s, 2))
                 await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, 2)
 
 
 def _newest(batch: Sequence[Result]) -> dict[DeliveryId, Result]:

@@ -20,7 +20,7 @@ from time import monotonic
 import structlog
 from msgspec.structs import replace
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.attempt import Attempter, Routes, Writers
@@ -161,7 +161,7 @@ class Worker:
                     return
                 else:
                     await self._rest(lane)
-            except FLICKER as error:
+            except INTERRUPTIONS as error:
                 _log.warning("lane_interrupted", lane=lane, error=type(error).__name__)
                 await self._waker.wait(lane, self._options.poll_interval)
 
@@ -244,7 +244,7 @@ class Worker:
                 found = await store.list_claim_recipients(
                     connection, lane=lane, delivery_ids=[outgoing.id for outgoing in chunk], now=self._clock()
                 )
-        except FLICKER as error:
+        except INTERRUPTIONS as error:
             _log.warning("start_postponed", error=type(error).__name__)
             return None
         return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
@@ -288,7 +288,7 @@ class Worker:
                     delivery_ids=[outgoing.id for outgoing in chunk],
                     with_variables=any(outgoing.campaign_id is not None for outgoing in chunk),
                 )
-        except FLICKER as error:
+        except INTERRUPTIONS as error:
             _log.warning("start_postponed", error=type(error).__name__)
             return None
         self._signal("started")

@@ -1,13 +1,13 @@
 """What is worth another try when many write at once: decisions overtaken, and what PostgreSQL asks to repeat."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import asyncpg
 
 from postroom.events.errors import AppendConditionFailed
+from postroom.runtime.backoff import Backoff
 
 ATTEMPTS = 10
 FIRST_DELAY_S = 0.002
@@ -18,11 +18,11 @@ Result = TypeVar("Result")
 
 
 async def retried(work: Callable[[], Awaitable[Result]], *, attempts: int = ATTEMPTS) -> Result:
-    """Run it until it is not overtaken, at most this often; between tries wait a random while, longer each time."""
-    for attempt in range(attempts - 1):
+    """Run it until it is not overtaken, at most this often, with longer and longer random pauses."""
+    pause = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S, jitter=1)  # from zero up: those that collided must not meet again
+    for _attempt in range(attempts - 1):
         try:
             return await work()
         except OVERTAKEN:
-            # Random from nothing upwards: those who collided once must not meet again.
-            await asyncio.sleep(random.uniform(0, min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**attempt)))  # noqa: S311
+            await asyncio.sleep(pause.fail())
     return await work()

@@ -26,13 +26,13 @@ from typing import Any, cast
 import structlog
 from aiosmtpd.smtp import syntax
 
+from postroom.db.faults import is_connection_lost
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import ingest
 from postroom.feedback.reading import ReportReaders
 from postroom.post.report import LARGEST
 from postroom.post.return_path import read_return_path
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.peers import network_of
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT, SmtpConnection, SmtpOptions, SmtpServer
 

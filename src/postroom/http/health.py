@@ -12,6 +12,7 @@ from postroom.accounts import store as accounts
 from postroom.accounts.metrics import WRONG_CODES, show_stall
 from postroom.accounts.service import measure_guesses, measure_stall
 from postroom.db.errors import DatabaseError
+from postroom.db.faults import is_connection_lost
 from postroom.db.migrate import check_served
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
@@ -19,7 +20,6 @@ from postroom.http.problems import problem
 from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands
 from postroom.mail.catalog import Catalog
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY
 from postroom.schedule.metrics import show_backlog

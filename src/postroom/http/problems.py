@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.errors import DatabaseError
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS, is_connection_lost
 from postroom.errors import (
     AccessError,
     BadInput,
@@ -27,7 +27,6 @@ from postroom.errors import (
     WrongKeysTooOften,
 )
 from postroom.events.errors import EventsBusy
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Refused
 
 MEDIA_TYPE = "application/problem+json"
@@ -86,7 +85,7 @@ def _of_database(error: BaseException) -> Answer | None:
     """503 while the database cannot finish requests; None for an error that will not pass."""
     if is_connection_lost(error):
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", code="database_unreachable")
-    if isinstance(error, FLICKER):  # a deadlock with another request, a full disk, a server that became read-only
+    if isinstance(error, INTERRUPTIONS):  # a deadlock with another request, a full disk, a server that became read-only
         detail = "The database could not finish this request. It was rolled back; try again."
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"retry-after": "1"})
     return None

@@ -10,12 +10,13 @@ from datetime import timedelta
 
 import structlog
 
+from postroom.db.faults import is_connection_lost
 from postroom.db.pool import Pool
 from postroom.inbox import store
 from postroom.inbox.model import Captured
 from postroom.inbox.reader import subject_of
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
-from postroom.runtime.combiner import Combiner, is_connection_lost
+from postroom.runtime.combiner import Combiner
 
 SLOW = timedelta(seconds=2)
 KEPT = 500

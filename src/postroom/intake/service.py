@@ -8,6 +8,7 @@ import asyncpg
 import msgspec
 import structlog
 
+from postroom.db.faults import is_connection_lost
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
@@ -22,7 +23,6 @@ from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
 from postroom.post.text import storable
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.page import decode_cursor, encode_cursor
 
 COUNT_LIMIT = 10_000

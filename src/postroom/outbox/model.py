@@ -307,11 +307,6 @@ class Rest:
         return self._pause
 
 
-def backoff(errors: int, *, first: timedelta, longest: timedelta, jitter: float) -> timedelta:
-    """The wait after this many errors in a row; `jitter` is a random number in [-1, 1)."""
-    return min(first * (1 << min(max(errors, 1) - 1, 16)), longest) * (1 + 0.25 * jitter)
-
-
 def assign(pairs: Sequence[Pair], instances: Mapping[int, Iterable[str]]) -> dict[Pair, int]:
     """Who should lead what. Whoever knows the same arrives at the same answer; nobody gets two more than another.
 

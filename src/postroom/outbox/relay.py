@@ -7,22 +7,22 @@ was moved by hand, changes nothing.
 """
 
 import asyncio
-import random
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.events import store as event_store
 from postroom.events.model import Place
 from postroom.outbox import metrics, store
 from postroom.outbox.errors import PublishFailed
-from postroom.outbox.model import BatchSize, Look, Pair, Rest, ScanSize, Status, backoff
+from postroom.outbox.model import BatchSize, Look, Pair, Rest, ScanSize, Status
 from postroom.outbox.publisher import Batch, Publisher, make_batch
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
 
 LONGEST_ERROR = 500
@@ -98,7 +98,7 @@ class Relay:
             while not self._stopping and step is not Step.LOST:
                 try:
                     step, pause = await self._look_and_rest()
-                except FLICKER as error:
+                except INTERRUPTIONS as error:
                     _log.warning("publishing_postponed", pair=str(self.pair), error=type(error).__name__)
                     pause = self._options.first_pause
                 if pause:
@@ -206,7 +206,7 @@ class Relay:
             raise PublishFailed("CancelledError: something within the publisher was cancelled") from error
         except Exception as error:
             # Our own database is away: nobody's fault but its. Anything else is the publisher's.
-            if self._publisher.is_local and isinstance(error, FLICKER) and not isinstance(error, ValueError):
+            if self._publisher.is_local and isinstance(error, INTERRUPTIONS) and not isinstance(error, ValueError):
                 raise
             raise PublishFailed(f"{type(error).__name__}: {error}") from error
 
@@ -259,10 +259,10 @@ class Relay:
         return make_batch(self.pair.topic, look.events, source=self._options.source)
 
     def pause_after_failure(self) -> timedelta:
-        """How long to leave it alone after the last failure."""
-        jitter = random.uniform(-1, 1)  # noqa: S311 - spreads retries, guards nothing
+        """The pause after the last failure; the database counts failures in a row across instances."""
         options = self._options
-        return backoff(self._errors, first=options.first_pause, longest=options.longest_pause, jitter=jitter)
+        first_s, longest_s = options.first_pause.total_seconds(), options.longest_pause.total_seconds()
+        return timedelta(seconds=Backoff(first_s, longest_s, failures=self._errors).pause_s)
 
     async def _lie_down(self, look: Look) -> timedelta:
         was_asleep = self._rest.is_asleep
@@ -294,7 +294,7 @@ class Relay:
         try:
             async with self._pool.acquire() as connection:
                 await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=False)
-        except FLICKER as error:
+        except INTERRUPTIONS as error:
             _log.info("waking_unsaid", pair=str(self.pair), error=type(error).__name__)
 
     async def _wait(self, pause: timedelta) -> None:

@@ -13,7 +13,7 @@ from time import monotonic
 
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.room import Room
 from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service
@@ -67,7 +67,7 @@ class Outbox:
         return frozenset(self._leads)
 
     def loop(self, stop: asyncio.Event) -> Loop:
-        return Loop("outbox", partial(self._lead_until_lost, stop))
+        return Loop("outbox", partial(self._lead_until_lost, stop), rest=timedelta(milliseconds=100))
 
     async def _lead_until_lost(self, stop: asyncio.Event) -> None:
         """Publish until stopped, or until the connection that holds the locks is lost."""
@@ -86,7 +86,7 @@ class Outbox:
             finally:
                 await self._drop()
         if not stop.is_set():
-            raise ConnectionError("the connection that holds the outbox's locks was lost")
+            _log.warning("outbox_connection_lost")
 
     async def _tick(self, seat: Leadership) -> None:
         led = await seat.beat(self._options.silence)
@@ -166,7 +166,7 @@ class Outbox:
         try:
             async with asyncio.timeout(2):  # a busy pool must not cost us the seat
                 lines = await service.list_progress(self._room.pool)
-        except FLICKER as error:
+        except INTERRUPTIONS as error:
             _log.info("outbox_unobserved", error=type(error).__name__)
             return
         stall = next((line.stall for line in lines if line.stall is not None), None)

@@ -13,24 +13,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-import asyncpg
+from postroom.db.faults import is_connection_lost
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-_LOST = (
-    OSError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-)
-
-
-def is_connection_lost(error: BaseException) -> bool:
-    """True if the database could not be reached or went away, so that nothing is known about the statement."""
-    # asyncpg's complaint about an argument it cannot encode is an InterfaceError too, and a ValueError.
-    return isinstance(error, _LOST) and not isinstance(error, ValueError)
 
 
 def _weighs_nothing(_item: object) -> int:

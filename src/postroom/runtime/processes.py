@@ -21,6 +21,8 @@ from typing import Any
 
 import structlog
 
+from postroom.runtime.backoff import Backoff
+
 _log = structlog.get_logger()
 
 
@@ -33,12 +35,6 @@ class SupervisorOptions:
     longest_delay: timedelta = timedelta(seconds=30)
     steady_after: timedelta = timedelta(seconds=10)  # who lived this long starts again with the first delay
     until_done: bool = False  # a child that ends with 0 has done its work and is not replaced
-
-
-def restart_delay(options: SupervisorOptions, quick_ends: int) -> timedelta:
-    """How long to wait before the next start, after this many short lives in a row."""
-    doubled: timedelta = options.first_delay * 2 ** min(max(quick_ends - 1, 0), 16)
-    return min(doubled, options.longest_delay)
 
 
 def own_command(*arguments: str) -> list[str]:
@@ -76,21 +72,21 @@ class Supervisor:
 
     async def _keep(self, place: int) -> bool:
         """One place among the children, filled again whenever it falls empty."""
-        quick_ends = 0
+        options = self._options
+        delay = Backoff(options.first_delay.total_seconds(), options.longest_delay.total_seconds(), jitter=0)
         while not self._stop.is_set():
             began = asyncio.get_running_loop().time()
             child = await self._start(place)
             if await _first(child.wait(), self._stop):
                 return await self._end(child)
-            if child.returncode == 0 and self._options.until_done:
+            if child.returncode == 0 and options.until_done:
                 return True
             lived = asyncio.get_running_loop().time() - began
-            quick_ends = 1 if lived >= self._options.steady_after.total_seconds() else quick_ends + 1
-            delay = restart_delay(self._options, quick_ends)
-            _log.warning(
-                "process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=delay.total_seconds()
-            )
-            await _first(asyncio.sleep(delay.total_seconds()), self._stop)
+            if lived >= options.steady_after.total_seconds():
+                delay.reset()
+            restart_in_s = delay.fail()
+            _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=restart_in_s)
+            await _first(asyncio.sleep(restart_in_s), self._stop)
         return True
 
     async def _start(self, place: int) -> asyncio.subprocess.Process:

@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.errors import PostroomError
 from postroom.runtime.clock import Clock, database_time
@@ -189,7 +189,7 @@ class AccountsInUse:
                     since_start=[timedelta(seconds=now - release.last_start) for release in over],
                     now=self._clock(),
                 )
-        except (*FLICKER, asyncpg.PostgresError) as error:
+        except (*INTERRUPTIONS, asyncpg.PostgresError) as error:
             _log.warning("sender_release_failed", error=type(error).__name__)
         self.on_free()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from postroom.db.faults import is_connection_lost
 from postroom.delivery.errors import WrongState
 from postroom.delivery.model import Delivery, Lane, RecipientKind, RecipientOutcome, State
 from postroom.dropins.resend.model import ListedEmail
@@ -16,7 +17,6 @@ from postroom.errors import BadInput, IdempotencyConflict, NotFoundError, ScopeM
 from postroom.mail.compose import message_domain_of
 from postroom.post.address import Address
 from postroom.post.message_id import make_message_id, room_keys
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Refused
 from postroom.settings import Settings
 

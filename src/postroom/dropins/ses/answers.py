@@ -2,10 +2,10 @@
 
 import msgspec
 
+from postroom.db.faults import is_connection_lost
 from postroom.dropins.ses.sign_in import KeyUnknown
 from postroom.errors import BadInput, IdempotencyConflict, ScopeMissing
 from postroom.runtime.aws import SignatureRefused
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.endpoint import Answer, Refused
 
 XML = "text/xml"

@@ -21,6 +21,7 @@ import asyncpg
 import structlog
 
 from postroom.db.errors import DatabaseError
+from postroom.db.faults import is_connection_lost
 from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
 from postroom.delivery.model import Accepted
 from postroom.delivery.service import AcceptCombiner
@@ -29,7 +30,6 @@ from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.smtp.submission import Envelope, read_copies
 from postroom.post.address import parse_address
-from postroom.runtime.combiner import is_connection_lost
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
 Authenticate = Callable[[str, str], Awaitable[str]]

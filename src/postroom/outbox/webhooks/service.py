@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from postroom.db.faults import FLICKER
+from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
@@ -169,7 +169,7 @@ async def disable_gone(pool: Pool, endpoint_id: int) -> None:
     """Disable an endpoint that answered 410; without a database the next 410 disables it."""
     try:
         await set_status(pool, endpoint_id, EndpointStatus.DISABLED, reason="gone", actor="webhook:410")
-    except (*FLICKER, EndpointNotFound) as error:
+    except (*INTERRUPTIONS, EndpointNotFound) as error:
         _log.warning("webhook_endpoint_not_disabled", endpoint=endpoint_id, error=type(error).__name__)
     else:
         _log.warning("webhook_endpoint_gone", endpoint=endpoint_id)

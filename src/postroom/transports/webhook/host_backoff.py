@@ -8,12 +8,13 @@ longer. Any answer closes the breaker. A webhook that waits loses no attempt. Ea
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 
 from postroom.post.reply import Reply, Stage
+from postroom.runtime.backoff import Backoff
 
 TIMEOUTS = 5
 """The breaker of a host opens after this many posts in a row without an answer."""
@@ -26,7 +27,7 @@ _log = structlog.get_logger()
 @dataclass(slots=True)
 class _Breaker:
     timeouts: int = 0
-    pause_s: float = FIRST_PAUSE_S
+    pause: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S, jitter=0, failures=1))
     until: float = 0.0
 
     @property
@@ -49,8 +50,7 @@ class HostBackoff:
         now = self._monotonic()
         if now < breaker.until:
             return timedelta(seconds=math.ceil(breaker.until - now))  # whole seconds: one release for many
-        breaker.pause_s = min(breaker.pause_s * 2, LONGEST_PAUSE_S)
-        breaker.until = now + breaker.pause_s  # for all but this one
+        breaker.until = now + breaker.pause.fail()  # for all but this one
         return None
 
     def ended(self, url: str, reply: Reply) -> None:
@@ -69,9 +69,9 @@ class HostBackoff:
         breaker = self._breakers.setdefault(host, _Breaker())
         breaker.timeouts += 1
         if breaker.is_open:
-            breaker.until = max(breaker.until, self._monotonic() + breaker.pause_s)
+            breaker.until = max(breaker.until, self._monotonic() + breaker.pause.pause_s)
         if breaker.timeouts == TIMEOUTS:
-            _log.warning("webhook_host_rests", host=host, seconds=breaker.pause_s)
+            _log.warning("webhook_host_rests", host=host, seconds=breaker.pause.pause_s)
 
 
 def _host(url: str) -> str:
