@@ -38,7 +38,7 @@ FORBIDDEN_HEADERS = frozenset(
 """Fields a caller may not set by hand, in lower case: they follow from the delivery itself."""
 
 RESERVED_PREFIX = "postroom-"
-"""What Postroom tells itself about a delivery; never leaves."""
+"""Reserved for Postroom's own use; an application cannot set such a header."""
 
 FORBIDDEN_PREFIXES = ("arc-", "content-", "resent-", RESERVED_PREFIX)
 
