@@ -13,7 +13,6 @@ from postroom.delivery.decision import (
     decide,
     expired,
     forgiven,
-    is_open,
     suppressed,
     unwritable,
 )
@@ -69,7 +68,7 @@ def test_the_reason_is_in_the_words_that_decided() -> None:
 
 
 def decided(outgoing: Outgoing, reply: Reply) -> Result:
-    waiting = tuple(dict.fromkeys(each.address for each in outgoing.recipients if is_open(each)))
+    waiting = outgoing.open_addresses
     outcome = classify(reply, Envelope(7, "<7@example.org>", "post@example.org", waiting))
     policy = Policy(0.0, ("bulk",))
     return decide(outgoing, reply, outcome, policy, elapsed=timedelta(seconds=1), transport="test")

@@ -25,7 +25,6 @@ from postroom.delivery.decision import (
     decide,
     expired,
     forgiven,
-    is_open,
     suppressed,
     unwritable,
 )
@@ -132,7 +131,7 @@ class Attempter:
             return expired(outgoing)
         if outgoing.problem is not None:
             return unwritable(outgoing, outgoing.problem)
-        if outgoing.channel is Channel.EMAIL and not any(is_open(recipient) for recipient in outgoing.recipients):
+        if outgoing.channel is Channel.EMAIL and not outgoing.open_addresses:
             return suppressed(outgoing)
         return None
 
@@ -171,7 +170,7 @@ class Attempter:
         return self._result(outgoing, envelope, transport, said, perf_counter() - started)
 
     def _not_sent(self, outgoing: Outgoing, reply: Reply) -> Result:
-        envelope = Envelope(outgoing.id, "", "", tuple(each.address for each in outgoing.recipients if is_open(each)))
+        envelope = Envelope(outgoing.id, "", "", outgoing.open_addresses)
         outcome = classify(reply, envelope)
         return decide(outgoing, reply, outcome, self._policy(), elapsed=NO_TIME, transport=NOWHERE)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from postroom.delivery.model import UNSERVED, Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
 from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
 from postroom.post.reply import Reply
@@ -170,11 +170,6 @@ def _reached_somebody(outgoing: Outgoing) -> bool:
     return any(recipient.outcome is RecipientOutcome.DELIVERED for recipient in outgoing.recipients)
 
 
-def is_open(recipient: Recipient) -> bool:
-    """True while the next attempt addresses this recipient."""
-    return recipient.kind is not RecipientKind.REPLY_TO and recipient.outcome in UNSERVED
-
-
 def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
     """Results as columns, for one statement."""
     addressed = [_addressed(r.outgoing) for r in results]
@@ -219,7 +214,7 @@ def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
 def _addressed(outgoing: Outgoing) -> list[str]:
     """The addresses that an attempt is for, as the ledger stores them; all of them if no recipient was still open."""
     receiving = [r for r in outgoing.recipients if r.kind is not RecipientKind.REPLY_TO]
-    chosen = [r.address for r in receiving if is_open(r)] or [r.address for r in receiving]
+    chosen = [r.address for r in receiving if r.is_open] or [r.address for r in receiving]
     return [address.lower() for address in chosen] if outgoing.channel is Channel.EMAIL else chosen
 
 
@@ -253,7 +248,7 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
     by_address = {verdict.address: verdict for verdict in verdicts}
     told = [r for r in recipients if r.outcome is RecipientOutcome.SUPPRESSED]
     for recipient in recipients:
-        verdict = by_address.get(recipient.address) if is_open(recipient) else None
+        verdict = by_address.get(recipient.address) if recipient.is_open else None
         if verdict is not None:
             detail = _excerpt(verdict.text) if verdict.verdict is not Verdict.DELIVERED else None
             told.append(

@@ -161,6 +161,11 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
     detail: str | None = None
     held_for: timedelta | None = None  # how long bulk mail to this address waits after a soft bounce
 
+    @property
+    def is_open(self) -> bool:
+        """True while the next attempt addresses this recipient."""
+        return self.kind is not RecipientKind.REPLY_TO and self.outcome in UNSERVED
+
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A claimed delivery with everything an attempt needs; recipients and content are read when it starts."""
@@ -200,6 +205,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     def held_for(self) -> timedelta | None:
         """How long this mail has to wait for recipients on hold; None if it may leave."""
         return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
+
+    @property
+    def open_addresses(self) -> tuple[str, ...]:
+        """The recipients of the next attempt, each address once even if it is in To and Cc."""
+        return tuple(dict.fromkeys(each.address for each in self.recipients if each.is_open))
 
     @property
     def url(self) -> str:

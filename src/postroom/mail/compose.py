@@ -13,7 +13,6 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from postroom.delivery.decision import is_open
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import Address, domain_of, parse_address
@@ -129,7 +128,7 @@ class Composer:
             delivery_id=outgoing.id,
             message_id=message_id,
             sender=self._return_path(outgoing, sender),
-            recipients=_waiting(outgoing.recipients),
+            recipients=outgoing.open_addresses,
             lane=outgoing.lane.value,
             has_utf8_headers=message.needs_smtputf8,
         )
@@ -219,8 +218,3 @@ def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
     ]
     named = any(each.kind in (RecipientKind.TO, RecipientKind.CC) for each in recipients)
     return headers if named else [_NOBODY_NAMED, *headers]
-
-
-def _waiting(recipients: Sequence[Recipient]) -> tuple[str, ...]:
-    """The recipients that are still open, each address once even if it is in To and Cc."""
-    return tuple(dict.fromkeys(each.address for each in recipients if is_open(each)))
