@@ -11,32 +11,31 @@ from postroom.campaigns.model import Campaign, LineFormat, Refused
 from postroom.campaigns.shapes import (
     CampaignBody,
     CampaignChange,
-    CampaignPage,
     CampaignQuery,
+    CampaignRecipient,
     CampaignShape,
+    CampaignSummary,
     PreviewBody,
     PreviewQuery,
     PreviewShape,
-    RecipientPage,
     RecipientQuery,
     StartedShape,
     TestBody,
     TestShape,
     UploadShape,
-    WarningShape,
     WarningsShape,
     campaign_shape,
     changes_of,
     plan_of,
-    recipient_shape,
     started_shape,
     summary_shape,
-    upload_shape,
 )
 from postroom.campaigns.upload import Upload
 from postroom.errors import BadInput
 from postroom.mail.render import Rendered
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.page import Page
+from postroom.runtime.record import answer
 
 READ = "campaigns:read"
 WRITE = "campaigns:write"
@@ -62,11 +61,11 @@ async def get_campaign(call: Call) -> Answer:
 
 async def list_campaigns(call: Call) -> Answer:
     query: CampaignQuery = call.query
-    found, cursor = await service.list_campaigns(
+    found, more = await service.list_campaigns(
         call.room.pool, status=query.status, cursor=query.cursor, limit=query.limit
     )
     figures = await service.measure(call.room.pool, found)
-    return Answer(CampaignPage([summary_shape(campaign, figures[campaign.id]) for campaign in found], cursor))
+    return Answer(Page([summary_shape(campaign, figures[campaign.id]) for campaign in found], more))
 
 
 async def update_campaign(call: Call) -> Answer:
@@ -84,12 +83,13 @@ async def upload_recipients(call: Call) -> Answer:
         refused.extend(found[: MOST_REFUSED - len(refused)])
 
     upload = Upload(call.room.pool, call.path["campaign_id"], on_refused=keep)
-    return Answer(upload_shape(await upload.run(call.chunks, line_format, actor=call.actor), refused))
+    uploaded = await upload.run(call.chunks, line_format, actor=call.actor)
+    return Answer(answer(UploadShape, uploaded, refused=refused))
 
 
 async def list_recipients(call: Call) -> Answer:
     query: RecipientQuery = call.query
-    found, cursor = await service.list_recipients(
+    found, more = await service.list_recipients(
         call.room.pool,
         call.path["campaign_id"],
         state=query.state,
@@ -97,7 +97,8 @@ async def list_recipients(call: Call) -> Answer:
         cursor=query.cursor,
         limit=query.limit,
     )
-    return Answer(RecipientPage([recipient_shape(recipient) for recipient in found], cursor))
+    items = [answer(CampaignRecipient, each, time_zone=each.time_zone or None) for each in found]
+    return Answer(Page(items, more))
 
 
 async def start_campaign(call: Call) -> Answer:
@@ -140,7 +141,7 @@ async def preview_with(call: Call) -> Answer:
 
 async def lint_campaign(call: Call) -> Answer:
     found = await rehearsal.lint_campaign(call.room.pool, call.path["campaign_id"])
-    return Answer(WarningsShape([WarningShape(code=w.code, part=w.part, message=w.message) for w in found]))
+    return Answer(WarningsShape(list(found)))
 
 
 async def send_test(call: Call) -> Answer:
@@ -196,7 +197,7 @@ ENDPOINTS = [
         scope=READ,
         tag="campaigns",
         query=CampaignQuery,
-        answers={200: CampaignPage},
+        answers={200: Page[CampaignSummary]},
     ),
     Endpoint(
         method="POST",
@@ -248,7 +249,7 @@ ENDPOINTS = [
         scope=READ,
         tag="campaigns",
         query=RecipientQuery,
-        answers={200: RecipientPage},
+        answers={200: Page[CampaignRecipient]},
     ),
     Endpoint(
         method="POST",

@@ -32,7 +32,7 @@ _OWN = frozenset({*OURS, "email"})
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:  # noqa: N801 - the builtin is something else
+class LetterWarning:
     """One thing worth a second look: a stable slug, the part it is about, and what it is."""
 
     code: str
@@ -40,7 +40,7 @@ class Warning_:  # noqa: N801 - the builtin is something else
     message: str
 
 
-def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[Warning_]:
+def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[LetterWarning]:
     """Everything worth saying. `fields` says for how many of the people each merge field has a value."""
     return [
         *_subject(letter.subject),
@@ -51,57 +51,59 @@ def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int
     ]
 
 
-def _subject(subject: str) -> Iterator[Warning_]:
+def _subject(subject: str) -> Iterator[LetterWarning]:
     words = replace_tags(subject, lambda _tag: "").strip()
     if not words:
-        yield Warning_("subject_empty", "subject", "is nothing but merge fields; who lacks them gets an empty subject")
+        yield LetterWarning(
+            "subject_empty", "subject", "is nothing but merge fields; who lacks them gets an empty subject"
+        )
     if len(words) > LONG_SUBJECT:
-        yield Warning_(
+        yield LetterWarning(
             "subject_long", "subject", f"is longer than {LONG_SUBJECT} characters and will be cut in most lists"
         )
     letters = [character for character in words if character.isalpha()]
     if len(letters) >= _SHOUTED_LETTERS and all(character.isupper() for character in letters):
-        yield Warning_("subject_shouts", "subject", "is all in capitals")
+        yield LetterWarning("subject_shouts", "subject", "is all in capitals")
 
 
-def _way_out(letter: Letter) -> Iterator[Warning_]:
+def _way_out(letter: Letter) -> Iterator[LetterWarning]:
     for part, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and not any(_UNSUBSCRIBE.search(tag) for tag in find_tags(body) if tag.startswith("{{")):
             message = "has no link to unsubscribe; write {{ unsubscribe_url }} where readers look for it"
-            yield Warning_("no_unsubscribe_link", part, message)
+            yield LetterWarning("no_unsubscribe_link", part, message)
 
 
-def _parts(letter: Letter) -> Iterator[Warning_]:
+def _parts(letter: Letter) -> Iterator[LetterWarning]:
     if letter.html is not None and letter.text is None:
         is_quick = text_template(letter.html) is not None
         how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows sending down"
-        yield Warning_("no_text", "text", f"is missing; Postroom derives the text part {how}")
+        yield LetterWarning("no_text", "text", f"is missing; Postroom derives the text part {how}")
     if letter.html is not None and len(letter.html.encode()) > CLIPPED_AT:
         message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail cuts it off there, with the link to unsubscribe"
-        yield Warning_("html_large", "html", message)
+        yield LetterWarning("html_large", "html", message)
 
 
-def _html(html: str) -> Iterator[Warning_]:
+def _html(html: str) -> Iterator[LetterWarning]:
     page = LexborHTMLParser(replace_tags(html, lambda tag: "x" if tag.startswith("{{") else ""))
     without_alt = sum("alt" not in image.attributes for image in page.css("img"))
     if without_alt:
         message = f"has {_count(without_alt, 'image')} without alt; who sees no pictures sees nothing"
-        yield Warning_("image_without_alt", "html", message)
+        yield LetterWarning("image_without_alt", "html", message)
     if page.css("script, form, iframe, object, embed"):
-        yield Warning_("active_content", "html", "has scripts, forms or frames; mail programs take them out")
+        yield LetterWarning("active_content", "html", "has scripts, forms or frames; mail programs take them out")
     for link in page.css("a[href]"):
         yield from _link(link)
 
 
-def _link(link: LexborNode) -> Iterator[Warning_]:
+def _link(link: LexborNode) -> Iterator[LetterWarning]:
     href = (link.attributes.get("href") or "").strip()
     if href.lower().startswith("http://"):
-        yield Warning_("link_insecure", "html", f"links to {href[:100]} without https")
+        yield LetterWarning("link_insecure", "html", f"links to {href[:100]} without https")
     if href in ("", "#"):
-        yield Warning_("link_empty", "html", f"has a link that leads nowhere: {link.text(strip=True)[:60]!r}")
+        yield LetterWarning("link_empty", "html", f"has a link that leads nowhere: {link.text(strip=True)[:60]!r}")
     shown, leads = _DOMAIN.fullmatch(link.text(strip=True)), _host(href)
     if shown is not None and leads and not _same_domain(shown[1].lower(), leads):
-        yield Warning_("link_misleading", "html", f"shows {shown[1]} and leads to {leads}")
+        yield LetterWarning("link_misleading", "html", f"shows {shown[1]} and leads to {leads}")
 
 
 def _host(href: str) -> str:
@@ -116,7 +118,7 @@ def _same_domain(shown: str, leads: str) -> bool:
     return shown == leads or leads.endswith(f".{shown}") or shown.endswith(f".{leads}")
 
 
-def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int) -> Iterator[Warning_]:
+def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
     """Fields that the letter names and some recipients lack, unless the letter has a default for them."""
     if fields is None:
         return
@@ -131,7 +133,7 @@ def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int)
             who = "no recipient has" if lacking == people else f"{_count(lacking, 'recipient')} of {people} lack"
             unknown = " and their mail will fail" if name not in fields else ""
             message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
-            yield Warning_("field_missing", _part_of(letter, name), message)
+            yield LetterWarning("field_missing", _part_of(letter, name), message)
 
 
 def merge_fields(letter: Letter) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from postroom.campaigns import store
 from postroom.campaigns.errors import CampaignNotFound, CampaignRecipientNotFound
-from postroom.campaigns.lint import Warning_
+from postroom.campaigns.lint import LetterWarning
 from postroom.campaigns.model import Campaign, Letter
 from postroom.campaigns.rendering import person_variables
 from postroom.campaigns.trial import lint_letter, render_letter, try_letter
@@ -98,7 +98,7 @@ async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
     return [answer.id for answer in accepted]
 
 
-async def lint_campaign(pool: Pool, campaign_id: int) -> list[Warning_]:
+async def lint_campaign(pool: Pool, campaign_id: int) -> list[LetterWarning]:
     """What a careful sender would want to know, with the fields that the recipients really bring."""
     async with pool.acquire() as connection:
         campaign = await store.find_campaign(connection, campaign_id=campaign_id)

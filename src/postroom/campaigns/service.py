@@ -31,7 +31,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, SecretKeyMissing
 from postroom.events.audit import record_audit
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 from postroom.senders import store as sender_store
 from postroom.senders.forecast import AccountPool
 from postroom.senders.model import SenderAccount
@@ -157,13 +157,9 @@ async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
 
 async def list_campaigns(
     pool: Pool, *, status: Status | None = None, cursor: str | None = None, limit: int = 50
-) -> tuple[list[Campaign], str | None]:
+) -> Found[Campaign]:
     """A page of campaigns, newest first and without their bodies, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_campaigns(connection, status=status, before_id=before_id, page_limit=limit + 1)
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_campaigns, pool, cursor, limit, status=status)
 
 
 async def list_hours(pool: Pool, campaign_id: int) -> list[Hour]:
@@ -181,23 +177,14 @@ async def list_recipients(
     custom_data: Mapping[str, Any] | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> tuple[list[Recipient], str | None]:
-    """A page of a campaign's people, by zone and place in the list, and the cursor of the next page."""
-    after_zone, after_id = decode_cursor(cursor, tuple[str, int]) if cursor else (None, None)
+) -> Found[Recipient]:
+    """A page of a campaign's recipients, by time zone and place in the list, and the cursor of the next page."""
     containing = None if custom_data is None else msgspec.json.encode(custom_data).decode()
+    order = {"after_zone": ("time_zone", str), "after_id": ("id", int)}
+    filters = {"campaign_id": campaign_id, "state": state, "custom_data": containing}
     async with pool.acquire() as connection:
         _must(await store.find_campaign(connection, campaign_id=campaign_id))
-        found = await store.list_recipients(
-            connection,
-            campaign_id=campaign_id,
-            state=state,
-            custom_data=containing,
-            after_zone=after_zone,
-            after_id=after_id,
-            page_limit=limit + 1,
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.time_zone, last.id) if last else None
+        return await read_page(store.list_recipients, connection, cursor, limit, order=order, **filters)
 
 
 async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, Figures]:

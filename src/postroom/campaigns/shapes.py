@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from postroom.campaigns.lint import LetterWarning
 from postroom.campaigns.model import (
     Campaign,
+    Counts,
     Engagement,
+    Estimate,
     Figures,
     Letter,
     Plan,
@@ -21,10 +24,9 @@ from postroom.campaigns.model import (
 from postroom.campaigns.template import LONGEST_PART
 from postroom.errors import BadInput
 from postroom.post.address import Address, parse_address
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Moment, Shape, Text
+from postroom.runtime.page import PageQuery
+from postroom.runtime.record import Moment, Shape, Text, change, given, response
 
-Unset = msgspec.UnsetType
 _Name = Annotated[str, msgspec.Meta(max_length=200)]
 _Written = Annotated[str, msgspec.Meta(max_length=1000, description="Such as Ada Lovelace <ada@example.org>.")]
 _Subject = Annotated[str, msgspec.Meta(max_length=998, description="A template: Hello {{ first_name }}.")]
@@ -55,36 +57,20 @@ class CampaignBody(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
     time_zone: _Zone = "UTC"
 
 
-class CampaignChange(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """What to change in a draft; what is left out stays."""
-
-    name: _Name | Unset = msgspec.UNSET
-    subject: _Subject | Unset = msgspec.UNSET
-    html: _Html | Unset | None = msgspec.UNSET
-    text: _Body | Unset | None = msgspec.UNSET
-    sender: _Written | Unset | None = msgspec.UNSET
-    reply_to: _Written | Unset | None = msgspec.UNSET
-    tracking: bool | Unset = msgspec.UNSET
-    start_at: Moment | Unset | None = msgspec.UNSET
-    local_time: _Time | Unset | None = msgspec.UNSET
-    time_zone: _Zone | Unset = msgspec.UNSET
+CampaignChange = change(CampaignBody, "CampaignChange")
 
 
-class CampaignQuery(Shape, frozen=True, kw_only=True):
+class CampaignQuery(PageQuery, frozen=True, kw_only=True):
     """Which campaigns, and which page of them."""
 
     status: Status | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
-class RecipientQuery(Shape, frozen=True, kw_only=True):
+class RecipientQuery(PageQuery, frozen=True, kw_only=True):
     """Which recipients, and which page of them."""
 
     state: RecipientState | None = None
     custom_data: _Json | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class PreviewQuery(Shape, frozen=True, kw_only=True):
@@ -110,26 +96,6 @@ class TestBody(Shape, frozen=True, kw_only=True):
     variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class CountsShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of its people. Who `bounced` was refused at once, or is among the sent and came back."""
-
-    total: int
-    queued: int
-    sent: int
-    bounced: int
-    failed: int
-    cancelled: int
-    suppressed: int
-
-
-class EngagementShape(msgspec.Struct, frozen=True, kw_only=True):
-    """All, of how many different mails, and how many were machines."""
-
-    total: int
-    unique: int
-    machine: int
-
-
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
     """One line of a listing."""
 
@@ -142,7 +108,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    counts: CountsShape
+    counts: Counts
 
 
 class CampaignShape(CampaignSummary, frozen=True, kw_only=True, rename={"sender": "from"}):
@@ -156,62 +122,14 @@ class CampaignShape(CampaignSummary, frozen=True, kw_only=True, rename={"sender"
     time_zone: str
     updated_at: datetime
     paused_at: datetime | None
-    opens: EngagementShape
-    clicks: EngagementShape
+    opens: Engagement
+    clicks: Engagement
     unsubscribes: int
     complaints: int
 
 
-class CampaignPage(msgspec.Struct, frozen=True):
-    """Campaigns, newest first."""
-
-    items: list[CampaignSummary]
-    next_cursor: str | None
-
-
-class RecipientShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One person of a campaign."""
-
-    email: str
-    name: str | None
-    state: RecipientState
-    time_zone: str | None
-    delivery_id: int | None
-    custom_data: dict[str, Any]
-
-
-class RecipientPage(msgspec.Struct, frozen=True):
-    """People in the order of the list, zone by zone."""
-
-    items: list[RecipientShape]
-    next_cursor: str | None
-
-
-class RefusedShape(msgspec.Struct, frozen=True):
-    """A line that could not be used."""
-
-    line: int
-    field: str
-    message: str
-
-
-class UploadShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upload came to, with the first of the lines that could not be used."""
-
-    total: int
-    added: int
-    duplicate: int
-    invalid: int
-    suppressed: int
-    refused: list[RefusedShape]
-
-
-class EstimateShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How long it will take, at which rate, and until when."""
-
-    seconds: int
-    per_second: float
-    finishes_at: datetime
+CampaignRecipient = response(Recipient, "CampaignRecipient", hide=("id",), extra={"time_zone": str | None})
+UploadShape = response(Uploaded, "UploadShape", extra={"refused": list[Refused]})
 
 
 class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,7 +142,7 @@ class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: int
     invalid: int
     queued: int
-    estimate: EstimateShape
+    estimate: Estimate
 
 
 class PreviewShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,18 +153,10 @@ class PreviewShape(msgspec.Struct, frozen=True, kw_only=True):
     html: str | None
 
 
-class WarningShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing worth a second look."""
-
-    code: str
-    part: str
-    message: str
-
-
 class WarningsShape(msgspec.Struct, frozen=True):
     """Everything worth a second look; nothing of it stops a start."""
 
-    items: list[WarningShape]
+    items: list[LetterWarning]
 
 
 class TestShape(msgspec.Struct, frozen=True):
@@ -278,19 +188,16 @@ def plan_of(body: CampaignBody) -> Plan:
     )
 
 
-def changes_of(body: CampaignChange) -> dict[str, Any]:
-    given = {
-        field.name: value
-        for field in msgspec.structs.fields(body)
-        if (value := getattr(body, field.name)) is not msgspec.UNSET
-    }
+def changes_of(body: msgspec.Struct) -> dict[str, Any]:
     readers = {
         "sender": lambda value: read_address("from", value),
         "reply_to": lambda value: read_address("reply_to", value),
         "local_time": read_time,
     }
     names = {"tracking": "is_tracked"}
-    return {names.get(name, name): readers[name](value) if name in readers else value for name, value in given.items()}
+    return {
+        names.get(name, name): readers[name](value) if name in readers else value for name, value in given(body).items()
+    }
 
 
 def read_address(field: str, written: str | None) -> Address | None:
@@ -328,15 +235,14 @@ def campaign_shape(campaign: Campaign, figures: Figures) -> CampaignShape:
         time_zone=plan.time_zone,
         updated_at=campaign.updated_at,
         paused_at=campaign.paused_at,
-        opens=_engagement(figures.opens),
-        clicks=_engagement(figures.clicks),
+        opens=figures.opens,
+        clicks=figures.clicks,
         unsubscribes=figures.unsubscribes,
         complaints=figures.complaints,
     )
 
 
 def _summary(campaign: Campaign, figures: Figures) -> dict[str, Any]:
-    counts = figures.counts
     return {
         "id": campaign.id,
         "status": campaign.status,
@@ -347,27 +253,12 @@ def _summary(campaign: Campaign, figures: Figures) -> dict[str, Any]:
         "created_at": campaign.created_at,
         "started_at": campaign.started_at,
         "finished_at": campaign.finished_at,
-        "counts": CountsShape(**{name: getattr(counts, name) for name in CountsShape.__struct_fields__}),
+        "counts": figures.counts,
     }
 
 
-def _engagement(found: Engagement) -> EngagementShape:
-    return EngagementShape(total=found.total, unique=found.unique, machine=found.machine)
-
-
-def recipient_shape(recipient: Recipient) -> RecipientShape:
-    return RecipientShape(
-        email=recipient.email,
-        name=recipient.name,
-        state=recipient.state,
-        time_zone=recipient.time_zone or None,
-        delivery_id=recipient.delivery_id,
-        custom_data=dict(recipient.custom_data),
-    )
-
-
 def started_shape(started: Started) -> StartedShape:
-    campaign, estimate = started.campaign, started.estimate
+    campaign = started.campaign
     return StartedShape(
         id=campaign.id,
         status=campaign.status,
@@ -376,20 +267,7 @@ def started_shape(started: Started) -> StartedShape:
         duplicate=campaign.duplicate,
         invalid=campaign.invalid,
         queued=started.queued,
-        estimate=EstimateShape(
-            seconds=estimate.seconds, per_second=estimate.per_second, finishes_at=estimate.finishes_at
-        ),
-    )
-
-
-def upload_shape(uploaded: Uploaded, refused: list[Refused]) -> UploadShape:
-    return UploadShape(
-        total=uploaded.total,
-        added=uploaded.added,
-        duplicate=uploaded.duplicate,
-        invalid=uploaded.invalid,
-        suppressed=uploaded.suppressed,
-        refused=[RefusedShape(each.line, each.field, each.message) for each in refused],
+        estimate=started.estimate,
     )
 
 

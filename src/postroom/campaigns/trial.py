@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from postroom.campaigns.lint import Warning_, lint
+from postroom.campaigns.lint import LetterWarning, lint
 from postroom.campaigns.model import Letter
 from postroom.campaigns.template import ready
 from postroom.errors import BadInput
@@ -40,7 +40,7 @@ async def render_letter(letter: Letter, variables: Mapping[str, Any]) -> Rendere
     return await _call(render_for, letter, _as_json(variables))
 
 
-async def lint_letter(letter: Letter, *, fields: Mapping[str, int] | None, people: int) -> list[Warning_]:
+async def lint_letter(letter: Letter, *, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
     """The warnings of `lint`."""
     return await _call(lint_for, letter, fields, people)
 
@@ -74,7 +74,7 @@ def _as_json(variables: Any) -> bytes:
 # ── in the child; a lack of memory ends the process ───────────────────────────────────────────────────────────────
 
 
-def lint_for(letter: Letter, fields: Mapping[str, int] | None, people: int) -> list[Warning_]:
+def lint_for(letter: Letter, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
     _note_larger(letter)
     return lint(letter, fields=fields, people=people)
 

@@ -9,7 +9,7 @@ from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.delivery import service
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, Lane, State
-from postroom.delivery.shapes import attempt_shape, delivery_shape, summary_shape
+from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Refused, redirect
 
@@ -52,7 +52,7 @@ async def show_page(request: PageRequest) -> Answer:
     return request.page(
         "delivery.html",
         delivery=shape,
-        attempts=[attempt_shape(attempt) for attempt in attempts],
+        attempts=attempts,
         custom_data=_json(delivery),
         can=_allowed(delivery),
     )

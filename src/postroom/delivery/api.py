@@ -9,16 +9,14 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.model import Acceptance, Accepted, DeliveryFilter, Lane, State
 from postroom.delivery.service import AcceptCombiner
+from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, Lane, State
 from postroom.delivery.shapes import (
     AcceptedShape,
-    AttemptShape,
     DeliveryBody,
     DeliveryShape,
     SummaryShape,
     Written,
-    attempt_shape,
     delivery_shape,
     in_utc,
     request_from,
@@ -26,7 +24,7 @@ from postroom.delivery.shapes import (
 )
 from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Shape, Text
 
 WRITE = "deliveries:write"
@@ -74,7 +72,7 @@ class LoginCodeBody(Shape, frozen=True, kw_only=True):
     variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class DeliveryQuery(Shape, frozen=True, kw_only=True):
+class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
     """Which deliveries, and which page of them."""
 
     status: State | None = None
@@ -86,22 +84,6 @@ class DeliveryQuery(Shape, frozen=True, kw_only=True):
     created_from: Moment | None = None
     created_before: Moment | None = None
     custom_data: Annotated[Text, msgspec.Meta(description="A JSON object the delivery's must contain.")] | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class DeliveryPage(msgspec.Struct, frozen=True):
-    """Deliveries, newest first."""
-
-    items: list[SummaryShape]
-    next_cursor: str | None
-
-
-class AttemptList(msgspec.Struct, frozen=True):
-    """The history of one delivery, first attempt first; it has one page."""
-
-    items: list[AttemptShape]
-    next_cursor: None = None
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -203,8 +185,8 @@ async def list_deliveries(call: Call) -> Answer:
         created_from=in_utc("created_from", query.created_from),
         created_before=in_utc("created_before", query.created_before),
     )
-    found, cursor = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(DeliveryPage([summary_shape(delivery) for delivery in found], cursor))
+    found, more = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    return Answer(Page([summary_shape(delivery) for delivery in found], more))
 
 
 def _custom_data(query: DeliveryQuery) -> dict[str, Any] | None:
@@ -233,8 +215,7 @@ async def get_delivery(call: Call) -> Answer:
 
 
 async def list_attempts(call: Call) -> Answer:
-    attempts = await service.list_attempts(call.room.pool, call.path["delivery_id"])
-    return Answer(AttemptList([attempt_shape(attempt) for attempt in attempts]))
+    return Answer(Page(await service.list_attempts(call.room.pool, call.path["delivery_id"]), None))
 
 
 async def cancel_delivery(call: Call) -> Answer:
@@ -312,7 +293,7 @@ _FOLLOWING = [
         scope=READ,
         tag="deliveries",
         query=DeliveryQuery,
-        answers={200: DeliveryPage},
+        answers={200: Page[SummaryShape]},
     ),
     Endpoint(
         method="GET",
@@ -330,7 +311,7 @@ _FOLLOWING = [
         summary="List the attempts of a delivery and what the other side said to each.",
         scope=READ,
         tag="deliveries",
-        answers={200: AttemptList},
+        answers={200: Page[Attempt]},
     ),
 ]
 

@@ -23,7 +23,6 @@ from postroom.runtime.terminal import (
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.delivery.shapes import DeliveryShape
 
 deliveries = typer.Typer()
 
@@ -105,7 +104,7 @@ def show(
         _print_delivery(delivery, body=body)
 
 
-def _print_delivery(delivery: "DeliveryShape", *, body: bool) -> None:
+def _print_delivery(delivery: Any, *, body: bool) -> None:
     print_record(delivery, columns=_RECORD)
     say("")
     columns = ("kind", "address", "name", "outcome", "code", "enhanced_code", "detail")

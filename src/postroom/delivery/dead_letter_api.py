@@ -1,6 +1,5 @@
 """Dead letters over HTTP: what was given up, and how it comes back."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,8 +9,8 @@ from postroom.delivery import service
 from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, State
 from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Moment, Shape, Text
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import Moment, Shape, Text, answer, response
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -27,12 +26,10 @@ class Reason(StrEnum):
     AMBIGUOUS = "ambiguous"
 
 
-class DeadLetterQuery(Shape, frozen=True, kw_only=True):
+class DeadLetterQuery(PageQuery, frozen=True, kw_only=True):
     """Which dead letters, and which page of them."""
 
     reason: Reason | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class RedriveBody(Shape, frozen=True, kw_only=True):
@@ -46,28 +43,7 @@ class RedriveBody(Shape, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class DeadLetterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery given up, and why."""
-
-    delivery_id: int
-    reason: str
-    detail: str | None
-    created_at: datetime
-    lane: str
-    channel: str
-    source: str
-    template: str | None
-    attempt_count: int
-    subject: str | None
-    campaign_name: str | None
-    recipients: list[str]
-
-
-class DeadLetterPage(msgspec.Struct, frozen=True):
-    """Dead letters, newest first."""
-
-    items: list[DeadLetterShape]
-    next_cursor: str | None
+DeadLetterShape = response(DeadLetter, "DeadLetterShape", rename={"template_id": "template"})
 
 
 class Redriven(msgspec.Struct, frozen=True):
@@ -85,30 +61,11 @@ class Settled(msgspec.Struct, frozen=True):
     status: str
 
 
-def _shape(letter: DeadLetter) -> DeadLetterShape:
-    return DeadLetterShape(
-        delivery_id=letter.delivery_id,
-        reason=letter.reason,
-        detail=letter.detail,
-        created_at=letter.created_at,
-        lane=letter.lane.value,
-        channel=letter.channel.value,
-        source=letter.source,
-        template=letter.template_id,
-        attempt_count=letter.attempt_count,
-        subject=letter.subject,
-        campaign_name=letter.campaign_name,
-        recipients=list(letter.recipients),
-    )
-
-
 async def list_dead_letters(call: Call) -> Answer:
     query: DeadLetterQuery = call.query
     reason = query.reason.value if query.reason else None
-    found, cursor = await service.list_dead_letters(
-        call.room.pool, reason=reason, cursor=query.cursor, limit=query.limit
-    )
-    return Answer(DeadLetterPage([_shape(letter) for letter in found], cursor))
+    found, more = await service.list_dead_letters(call.room.pool, reason=reason, cursor=query.cursor, limit=query.limit)
+    return Answer(Page([answer(DeadLetterShape, letter) for letter in found], more))
 
 
 async def redrive_dead_letters(call: Call) -> Answer:
@@ -138,7 +95,7 @@ ENDPOINTS = [
         scope=READ,
         tag="dead letters",
         query=DeadLetterQuery,
-        answers={200: DeadLetterPage},
+        answers={200: page_of(DeadLetterShape)},
     ),
     Endpoint(
         method="POST",

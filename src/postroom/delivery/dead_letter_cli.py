@@ -1,11 +1,10 @@
 """Dead letters at the command line: list them, send them again, or mark ambiguous ones as sent."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId
+from postroom.delivery.model import DeadLetterFilter, DeliveryId
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -30,14 +29,13 @@ Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or
 def list_(*, reason: Reason = None, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List dead letters, newest first."""
     from postroom.delivery import service
+    from postroom.delivery.dead_letter_api import DeadLetterShape
+    from postroom.runtime.record import answer
 
     found, more = in_room(
         lambda room: service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
     )
-    if as_json:
-        print_json({"items": [_as_json(letter) for letter in found], "next_cursor": more})
-    else:
-        print_page(found, more, columns=_LISTED, as_json=False)
+    print_page([answer(DeadLetterShape, letter) for letter in found], more, columns=_LISTED, as_json=as_json)
 
 
 @dead_letters.command()
@@ -84,13 +82,6 @@ def settle(
 
     in_room(lambda room: service.settle(room.pool, delivery_id, actor=actor()))
     say(f"{delivery_id} is sent")
-
-
-def _as_json(letter: DeadLetter) -> dict[str, Any]:
-    """The same names as in the API."""
-    fields = asdict(letter)
-    template = fields.pop("template_id")
-    return {**fields, "template": template}
 
 
 def _known(reason: str | None) -> str | None:

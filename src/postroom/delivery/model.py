@@ -244,21 +244,28 @@ class Attempt:
     next_attempt_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A delivery given up, and why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outline:
+    """The fields that every view of a delivery has."""
 
-    delivery_id: DeliveryId
-    reason: str
-    created_at: datetime
-    detail: str | None
     lane: Lane
     channel: Channel
     source: str
     template_id: str | None
-    attempt_count: int
-    subject: str | None  # None in the lane `auth`, whose subjects can contain codes
     campaign_name: str | None
+    subject: str | None
+    attempt_count: int
+    created_at: datetime
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(_Outline):
+    """A delivery given up, and why. In the lane `auth`, whose subjects can contain codes, the subject is hidden."""
+
+    delivery_id: DeliveryId
+    reason: str
+    detail: str | None
     recipients: tuple[str, ...]
 
 
@@ -295,53 +302,35 @@ class Redriven:
     skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeliverySummary:
-    """One line of a listing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing(_Outline):
+    """Where a delivery stands."""
 
     id: DeliveryId
     state: State
-    lane: Lane
-    channel: Channel
-    attempt_count: int
     max_retries: int | None
     give_up_after: timedelta | None
     next_attempt_at: datetime | None
-    created_at: datetime
     finished_at: datetime | None
-    source: str
-    template_id: str | None
     campaign_id: int | None
-    campaign_name: str | None
-    reason: str | None
-    subject: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverySummary(_Standing):
+    """One line of a listing."""
+
     recipients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One delivery, whole: what the operator sees."""
+class Delivery(_Standing):
+    """One delivery, whole: the operator's view."""
 
-    id: DeliveryId
-    state: State
-    lane: Lane
-    channel: Channel
-    attempt_count: int
-    next_attempt_at: datetime | None
-    created_at: datetime
     expires_at: datetime | None
-    finished_at: datetime | None
     resend_of: DeliveryId | None
     ladder: str
-    max_retries: int | None
-    give_up_after: timedelta | None
-    source: str
     idempotency_key: str | None
-    template_id: str | None
-    campaign_id: int | None
-    campaign_name: str | None
     locale: str | None
-    reason: str | None
     detail: str | None
     traceparent: str | None
     tags: Mapping[str, str]
@@ -349,7 +338,6 @@ class Delivery:
     rendered_at: datetime | None
     has_body: bool  # False once retention or an erasure has taken its content
     sender: Address | None
-    subject: str | None
     text: str | None
     html: str | None
     variables: Mapping[str, Any]

@@ -28,6 +28,7 @@ from postroom.delivery.model import (
 )
 from postroom.post.address import Address, write_address
 from postroom.post.mime import Attachment
+from postroom.runtime.record import read_row
 from postroom.senders.model import Slot
 
 T = TypeVar("T")
@@ -43,61 +44,24 @@ def read_accepted(row: asyncpg.Record) -> Accepted:
 
 
 def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
-    lane = Lane(row["lane"])
-    return DeadLetter(
-        **{
-            **row,
-            "lane": lane,
-            "channel": Channel(row["channel"]),
-            "subject": None if lane is Lane.AUTH else row["subject"],
-            "recipients": tuple(row["recipients"] or ()),
-        }
-    )
+    subject = None if row["lane"] == Lane.AUTH else row["subject"]
+    return read_row(DeadLetter, {**row, "subject": subject, "recipients": row["recipients"] or ()})
 
 
 def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Delivery:
-    same = {
-        name: row[name]
-        for name in [
-            "attempt_count",
-            "next_attempt_at",
-            "created_at",
-            "expires_at",
-            "finished_at",
-            "ladder",
-            "max_retries",
-            "give_up_after",
-            "source",
-            "idempotency_key",
-            "template_id",
-            "campaign_id",
-            "campaign_name",
-            "locale",
-            "reason",
-            "detail",
-            "traceparent",
-            "rendered_at",
-            "has_body",
-            "subject",
-        ]
+    attachments: tuple[Attachment, ...] = _shown(_attachments, row["attachments"], ())
+    made = {
+        "tags": _shown(_json, row["tags"], {}),
+        "custom_data": _shown(_json, row["custom_data"], {}) or None,
+        "sender": _sender(row),
+        "text": row["text_body"],
+        "html": row["html_body"],
+        "variables": _shown(_json, row["variables"], {}),
+        "headers": _shown(_json, row["headers"], {}),
+        "attachments": attachments,
+        "recipients": tuple(recipients),
     }
-    return Delivery(
-        id=DeliveryId(row["id"]),
-        state=State(row["state"]),
-        lane=Lane(row["lane"]),
-        channel=Channel(row["channel"]),
-        resend_of=row["resend_of"],
-        tags=_shown(_json, row["tags"], {}),
-        custom_data=_shown(_json, row["custom_data"], {}) or None,
-        sender=_sender(row),
-        text=row["text_body"],
-        html=row["html_body"],
-        variables=_shown(_json, row["variables"], {}),
-        headers=_shown(_json, row["headers"], {}),
-        attachments=_shown(_attachments, row["attachments"], ()),
-        recipients=tuple(recipients),
-        **same,
-    )
+    return read_row(Delivery, {**row, **made})
 
 
 def read_claimed(row: asyncpg.Record) -> Outgoing:
@@ -182,15 +146,7 @@ def read_claim_recipient(row: asyncpg.Record) -> Recipient:
 
 
 def read_summary(row: asyncpg.Record) -> DeliverySummary:
-    return DeliverySummary(
-        **{
-            **row,
-            "state": State(row["state"]),
-            "lane": Lane(row["lane"]),
-            "channel": Channel(row["channel"]),
-            "recipients": tuple(row["recipients"] or ()),
-        }
-    )
+    return read_row(DeliverySummary, {**row, "recipients": row["recipients"] or ()})
 
 
 def read_unrendered(row: asyncpg.Record) -> Unrendered:

@@ -40,7 +40,7 @@ from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import record_audit
 from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 IDEMPOTENCY_TTL = timedelta(days=7)
 REDRIVE_BATCH = 1000
@@ -204,29 +204,20 @@ async def list_attempts(pool: Pool, delivery_id: int) -> list[Attempt]:
 
 async def list_dead_letters(
     pool: Pool, *, reason: str | None = None, cursor: str | None = None, limit: int = 50
-) -> tuple[list[DeadLetter], str | None]:
+) -> Found[DeadLetter]:
     """A page of dead letters, newest first, and the cursor of the next page."""
-    before_at, before_id = decode_cursor(cursor, tuple[datetime, int]) if cursor else (None, None)
-    async with pool.acquire() as connection:
-        letters = await store.list_dead_letters(
-            connection, reason=reason, before_at=before_at, before_id=before_id, page_limit=limit + 1
-        )
-    last = letters[limit - 1] if len(letters) > limit else None
-    return letters[:limit], encode_cursor(last.created_at, last.delivery_id) if last else None
+    order = {"before_at": ("created_at", datetime), "before_id": ("delivery_id", int)}
+    return await read_page(store.list_dead_letters, pool, cursor, limit, order=order, reason=reason)
 
 
 async def list_deliveries(
     pool: Pool, chosen: DeliveryFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[DeliverySummary], str | None]:
+) -> Found[DeliverySummary]:
     """A page of deliveries, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
     filters = asdict(chosen)
     if chosen.custom_data is not None:
         filters["custom_data"] = msgspec.json.encode(chosen.custom_data).decode()
-    async with pool.acquire() as connection:
-        found = await store.list_deliveries(connection, before_id=before_id, page_limit=limit + 1, **filters)
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_deliveries, pool, cursor, limit, **filters)
 
 
 async def redrive(

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery.check import CheckedRequest, problems
-from postroom.delivery.model import Attempt, Delivery, DeliveryRequest, DeliverySummary, Lane, Recipient, RecipientKind
+from postroom.delivery.model import Delivery, DeliveryRequest, DeliverySummary, Lane, Recipient, RecipientKind
 from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address, write_address
 from postroom.post.mime import Attachment
-from postroom.runtime.record import Moment, Shape
+from postroom.runtime.record import Moment, Shape, answer, many, response
 
 Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]
 Addresses = Written | list[Written]
@@ -69,85 +69,25 @@ class AcceptedShape(msgspec.Struct, frozen=True):
     replayed: bool
 
 
-class RecipientShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One address and its outcome; `ambiguous`: the content was handed over, no answer was recorded."""
-
-    kind: str
-    address: str
-    name: str | None
-    outcome: str
-    code: int | None
-    enhanced_code: str | None
-    detail: str | None
-
-
-class AttachmentShape(msgspec.Struct, frozen=True):
-    """A file without its content."""
-
-    filename: str
-    content_type: str
-    content_id: str | None
-    size: int
-
-
-class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a listing."""
-
-    id: int
-    status: str
-    lane: str
-    channel: str
-    source: str
-    template: str | None
-    campaign_id: int | None
-    campaign_name: str | None
-    subject: str | None
-    recipients: list[str]
-    attempt_count: int
-    max_retries: int | None
-    give_up_after: int | None  # seconds
-    next_attempt_at: datetime | None
-    created_at: datetime
-    finished_at: datetime | None
-    reason: str | None
-
-
-class DeliveryShape(SummaryShape, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """One delivery, whole. `content_hidden` says that subject and bodies are kept back because they hold a code."""
-
-    recipients: list[RecipientShape]  # type: ignore[assignment] # here with their outcomes
-    sender: str | None
-    locale: str | None
-    idempotency_key: str | None
-    expires_at: datetime | None
-    rendered_at: datetime | None
-    resend_of: int | None
-    detail: str | None
-    traceparent: str | None
-    text: str | None
-    html: str | None
-    content_hidden: bool
-    headers: dict[str, str]
-    tags: dict[str, str]
-    custom_data: dict[str, Any] | None
-    attachments: list[AttachmentShape]
-
-
-class AttemptShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One try: how far it got and what the other side said."""
-
-    attempt_no: int
-    outcome: str
-    transport: str | None
-    stage: str | None
-    code: int | None
-    enhanced_code: str | None
-    reply_text: str | None
-    remote_host: str | None
-    tls: str | None
-    started_at: datetime
-    finished_at: datetime
-    next_attempt_at: datetime | None
+_PUBLIC = {"state": "status", "template_id": "template"}
+RecipientShape = response(
+    Recipient, "RecipientShape", hide=("position", "held_for"), rename={"enhanced": "enhanced_code"}
+)
+AttachmentShape = response(Attachment, "AttachmentShape", hide=("content",), extra={"size": int})
+SummaryShape = response(DeliverySummary, "SummaryShape", rename=_PUBLIC, extra={"give_up_after": int | None})
+DeliveryShape = response(
+    Delivery,
+    "DeliveryShape",
+    hide=("ladder", "has_body", "variables"),
+    rename={**_PUBLIC, "sender": "from"},
+    extra={
+        "give_up_after": int | None,
+        "recipients": many(RecipientShape),
+        "from": str | None,
+        "content_hidden": bool,  # subject and bodies are hidden because they hold a code
+        "attachments": many(AttachmentShape),
+    },
+)
 
 
 # --- arriving ------------------------------------------------------------------------
@@ -225,68 +165,28 @@ def in_utc(field: str, moment: datetime | None) -> datetime | None:
 # --- leaving -------------------------------------------------------------------------
 
 
-def summary_shape(delivery: DeliverySummary) -> SummaryShape:
-    return SummaryShape(
-        id=delivery.id,
-        status=delivery.state.value,
-        lane=delivery.lane.value,
-        channel=delivery.channel.value,
-        source=delivery.source,
-        template=delivery.template_id,
-        campaign_id=delivery.campaign_id,
-        campaign_name=delivery.campaign_name,
+def summary_shape(delivery: DeliverySummary) -> Any:
+    return answer(
+        SummaryShape,
+        delivery,
         subject=None if delivery.lane is Lane.AUTH else delivery.subject,
-        recipients=list(delivery.recipients),
-        attempt_count=delivery.attempt_count,
-        max_retries=delivery.max_retries,
         give_up_after=_whole_seconds(delivery.give_up_after),
-        next_attempt_at=delivery.next_attempt_at,
-        created_at=delivery.created_at,
-        finished_at=delivery.finished_at,
-        reason=delivery.reason,
     )
 
 
-def delivery_shape(delivery: Delivery) -> DeliveryShape:
+def delivery_shape(delivery: Delivery) -> Any:
     is_hidden = delivery.lane is Lane.AUTH
-    return DeliveryShape(
-        id=delivery.id,
-        status=delivery.state.value,
-        lane=delivery.lane.value,
-        channel=delivery.channel.value,
-        source=delivery.source,
-        template=delivery.template_id,
-        campaign_id=delivery.campaign_id,
-        campaign_name=delivery.campaign_name,
-        subject=None if is_hidden else delivery.subject,
-        recipients=[_recipient(recipient) for recipient in sorted(delivery.recipients, key=_place)],
-        attempt_count=delivery.attempt_count,
-        next_attempt_at=delivery.next_attempt_at,
-        created_at=delivery.created_at,
-        finished_at=delivery.finished_at,
-        reason=delivery.reason,
-        sender=_written(delivery.sender),
-        locale=delivery.locale,
-        idempotency_key=delivery.idempotency_key,
-        expires_at=delivery.expires_at,
-        max_retries=delivery.max_retries,
+    hidden = {"subject": None, "text": None, "html": None} if is_hidden else {}
+    return answer(
+        DeliveryShape,
+        delivery,
+        **hidden,
+        **{"from": None if delivery.sender is None else write_address(delivery.sender)},
         give_up_after=_whole_seconds(delivery.give_up_after),
-        rendered_at=delivery.rendered_at,
-        resend_of=delivery.resend_of,
-        detail=delivery.detail,
-        traceparent=delivery.traceparent,
-        text=None if is_hidden else delivery.text,
-        html=None if is_hidden else delivery.html,
+        recipients=[answer(RecipientShape, recipient) for recipient in sorted(delivery.recipients, key=_place)],
         content_hidden=is_hidden,
-        headers=dict(delivery.headers),
-        tags=dict(delivery.tags),
-        custom_data=None if delivery.custom_data is None else dict(delivery.custom_data),
-        attachments=[_attachment(attachment) for attachment in delivery.attachments],
+        attachments=[answer(AttachmentShape, each, size=_size(each.content)) for each in delivery.attachments],
     )
-
-
-def attempt_shape(attempt: Attempt) -> AttemptShape:
-    return AttemptShape(**{name: getattr(attempt, name) for name in AttemptShape.__struct_fields__})
 
 
 def _whole_seconds(duration: timedelta | None) -> int | None:
@@ -298,23 +198,6 @@ def _place(recipient: Recipient) -> tuple[int, int]:
     return _KINDS.index(recipient.kind), recipient.position
 
 
-def _recipient(recipient: Recipient) -> RecipientShape:
-    return RecipientShape(
-        kind=recipient.kind.value,
-        address=recipient.address,
-        name=recipient.name,
-        outcome=recipient.outcome.value,
-        code=recipient.code,
-        enhanced_code=recipient.enhanced,
-        detail=recipient.detail,
-    )
-
-
-def _attachment(attachment: Attachment) -> AttachmentShape:
-    padding = attachment.content[-2:].count("=")
-    size = len(attachment.content) * 3 // 4 - padding
-    return AttachmentShape(attachment.filename, attachment.content_type, attachment.content_id, size)
-
-
-def _written(address: Address | None) -> str | None:
-    return None if address is None else write_address(address)
+def _size(content: str) -> int:
+    """The bytes that this base64 stands for."""
+    return len(content) * 3 // 4 - content[-2:].count("=")

@@ -37,6 +37,12 @@ class Page(msgspec.Struct, Generic[Item], frozen=True):
 Found = tuple[list[Item], str | None]
 """The items of a page and the cursor of the next."""
 
+
+def page_of(kind: Any) -> Any:
+    """`Page[kind]` of a derived type, which a type checker does not know as one."""
+    return Page[kind]
+
+
 Order = Mapping[str, tuple[str, Any]]
 """Parameter of a listing's statement → the attribute of an item that the next page continues after, and its type."""
 

@@ -36,15 +36,20 @@ def response(
     rename: Mapping[str, str] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A type of JSON answers: the model's fields but for `hide`, renamed, then those of `extra`; see `answer`."""
-    fields = {name: kind for name, kind in _fields(model).items() if name not in set(hide)} | dict(extra or {})
-    return _derived(name, model, list(fields.items()), doc=model.__doc__, rename=rename)
+    """A type of JSON answers: the model's fields but for `hide`, renamed; `extra` adds fields or gives other types.
+
+    `answer` makes one from a model.
+    """
+    renamed, hidden = rename or {}, set(hide)
+    fields = {renamed.get(field, field): kind for field, kind in _fields(model).items() if field not in hidden}
+    names = {new: old for old, new in renamed.items()}
+    return _derived(name, model, list({**fields, **(extra or {})}.items()), doc=model.__doc__, names=names)
 
 
 def answer(kind: Any, record: Any, **more: Any) -> Any:
-    """The record as a derived type; `more` holds fields that the record lacks or has in another form."""
-    names = (field.name for field in msgspec.structs.fields(kind))
-    return kind(**{name: getattr(record, name) for name in names if name not in more}, **more)
+    """The record as its `response`; `more` holds the fields that the record lacks or has in another form."""
+    own = (field for field in kind.__struct_fields__ if field not in more)
+    return kind(**{field: getattr(record, kind.names.get(field, field)) for field in own}, **more)
 
 
 def change(request: type, name: str, *, read_only: Iterable[str] = (), never_null: Iterable[str] = ()) -> Any:
@@ -60,6 +65,11 @@ def change(request: type, name: str, *, read_only: Iterable[str] = (), never_nul
     renamed = {field.name: field.encode_name for field in msgspec.structs.fields(request)}
     doc = "The fields to change. A field that is left out stays as it is; null clears it."
     return _derived(name, request, fields, doc=doc, rename=renamed, bases=(Shape,))
+
+
+def many(kind: Any) -> Any:
+    """`list[kind]` of a derived type, which a type checker does not know as one."""
+    return list[kind]
 
 
 def given(body: msgspec.Struct) -> dict[str, Any]:
@@ -80,6 +90,7 @@ def _without_null(kind: Any) -> Any:
 
 
 def _derived(name: str, model: type, fields: list[Any], *, doc: str | None, **options: Any) -> Any:
+    namespace = {"__doc__": doc, "names": options.pop("names", {})}
     return msgspec.defstruct(
-        name, fields, module=model.__module__, namespace={"__doc__": doc}, frozen=True, kw_only=True, **options
+        name, fields, module=model.__module__, namespace=namespace, frozen=True, kw_only=True, **options
     )
