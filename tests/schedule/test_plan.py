@@ -1,6 +1,7 @@
 """Which occurrence comes next: creation, moves, outages, leap days and the other kinds, as tables."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
@@ -37,17 +38,10 @@ def occasion(kind: str, rule: Mapping[str, Any], zone: str = "Europe/London") ->
 
 def pending(planned: Planned) -> KnownEvent:
     return KnownEvent(
+        **asdict(planned),
         id=UUID(int=9),
-        user_id=planned.user_id,
-        kind=planned.kind,
-        occasion_id=planned.occasion_id,
         status=Status.PENDING,
-        target_utc=planned.target_utc,
-        target_local=planned.target_local,
-        timezone=planned.timezone,
         version=1,
-        idempotency_key=planned.idempotency_key,
-        payload=planned.payload,
         moved_from=None,
         is_claimed_only=False,
     )

@@ -9,8 +9,8 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, Lane, State
+from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
     AcceptedShape,
     DeliveryBody,

@@ -1,17 +1,16 @@
 """The outbox over HTTP: who is how far, pause, resume, reset, skip; topics; and rules that make mails of events."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 
-from postroom.delivery.model import Lane
 from postroom.outbox import service, topics
 from postroom.outbox.mails import service as mails
-from postroom.outbox.mails.model import MailRule
-from postroom.outbox.model import MOST_CONDITIONS, NAME, PUBLISHER, Pair, ProgressLine, Topic
+from postroom.outbox.mails.model import MailRule, NewRule
+from postroom.outbox.model import MOST_CONDITIONS, NAME, PUBLISHER, Moved, Pair, ProgressLine, Skipped, Topic
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.record import Shape, Text
+from postroom.runtime.page import Page, page_of
+from postroom.runtime.record import Shape, Text, answer, response
 
 READ = "outbox:read"
 OPERATE = "outbox:operate"
@@ -23,65 +22,8 @@ _START = Literal["now", "beginning"]
 _POSITION = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class StallShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The open transaction that committed events wait for."""
-
-    pid: int | None
-    seconds: float
-    database: str | None
-    application_name: str | None
-    state: str | None
-    prepared: str | None
-
-
-class ProgressShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a publisher is with a topic, and how far behind. `lag_is_more`: there are more than were counted.
-
-    `lag_seconds`: the age of the oldest that waits, by its `occurred_at`.
-    """
-
-    topic: str
-    publisher: str
-    status: str
-    last_position: int
-    last_transaction_id: int
-    lag_events: int
-    lag_is_more: bool
-    lag_seconds: float
-    last_published_at: datetime | None
-    error_count: int
-    last_error: str | None
-    failed_position: int | None
-    leader_instance: str | None
-    leader_since: datetime | None
-    leader_heartbeat: datetime | None
-    stall: StallShape | None
-
-
-class ProgressPage(msgspec.Struct, frozen=True):
-    """Every publisher of every topic."""
-
-    items: list[ProgressShape]
-    next_cursor: str | None = None
-
-
-class TopicShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published under a name, and by whom."""
-
-    name: str
-    types: list[str]
-    required_keys: list[str]
-    any_keys: list[str]
-    exact_tags: list[str]
-    publishers: list[str]
-    created_at: datetime | None
-
-
-class TopicPage(msgspec.Struct, frozen=True):
-    """Every topic."""
-
-    items: list[TopicShape]
-    next_cursor: str | None = None
+RuleShape = response(MailRule, "RuleShape")
+ProgressShape = response(ProgressLine, "ProgressShape", hide=("updated_at",))
 
 
 class TopicFields(Shape, frozen=True, kw_only=True):
@@ -125,56 +67,10 @@ class ResetBody(Shape, frozen=True, kw_only=True):
     position: _POSITION
 
 
-class ResetShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reset did; it rewinds if events will be published again."""
-
-    from_position: int
-    to_position: int
-    rewinds: bool
-
-
 class SkipBody(Shape, frozen=True, kw_only=True):
     """The event to pass over; it must be the next one."""
 
     position: _POSITION
-
-
-class SkippedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An event this publisher will never get."""
-
-    position: int
-    type: str
-
-
-class NewRule(Shape, frozen=True, kw_only=True):
-    """In this topic, an event of this type is a mail to the address at a path in its data, such as customer.email."""
-
-    topic: _NAME
-    event_type: Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
-    template: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-    recipient_path: Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
-    locale_path: Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")] | None = None
-    lane: Lane = Lane.TRANSACTIONAL
-
-
-class RuleShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule."""
-
-    id: int
-    topic: str
-    event_type: str
-    template: str
-    recipient_path: str
-    locale_path: str | None
-    lane: str
-    created_at: datetime | None
-
-
-class RulePage(msgspec.Struct, frozen=True):
-    """Every rule."""
-
-    items: list[RuleShape]
-    next_cursor: str | None = None
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -185,7 +81,7 @@ class Done(msgspec.Struct, frozen=True):
 
 async def list_outbox(call: Call) -> Answer:
     lines = await service.list_progress(call.room.pool)
-    return Answer(ProgressPage([progress_shape(line) for line in lines]))
+    return Answer(Page([answer(ProgressShape, line) for line in lines], None))
 
 
 async def pause_publisher(call: Call) -> Answer:
@@ -199,13 +95,13 @@ async def resume_publisher(call: Call) -> Answer:
 
 
 async def reset_publisher(call: Call) -> Answer:
-    moved = await service.reset(call.room.pool, _pair(call), position=call.body.position, actor=call.actor)
-    return Answer(msgspec.convert(moved, ResetShape, from_attributes=True))
+    position = call.body.position
+    return Answer(await service.reset(call.room.pool, _pair(call), position=position, actor=call.actor))
 
 
 async def skip_event(call: Call) -> Answer:
-    skipped = await service.skip(call.room.pool, _pair(call), position=call.body.position, actor=call.actor)
-    return Answer(SkippedShape(position=skipped.position, type=skipped.type))
+    position = call.body.position
+    return Answer(await service.skip(call.room.pool, _pair(call), position=position, actor=call.actor))
 
 
 async def add_publisher(call: Call) -> Answer:
@@ -219,11 +115,11 @@ async def remove_publisher(call: Call) -> Answer:
 
 
 async def list_topics(call: Call) -> Answer:
-    return Answer(TopicPage([topic_shape(topic) for topic in await topics.list_topics(call.room.pool)]))
+    return Answer(Page(await topics.list_topics(call.room.pool), None))
 
 
 async def get_topic(call: Call) -> Answer:
-    return Answer(topic_shape(await topics.get_topic(call.room.pool, call.path["name"])))
+    return Answer(await topics.get_topic(call.room.pool, call.path["name"]))
 
 
 async def create_topic(call: Call) -> Answer:
@@ -235,7 +131,7 @@ async def create_topic(call: Call) -> Answer:
         from_now=body.start == "now",
         actor=call.actor,
     )
-    return Answer(topic_shape(made), 201)
+    return Answer(made, 201)
 
 
 async def change_topic(call: Call) -> Answer:
@@ -248,7 +144,7 @@ async def change_topic(call: Call) -> Answer:
         everything=body.everything,
         actor=call.actor,
     )
-    return Answer(topic_shape(saved))
+    return Answer(saved)
 
 
 async def delete_topic(call: Call) -> Answer:
@@ -257,13 +153,13 @@ async def delete_topic(call: Call) -> Answer:
 
 
 async def list_rules(call: Call) -> Answer:
-    return Answer(RulePage([rule_shape(rule) for rule in await mails.list_rules(call.room.pool)]))
+    return Answer(Page([answer(RuleShape, rule) for rule in await mails.list_rules(call.room.pool)], None))
 
 
 async def create_rule(call: Call) -> Answer:
-    rule = MailRule(**{name: getattr(call.body, name) for name in call.body.__struct_fields__})
     templates = mails.list_templates(call.room.settings)
-    return Answer(rule_shape(await mails.add_rule(call.room.pool, rule, templates=templates, actor=call.actor)), 201)
+    rule = await mails.add_rule(call.room.pool, call.body, templates=templates, actor=call.actor)
+    return Answer(answer(RuleShape, rule), 201)
 
 
 async def delete_rule(call: Call) -> Answer:
@@ -284,23 +180,11 @@ def _conditions(name: str, body: TopicFields) -> Topic:
 async def _told(call: Call) -> Answer:
     pair = _pair(call)
     lines = await service.list_progress(call.room.pool, topic=pair.topic)
-    return Answer(next(progress_shape(line) for line in lines if line.publisher == pair.publisher))
+    return Answer(next(answer(ProgressShape, line) for line in lines if line.publisher == pair.publisher))
 
 
 def _pair(call: Call) -> Pair:
     return Pair(call.path["topic"], call.path["publisher"])
-
-
-def progress_shape(line: ProgressLine) -> ProgressShape:
-    return msgspec.convert(line, ProgressShape, from_attributes=True)
-
-
-def topic_shape(topic: Topic) -> TopicShape:
-    return msgspec.convert(topic, TopicShape, from_attributes=True)
-
-
-def rule_shape(rule: MailRule) -> RuleShape:
-    return msgspec.convert(rule, RuleShape, from_attributes=True)
 
 
 def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
@@ -310,22 +194,25 @@ def _endpoint(method: str, path: str, handler: object, summary: str, **more: obj
 
 _PAIR = "/v1/outbox/{topic}/{publisher}"
 ENDPOINTS = [
-    _endpoint("GET", "/v1/outbox", list_outbox, "Who is how far, and what stalls it.", answers={200: ProgressPage}),
-    _endpoint("GET", "/v1/outbox/topics", list_topics, "List topics.", answers={200: TopicPage}),
     _endpoint(
-        "POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: TopicShape},
+        "GET", "/v1/outbox", list_outbox, "List how far each publisher is with each topic, and what stalls it.",
+        answers={200: page_of(ProgressShape)},
+    ),
+    _endpoint("GET", "/v1/outbox/topics", list_topics, "List topics.", answers={200: Page[Topic]}),
+    _endpoint(
+        "POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: Topic},
         problems=(409,),
     ),
-    _endpoint("GET", "/v1/outbox/rules", list_rules, "List rules for mails.", answers={200: RulePage}),
+    _endpoint("GET", "/v1/outbox/rules", list_rules, "List rules for mails.", answers={200: page_of(RuleShape)}),
     _endpoint(
         "POST", "/v1/outbox/rules", create_rule, "Make mails of events.", body=NewRule, answers={201: RuleShape},
         problems=(404,),
     ),
     _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: Done}),
-    _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: TopicShape}),
+    _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: Topic}),
     _endpoint(
         "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or replace what it is about.", body=TopicBody,
-        answers={200: TopicShape},
+        answers={200: Topic},
     ),
     _endpoint(
         "DELETE", "/v1/outbox/topics/{name}", delete_topic, "Forget a topic.", query=ForceQuery, answers={200: Done},
@@ -343,10 +230,10 @@ ENDPOINTS = [
     _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Publish again.", answers={200: ProgressShape}),
     _endpoint(
         "POST", f"{_PAIR}/reset", reset_publisher, "Go on after a position; says whether that rewinds.",
-        body=ResetBody, answers={200: ResetShape},
+        body=ResetBody, answers={200: Moved},
     ),
     _endpoint(
         "POST", f"{_PAIR}/skip", skip_event, "Pass over the next event, audited.", body=SkipBody,
-        answers={200: SkippedShape}, problems=(409,),
+        answers={200: Skipped}, problems=(409,),
     ),
 ]  # fmt: skip

@@ -55,9 +55,10 @@ def list_(*, as_json: AsJson = False) -> None:
 
     lines = in_room(lambda room: service.list_progress(room.pool))
     if as_json:
-        from postroom.outbox.api import ProgressPage, progress_shape
+        from postroom.outbox.api import ProgressShape
+        from postroom.runtime.record import answer
 
-        print_json(ProgressPage([progress_shape(line) for line in lines]))
+        print_json({"items": [answer(ProgressShape, line) for line in lines], "next_cursor": None})
     else:
         print_table(_LISTED, ([_cell(line, column) for column in _LISTED] for line in lines))
 
@@ -108,9 +109,7 @@ def list_topics(*, as_json: AsJson = False) -> None:
 
     found = in_room(lambda room: service.list_topics(room.pool))
     if as_json:
-        from postroom.outbox.api import TopicPage, topic_shape
-
-        print_json(TopicPage([topic_shape(topic) for topic in found]))
+        print_json({"items": found, "next_cursor": None})
     else:
         print_table(_TOPIC, ([getattr(topic, column) for column in _TOPIC] for topic in found))
 
@@ -196,9 +195,7 @@ def list_rules(*, as_json: AsJson = False) -> None:
 
     found = in_room(lambda room: service.list_rules(room.pool))
     if as_json:
-        from postroom.outbox.api import RulePage, rule_shape
-
-        print_json(RulePage([rule_shape(rule) for rule in found]))
+        print_json({"items": found, "next_cursor": None})
     else:
         print_table(_RULE, ([getattr(rule, column) for column in _RULE] for rule in found))
 

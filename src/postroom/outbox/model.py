@@ -121,8 +121,8 @@ def _is_no_tag(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a publisher is with a topic."""
+class _Standing:
+    """How far a publisher is with a topic, and who leads it."""
 
     topic: str
     publisher: str
@@ -136,8 +136,14 @@ class Progress:
     leader_instance: str | None
     leader_since: datetime | None
     leader_heartbeat: datetime | None
-    follower_id: int | None
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(_Standing):
+    """How far a publisher is with a topic."""
+
+    follower_id: int | None
 
     @property
     def place(self) -> Place:
@@ -160,25 +166,16 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressLine:
-    """One line of the listing: how far, how far behind, who leads, what is wrong."""
+class ProgressLine(_Standing):
+    """One line of the listing: how far a publisher is, how far behind, who leads, what is wrong.
 
-    topic: str
-    publisher: str
-    status: Status
-    last_position: int
-    last_transaction_id: int
+    `lag_is_more`: there are more than were counted. `lag_seconds`: the age of the oldest that waits, by its
+    `occurred_at`.
+    """
+
     lag_events: int
-    lag_is_more: bool  # there are more than were counted
+    lag_is_more: bool
     lag_seconds: float
-    last_published_at: datetime | None
-    error_count: int
-    last_error: str | None
-    failed_position: int | None
-    leader_instance: str | None
-    leader_since: datetime | None
-    leader_heartbeat: datetime | None
-    updated_at: datetime
     stall: Stall | None = None
 
 

@@ -11,6 +11,7 @@ from postroom.events import Place, SequencedEvent
 from postroom.events.errors import EventUnreadable
 from postroom.events.store import event_of
 from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Reached, Skipped, Stall, Status, Topic
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.outbox")
 
@@ -62,7 +63,7 @@ async def find_place(connection: Connection, *, position: int) -> tuple[Place, b
 
 async def find_progress(connection: Connection, *, topic: str, publisher: str) -> Progress | None:
     row = await QUERIES["find_progress"].maybe(connection, topic=topic, publisher=publisher)
-    return None if row is None else Progress(**{**row, "status": Status(row["status"])})
+    return None if row is None else read_row(Progress, row)
 
 
 async def find_reached(
@@ -71,7 +72,7 @@ async def find_reached(
     row = await QUERIES["find_reached"].maybe(
         connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
     )
-    return None if row is None else Reached(**{**row, "status": Status(row["status"])})
+    return None if row is None else read_row(Reached, row)
 
 
 async def find_settled_end(connection: Connection) -> Place:
@@ -237,9 +238,8 @@ def _read(rows: Iterable[asyncpg.Record]) -> tuple[list[SequencedEvent], EventUn
 def _line(row: asyncpg.Record, bound: int) -> ProgressLine:
     values: dict[str, Any] = dict(row)
     scanned = values.pop("lag_scanned")
-    return ProgressLine(**{**values, "status": Status(row["status"]), "lag_is_more": scanned >= bound})
+    return read_row(ProgressLine, {**values, "lag_is_more": scanned >= bound})
 
 
 def _topic(row: asyncpg.Record) -> Topic:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return Topic(**values)
+    return read_row(Topic, row)

@@ -5,6 +5,8 @@ is said as data: `response` hides, renames or adds fields, `change` makes every 
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field
+from dataclasses import fields as dataclass_fields
 from datetime import datetime
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -32,16 +34,18 @@ def response(
     model: type,
     name: str,
     *,
+    only: Iterable[str] | None = None,
     hide: Iterable[str] = (),
     rename: Mapping[str, str] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A type of JSON answers: the model's fields but for `hide`, renamed; `extra` adds fields or gives other types.
+    """A type of JSON answers: the model's fields, or `only` some, or all but `hide`, under other names.
 
-    `answer` makes one from a model.
+    `extra` adds fields and replaces types. `answer` makes a response from a model.
     """
-    renamed, hidden = rename or {}, set(hide)
-    fields = {renamed.get(field, field): kind for field, kind in _fields(model).items() if field not in hidden}
+    renamed, declared = rename or {}, get_type_hints(model)  # without limits: those are for what arrives
+    kept = (set(declared) if only is None else set(only)) - set(hide)
+    fields = {renamed.get(field, field): kind for field, kind in declared.items() if field in kept}
     names = {new: old for old, new in renamed.items()}
     return _derived(name, model, list({**fields, **(extra or {})}.items()), doc=model.__doc__, names=names)
 
@@ -52,7 +56,34 @@ def answer(kind: Any, record: Any, **more: Any) -> Any:
     return kind(**{field: getattr(record, kind.names.get(field, field)) for field in own}, **more)
 
 
-def change(request: type, name: str, *, read_only: Iterable[str] = (), never_null: Iterable[str] = ()) -> Any:
+def request(model: type, name: str, *, hide: Iterable[str] = (), types: Mapping[str, Any], doc: str) -> Any:
+    """A type of request bodies: the fields of a dataclass but for `hide`, with `types` as they are written in JSON."""
+    hints, hidden = _fields(model), set(hide)
+    fields = [
+        (each.name, types.get(each.name, hints[each.name]), *_default(each))
+        for each in dataclass_fields(model)
+        if each.name not in hidden
+    ]
+    return _derived(name, model, fields, doc=doc, bases=(Shape,))
+
+
+def _default(declared: "Field[Any]") -> list[Any]:
+    """The default of a field as msgspec takes it, in a list; empty if the field is required."""
+    if declared.default_factory is not MISSING:
+        return [msgspec.field(default_factory=declared.default_factory)]
+    if declared.default == ():
+        return [msgspec.field(default_factory=list)]
+    return [] if declared.default is MISSING else [declared.default]
+
+
+def change(
+    request: type,
+    name: str,
+    *,
+    read_only: Iterable[str] = (),
+    never_null: Iterable[str] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> Any:
     """The body of a PATCH: every field of the request may be left out, and null clears it unless it is `never_null`.
 
     A read-only field is refused by name.
@@ -62,6 +93,7 @@ def change(request: type, name: str, *, read_only: Iterable[str] = (), never_nul
         for name, kind in _fields(request).items()
         if name not in set(read_only)
     ]
+    fields += [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in (extra or {}).items()]
     renamed = {field.name: field.encode_name for field in msgspec.structs.fields(request)}
     doc = "The fields to change. A field that is left out stays as it is; null clears it."
     return _derived(name, request, fields, doc=doc, rename=renamed, bases=(Shape,))

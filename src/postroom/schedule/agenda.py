@@ -12,8 +12,8 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import record_audit
-from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.zones import instant_of, local_at
+from postroom.runtime.page import Found, read_page
 from postroom.schedule import store
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
@@ -25,28 +25,19 @@ _LAST_YEAR = MAXYEAR - 1
 
 async def list_events(
     pool: Pool, chosen: EventFilter, *, is_soonest_first: bool = False, cursor: str | None = None, limit: int = 50
-) -> tuple[list[ScheduledEvent], str | None]:
+) -> Found[ScheduledEvent]:
     """A page of events, the latest target first unless asked otherwise, and the cursor of the next page."""
-    last_at, last_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
     statement = store.list_soonest_events if is_soonest_first else store.list_latest_events
     filters = asdict(chosen)
     status = filters.pop("status")
-    async with pool.acquire() as connection:
-        events = await statement(
-            connection,
-            statuses=[status] if status else list(Status),
-            last_at=last_at,
-            last_id=last_id,
-            page_limit=limit + 1,
-            **filters,
-        )
-    last = events[limit - 1] if len(events) > limit else None
-    return events[:limit], encode_cursor(last.target_utc, last.id) if last else None
+    filters["statuses"] = [status] if status else list(Status)
+    order = {"last_at": ("target_utc", datetime), "last_id": ("id", UUID)}
+    return await read_page(statement, pool, cursor, limit, order=order, **filters)
 
 
 async def list_user_events(
     pool: Pool, user_id: UUID, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[ScheduledEvent], str | None]:
+) -> Found[ScheduledEvent]:
     """A page of a person's events, the latest target first; raises `UserNotFound`."""
     async with pool.acquire() as connection:
         if await store.find_user(connection, user_id=user_id) is None:

@@ -1,116 +1,48 @@
 """People over HTTP: store, read, change and forget."""
 
 import re
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import change, given, request, response
 from postroom.schedule import service
 from postroom.schedule.check import read_date
-from postroom.schedule.model import Moved, Person, User, user_fields
+from postroom.schedule.model import Person, User, user_fields
 
 READ = "users:read"
 WRITE = "users:write"
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})"|(\d{1,9})')
-_TEXT = Annotated[str, msgspec.Meta(max_length=2048)]
 _DATE = Annotated[
     str, msgspec.Meta(max_length=10, description="Such as 1815-12-10.", extra_json_schema={"format": "date"})
-]
-_ZONE = Annotated[str, msgspec.Meta(max_length=100, description="An IANA time zone such as Europe/London, or UTC.")]
-_LOCALE = Annotated[str, msgspec.Meta(max_length=35, description="Of mail, such as fr or pt-BR; English if left out.")]
-_TEMPLATE = Annotated[
-    str, msgspec.Meta(max_length=100, description="Of the birthday greeting by mail; `birthday` if left out.")
 ]
 _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
-class NewUser(Shape, frozen=True, kw_only=True):
-    """A person to be greeted; `webhook_url` is used before `email`, and without both the installation's webhook."""
-
-    first_name: _TEXT
-    last_name: _TEXT
-    date_of_birth: _DATE
-    timezone: _ZONE
-    email: _TEXT | None = None
-    webhook_url: _TEXT | None = None
-    locale: _LOCALE | None = None
-    template: _TEMPLATE | None = None
-
-
-class UserChange(Shape, frozen=True, kw_only=True):
-    """What to change; what is left out stays. With `version` (or If-Match), only if nobody was faster."""
-
-    first_name: _TEXT | msgspec.UnsetType = msgspec.UNSET
-    last_name: _TEXT | msgspec.UnsetType = msgspec.UNSET
-    date_of_birth: _DATE | msgspec.UnsetType = msgspec.UNSET
-    timezone: _ZONE | msgspec.UnsetType = msgspec.UNSET
-    email: _TEXT | msgspec.UnsetType | None = msgspec.UNSET
-    webhook_url: _TEXT | msgspec.UnsetType | None = msgspec.UNSET
-    locale: _LOCALE | msgspec.UnsetType | None = msgspec.UNSET
-    template: _TEMPLATE | msgspec.UnsetType | None = msgspec.UNSET
-    version: _VERSION | msgspec.UnsetType = msgspec.UNSET
-
-
-class UserQuery(Shape, frozen=True, kw_only=True):
-    """Which page."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class UserShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A person."""
-
-    id: UUID
-    first_name: str
-    last_name: str
-    date_of_birth: date
-    timezone: str
-    email: str | None
-    webhook_url: str | None
-    locale: str | None
-    template: str | None
-    version: int
-    created_at: datetime
-    updated_at: datetime
-
-
-class ChangedUser(UserShape, frozen=True, kw_only=True):
-    """A person after a change: how many planned events were moved, and how many had begun and were left alone."""
-
-    events_moved: int
-    events_skipped: int
-
-
-class UserPage(msgspec.Struct, frozen=True):
-    """People, newest first."""
-
-    items: list[UserShape]
-    next_cursor: str | None
+NewUser = request(
+    Person,
+    "NewUser",
+    types={"date_of_birth": _DATE},
+    doc="A person to greet; `webhook_url` is used before `email`, and without both the installation's webhook.",
+)
+UserChange = change(NewUser, "UserChange", extra={"version": _VERSION})
+_KNOWN = {"id": UUID, "version": int, "created_at": datetime, "updated_at": datetime}
+UserShape = response(Person, "UserShape", extra=_KNOWN)
+ChangedUser = response(Person, "ChangedUser", extra={**_KNOWN, "events_moved": int, "events_skipped": int})
 
 
 async def create_user(call: Call) -> Answer:
-    body: NewUser = call.body
-    person = Person(
-        first_name=body.first_name,
-        last_name=body.last_name,
-        date_of_birth=read_date(body.date_of_birth),
-        timezone=body.timezone,
-        email=body.email,
-        webhook_url=body.webhook_url,
-        locale=body.locale,
-        template=body.template,
-    )
+    person = Person(**{**asdict(call.body), "date_of_birth": read_date(call.body.date_of_birth)})
     policy = service.policy_of(call.room.settings)
     user = await service.create_user(call.room.pool, person, policy=policy)
-    return Answer(_shape(user), 201, headers={**_tag(user), "location": f"/v1/users/{user.id}"})
+    return Answer(UserShape(**user_fields(user)), 201, headers={**_tag(user), "location": f"/v1/users/{user.id}"})
 
 
 async def delete_user(call: Call) -> Answer:
@@ -120,19 +52,16 @@ async def delete_user(call: Call) -> Answer:
 
 async def get_user(call: Call) -> Answer:
     user = await service.get_user(call.room.pool, call.path["user_id"])
-    return Answer(_shape(user), headers=_tag(user))
+    return Answer(UserShape(**user_fields(user)), headers=_tag(user))
 
 
 async def list_users(call: Call) -> Answer:
-    query: UserQuery = call.query
-    users, cursor = await service.list_users(call.room.pool, cursor=query.cursor, limit=query.limit)
-    return Answer(UserPage([_shape(user) for user in users], cursor))
+    users, more = await service.list_users(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
+    return Answer(Page([UserShape(**user_fields(user)) for user in users], more))
 
 
 async def update_user(call: Call) -> Answer:
-    changes = {
-        name: value for name in Person.__dataclass_fields__ if (value := getattr(call.body, name)) is not msgspec.UNSET
-    }
+    changes = {name: value for name, value in given(call.body).items() if name != "version"}
     if "date_of_birth" in changes:
         changes["date_of_birth"] = read_date(changes["date_of_birth"])
     user, moved = await service.update_user(
@@ -142,17 +71,18 @@ async def update_user(call: Call) -> Answer:
         version=_version(call),
         policy=service.policy_of(call.room.settings),
     )
-    return Answer(_changed(user, moved), headers=_tag(user))
+    changed = ChangedUser(**user_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
+    return Answer(changed, headers=_tag(user))
 
 
 def _version(call: Call) -> int | None:
     """The version the caller has seen, from the body or from If-Match; `*` and nothing ask for none."""
     if call.body.version is not msgspec.UNSET:
         return int(call.body.version)
-    given = call.headers.get("if-match", "*").strip()
-    if given == "*":
+    tag = call.headers.get("if-match", "*").strip()
+    if tag == "*":
         return None
-    found = _TAG.fullmatch(given)
+    found = _TAG.fullmatch(tag)
     if found is None:
         raise BadInput.of("If-Match", 'must be a version such as "3"')
     return int(found[1] or found[2])
@@ -160,14 +90,6 @@ def _version(call: Call) -> int | None:
 
 def _tag(user: User) -> dict[str, str]:
     return {"etag": f'"{user.version}"'}
-
-
-def _shape(user: User) -> UserShape:
-    return UserShape(**user_fields(user))
-
-
-def _changed(user: User, moved: Moved) -> ChangedUser:
-    return ChangedUser(**user_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
 
 
 ENDPOINTS = [
@@ -178,8 +100,8 @@ ENDPOINTS = [
         summary="List people, newest first.",
         scope=READ,
         tag="users",
-        query=UserQuery,
-        answers={200: UserPage},
+        query=PageQuery,
+        answers={200: page_of(UserShape)},
     ),
     Endpoint(
         method="POST",

@@ -1,24 +1,24 @@
 """Scheduled events over HTTP: list them by person or across people, read, move and cancel one."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 
 from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Moment, Shape
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import Moment, Shape, answer, response
 from postroom.schedule import agenda, service
-from postroom.schedule.api import READ, WRITE, UserQuery
+from postroom.schedule.api import READ, WRITE
 from postroom.schedule.model import EventFilter, ScheduledEvent, Status
 
 _PATH = "/v1/scheduled-events"
 _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
-class EventQuery(Shape, frozen=True, kw_only=True):
+class EventQuery(PageQuery, frozen=True, kw_only=True):
     """Which events, in which order, and which page. `due_from` and `due_before` bound the target."""
 
     status: Status | None = None
@@ -28,8 +28,6 @@ class EventQuery(Shape, frozen=True, kw_only=True):
     due_before: Moment | None = None
     late: Annotated[Literal["true", "false"], msgspec.Meta(description="Handed over late, or not.")] | None = None
     order: Annotated[Literal["latest", "soonest"], msgspec.Meta(description="Which target comes first.")] = "latest"
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class EventMove(Shape, frozen=True, kw_only=True):
@@ -45,36 +43,9 @@ class EventCancellation(Shape, frozen=True, kw_only=True):
     version: _VERSION | None = None
 
 
-class EventShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One firing. `target_local` and `moved_from` are local times of the person, without a zone.
-
-    `moved_from` is the time of its rule, if the event was moved by hand.
-    """
-
-    id: UUID
-    user_id: UUID
-    kind: str
-    status: Status
-    target_utc: datetime
-    target_local: datetime
-    timezone: str
-    moved_from: datetime | None
-    executed_at: datetime | None
-    failure_reason: str | None
-    retry_count: int
-    version: int
-    idempotency_key: str
-    late: bool
-    delivery_id: int | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class EventPage(msgspec.Struct, frozen=True):
-    """Events in the order that was asked for."""
-
-    items: list[EventShape]
-    next_cursor: str | None
+ScheduledEventShape = response(
+    ScheduledEvent, "ScheduledEventShape", hide=("payload", "late_by", "occasion_id"), extra={"late": bool}
+)
 
 
 async def cancel_scheduled_event(call: Call) -> Answer:
@@ -102,18 +73,18 @@ async def list_scheduled_events(call: Call) -> Answer:
         due_from=in_utc("due_from", query.due_from),
         due_before=in_utc("due_before", query.due_before),
     )
-    events, cursor = await agenda.list_events(
+    events, more = await agenda.list_events(
         call.room.pool, chosen, is_soonest_first=query.order == "soonest", cursor=query.cursor, limit=query.limit
     )
-    return Answer(EventPage([_shape(event) for event in events], cursor))
+    return Answer(Page([_shape(event) for event in events], more))
 
 
 async def list_user_events(call: Call) -> Answer:
-    query: UserQuery = call.query
-    events, cursor = await agenda.list_user_events(
+    query: PageQuery = call.query
+    events, more = await agenda.list_user_events(
         call.room.pool, call.path["user_id"], cursor=query.cursor, limit=query.limit
     )
-    return Answer(EventPage([_shape(event) for event in events], cursor))
+    return Answer(Page([_shape(event) for event in events], more))
 
 
 async def move_scheduled_event(call: Call) -> Answer:
@@ -124,9 +95,8 @@ async def move_scheduled_event(call: Call) -> Answer:
     return Answer(_shape(event))
 
 
-def _shape(event: ScheduledEvent) -> EventShape:
-    same = {name: getattr(event, name) for name in EventShape.__struct_fields__ if name != "late"}
-    return EventShape(**same, late=event.late_by is not None)
+def _shape(event: ScheduledEvent) -> Any:
+    return answer(ScheduledEventShape, event, late=event.late_by is not None)
 
 
 ENDPOINTS = [
@@ -138,7 +108,7 @@ ENDPOINTS = [
         scope=READ,
         tag="users",
         query=EventQuery,
-        answers={200: EventPage},
+        answers={200: page_of(ScheduledEventShape)},
     ),
     Endpoint(
         method="GET",
@@ -147,7 +117,7 @@ ENDPOINTS = [
         summary="Read a scheduled event.",
         scope=READ,
         tag="users",
-        answers={200: EventShape},
+        answers={200: ScheduledEventShape},
     ),
     Endpoint(
         method="POST",
@@ -157,7 +127,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="users",
         body=EventMove,
-        answers={200: EventShape},
+        answers={200: ScheduledEventShape},
         problems=(409,),
     ),
     Endpoint(
@@ -168,7 +138,7 @@ ENDPOINTS = [
         scope=WRITE,
         tag="users",
         body=EventCancellation,
-        answers={200: EventShape},
+        answers={200: ScheduledEventShape},
         problems=(409,),
     ),
     Endpoint(
@@ -178,7 +148,7 @@ ENDPOINTS = [
         summary="What a person was and will be sent, the latest first.",
         scope=READ,
         tag="users",
-        query=UserQuery,
-        answers={200: EventPage},
+        query=PageQuery,
+        answers={200: page_of(ScheduledEventShape)},
     ),
 ]

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from postroom.runtime.zones import ZONE_VERSION
 from postroom.schedule.civil import LeapDay
+from msgspec import Meta
+
 
 BIRTHDAY = "BIRTHDAY"
 NINE = time(9)
@@ -28,18 +30,26 @@ class Status(StrEnum):
     FAILED = "FAILED"
 
 
+_Text = Annotated[str, Meta(max_length=2048)]
+_Zone = Annotated[str, Meta(max_length=100, description="An IANA time zone such as Europe/London, or UTC.")]
+_Locale = Annotated[str, Meta(max_length=35, description="Of mail, such as fr or pt-BR; English if left out.")]
+_Template = Annotated[
+    str, Meta(max_length=100, description="Of the birthday greeting by mail; `birthday` if left out.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
     """Somebody to be written to, as given."""
 
-    first_name: str
-    last_name: str
+    first_name: _Text
+    last_name: _Text
     date_of_birth: date
-    timezone: str
-    email: str | None = None
-    webhook_url: str | None = None
-    locale: str | None = None  # of mail; None: English
-    template: str | None = None  # of the birthday greeting by mail; None: the kind's own
+    timezone: _Zone
+    email: _Text | None = None
+    webhook_url: _Text | None = None
+    locale: _Locale | None = None
+    template: _Template | None = None
 
     @property
     def name(self) -> str:
@@ -89,26 +99,35 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledEvent:
-    """One firing, planned or past, as people see it."""
+class Planned:
+    """An event as it should be."""
 
-    id: UUID
     user_id: UUID
     kind: str
-    status: Status
+    occasion_id: UUID | None
     target_utc: datetime
     target_local: datetime
     timezone: str
+    idempotency_key: str
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvent(Planned):
+    """One firing, planned or past. `target_local` and `moved_from` are local times of the person, without a zone.
+
+    `moved_from` is the time of its rule, if an operator moved the event.
+    """
+
+    id: UUID
+    status: Status
     executed_at: datetime | None
     failure_reason: str | None
     retry_count: int
     version: int
-    idempotency_key: str
-    payload: Any
     late_by: timedelta | None
     delivery_id: int | None
-    occasion_id: UUID | None
-    moved_from: datetime | None  # the local time of its rule, if it was moved by hand
+    moved_from: datetime | None
     created_at: datetime
     updated_at: datetime
 
@@ -126,36 +145,14 @@ class EventFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownEvent:
-    """What planning has to know about an event that exists."""
+class KnownEvent(Planned):
+    """An event that exists, as planning needs it."""
 
     id: UUID
-    user_id: UUID
-    kind: str
-    occasion_id: UUID | None
     status: Status
-    target_utc: datetime
-    target_local: datetime
-    timezone: str
     version: int
-    idempotency_key: str
-    payload: Any
     moved_from: datetime | None
     is_claimed_only: bool  # claimed, not yet handed over: it may become PENDING again
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """An event as it should be."""
-
-    user_id: UUID
-    kind: str
-    occasion_id: UUID | None
-    target_utc: datetime
-    target_local: datetime
-    timezone: str
-    idempotency_key: str
-    payload: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,11 @@
 """Occasions over HTTP: what a person is sent besides the birthday greeting."""
 
 from typing import Annotated, Any
-from uuid import UUID
 
 import msgspec
 
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.record import Shape
+from postroom.runtime.record import Shape, answer, many, response
 from postroom.schedule import service
 from postroom.schedule.api import READ, WRITE
 from postroom.schedule.model import Occasion
@@ -32,20 +31,13 @@ class NewOccasion(Shape, frozen=True, kw_only=True):
     ] = None
 
 
-class OccasionShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An occasion."""
-
-    id: UUID
-    kind: str
-    rule: Any
-    message: str
-    template: str | None
+OccasionShape = response(Occasion, "OccasionShape", hide=("user_id", "created_at"))
 
 
 class OccasionPage(msgspec.Struct, frozen=True):
     """All occasions of a person."""
 
-    items: list[OccasionShape]
+    items: many(OccasionShape)  # type: ignore[valid-type]  # made by `response`
 
 
 async def add_occasion(call: Call) -> Answer:
@@ -59,21 +51,17 @@ async def add_occasion(call: Call) -> Answer:
         template=body.template,
         policy=service.policy_of(call.room.settings),
     )
-    return Answer(_shape(occasion), 201)
+    return Answer(answer(OccasionShape, occasion), 201)
 
 
 async def list_occasions(call: Call) -> Answer:
     found = await service.list_occasions(call.room.pool, call.path["user_id"])
-    return Answer(OccasionPage([_shape(occasion) for occasion in found]))
+    return Answer(OccasionPage([answer(OccasionShape, occasion) for occasion in found]))
 
 
 async def remove_occasion(call: Call) -> Answer:
     await service.remove_occasion(call.room.pool, call.path["user_id"], call.path["occasion_id"])
     return Answer(b"", 204)
-
-
-def _shape(occasion: Occasion) -> OccasionShape:
-    return OccasionShape(**{name: getattr(occasion, name) for name in OccasionShape.__struct_fields__})
 
 
 ENDPOINTS = [

@@ -14,7 +14,7 @@ from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, VersionConflict
 from postroom.events.audit import record_audit
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
@@ -80,13 +80,10 @@ async def get_user(pool: Pool, user_id: UUID) -> User:
     return user
 
 
-async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> tuple[list[User], str | None]:
+async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[User]:
     """A page of people, newest first, and the cursor of the next page."""
-    before_at, before_id = decode_cursor(cursor, tuple[datetime, UUID]) if cursor else (None, None)
-    async with pool.acquire() as connection:
-        users = await store.list_users(connection, before_at=before_at, before_id=before_id, page_limit=limit + 1)
-    last = users[limit - 1] if len(users) > limit else None
-    return users[:limit], encode_cursor(last.created_at, last.id) if last else None
+    order = {"before_at": ("created_at", datetime), "before_id": ("id", UUID)}
+    return await read_page(store.list_users, pool, cursor, limit, order=order)
 
 
 async def measure_schedule(pool: Pool) -> Backlog:

@@ -1,14 +1,16 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
+from postroom.runtime.record import read_row
 from postroom.schedule.model import (
     UNREADABLE,
     Backlog,
@@ -20,6 +22,8 @@ from postroom.schedule.model import (
     Status,
     User,
 )
+
+Event = TypeVar("Event", ScheduledEvent, KnownEvent)
 
 QUERIES = load("postroom.schedule")
 COUNTED = 10_000
@@ -35,7 +39,7 @@ async def cancel_event(
     row = await QUERIES["cancel_event"].maybe(
         connection, event_id=event_id, version=version, failure_reason=failure_reason
     )
-    return _event(row) if row else None
+    return _event(ScheduledEvent, row) if row else None
 
 
 async def claim_due(connection: Connection, *, claim_id: UUID, lease: timedelta, now: datetime | None) -> list[Claimed]:
@@ -72,7 +76,7 @@ async def find_basis(connection: Connection) -> str | None:
 
 async def find_event(connection: Connection, *, event_id: UUID) -> ScheduledEvent | None:
     row = await QUERIES["find_event"].maybe(connection, event_id=event_id)
-    return _event(row) if row else None
+    return _event(ScheduledEvent, row) if row else None
 
 
 async def find_next_due(connection: Connection, *, now: datetime | None) -> tuple[timedelta | None, bool]:
@@ -119,7 +123,7 @@ async def insert_users(connection: Connection, *, now: datetime | None, **column
 
 
 async def list_latest_events(connection: Connection, **chosen: Any) -> list[ScheduledEvent]:
-    return [_event(row) for row in await QUERIES["list_latest_events"].many(connection, **chosen)]
+    return [_event(ScheduledEvent, row) for row in await QUERIES["list_latest_events"].many(connection, **chosen)]
 
 
 async def list_occasions(connection: Connection, *, user_ids: Sequence[UUID]) -> list[Occasion]:
@@ -127,14 +131,14 @@ async def list_occasions(connection: Connection, *, user_ids: Sequence[UUID]) ->
 
 
 async def list_soonest_events(connection: Connection, **chosen: Any) -> list[ScheduledEvent]:
-    return [_event(row) for row in await QUERIES["list_soonest_events"].many(connection, **chosen)]
+    return [_event(ScheduledEvent, row) for row in await QUERIES["list_soonest_events"].many(connection, **chosen)]
 
 
 async def list_user_events(
     connection: Connection, *, user_ids: Sequence[UUID], now: datetime | None
 ) -> list[KnownEvent]:
     rows = await QUERIES["list_user_events"].many(connection, user_ids=user_ids, now=now)
-    return [_known(row) for row in rows]
+    return [_event(KnownEvent, row) for row in rows]
 
 
 async def list_users(
@@ -180,7 +184,7 @@ async def measure_schedule(connection: Connection, *, bound: int = COUNTED, now:
 
 async def move_event(connection: Connection, **columns: Any) -> ScheduledEvent | None:
     row = await QUERIES["move_event"].maybe(connection, **columns)
-    return _event(row) if row else None
+    return _event(ScheduledEvent, row) if row else None
 
 
 async def move_events(connection: Connection, **columns: Sequence[Any]) -> set[UUID]:
@@ -232,16 +236,8 @@ async def update_user(  # noqa: PLR0913 - one parameter per column
 
 
 def _person(row: asyncpg.Record) -> Person:
-    return Person(
-        first_name=row["first_name"],
-        last_name=row["last_name"],
-        date_of_birth=row["date_of_birth"],
-        timezone=row["timezone"],
-        email=row["email"],
-        webhook_url=row["webhook_url"],
-        locale=row["locale"],
-        template=row["template"],
-    )
+    # Not `read_row`: plain SQL may have written a value that the API's limits would refuse.
+    return Person(**{each.name: row[each.name] for each in fields(Person)})
 
 
 def _user(row: asyncpg.Record) -> User:
@@ -296,46 +292,15 @@ def _claimed(row: asyncpg.Record, claim_id: UUID) -> Claimed:
     )
 
 
-def _known(row: asyncpg.Record) -> KnownEvent:
-    return KnownEvent(
-        id=row["id"],
-        user_id=row["user_id"],
-        kind=row["event_type"],
-        occasion_id=row["occasion_id"],
-        status=Status(row["status"]),
-        target_utc=row["target_timestamp_utc"],
-        target_local=row["target_timestamp_local"],
-        timezone=row["target_timezone"],
-        version=row["version"],
-        idempotency_key=row["idempotency_key"],
-        payload=_payload(row),
-        moved_from=row["moved_from"],
-        is_claimed_only=row["is_claimed_only"],
-    )
-
-
-def _event(row: asyncpg.Record) -> ScheduledEvent:
-    return ScheduledEvent(
-        id=row["id"],
-        user_id=row["user_id"],
-        kind=row["event_type"],
-        status=Status(row["status"]),
-        target_utc=row["target_timestamp_utc"],
-        target_local=row["target_timestamp_local"],
-        timezone=row["target_timezone"],
-        executed_at=row["executed_at"],
-        failure_reason=row["failure_reason"],
-        retry_count=row["retry_count"],
-        version=row["version"],
-        idempotency_key=row["idempotency_key"],
-        payload=_payload(row),
-        late_by=row["late_by"],
-        delivery_id=row["delivery_id"],
-        occasion_id=row["occasion_id"],
-        moved_from=row["moved_from"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
+def _event(model: type[Event], row: asyncpg.Record) -> Event:
+    columns = {
+        "kind": row["event_type"],
+        "target_utc": row["target_timestamp_utc"],
+        "target_local": row["target_timestamp_local"],
+        "timezone": row["target_timezone"],
+        "payload": _payload(row),
+    }
+    return read_row(model, {**row, **columns})
 
 
 def _payload(row: asyncpg.Record) -> Any:

@@ -2,33 +2,43 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
+from postroom.outbox.model import NAME
 from postroom.outbox.publisher import SOURCE, Message, find_path
 from postroom.post.address import parse_address
+from postroom.runtime.record import Shape
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,9}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailRule:
+_Path = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00]*$")]
+
+
+class NewRule(Shape, frozen=True, kw_only=True):
+    """In this topic, an event of this type is a mail to the address at a path in its data, such as customer.email."""
+
+    topic: Annotated[str, Meta(pattern=NAME)]
+    event_type: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
+    template: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
+    recipient_path: _Path
+    locale_path: _Path | None = None
+    lane: Lane = Lane.TRANSACTIONAL
+
+
+class MailRule(NewRule, frozen=True, kw_only=True):
     """Which events of a topic become which mail."""
 
-    topic: str
-    event_type: str
-    template: str
-    recipient_path: str
-    locale_path: str | None = None
-    lane: Lane = Lane.TRANSACTIONAL
     id: int = 0
     created_at: datetime | None = None
 
 
-def check_rule(rule: MailRule) -> None:
+def check_rule(rule: NewRule) -> None:
     errors = [
         FieldError(name, "must be a path such as customer.email")
         for name, path in (("recipient_path", rule.recipient_path), ("locale_path", rule.locale_path))

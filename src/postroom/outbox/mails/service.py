@@ -9,14 +9,14 @@ from postroom.events.audit import record_audit
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.outbox.errors import RuleNotFound
 from postroom.outbox.mails import store
-from postroom.outbox.mails.model import MailRule, check_rule
+from postroom.outbox.mails.model import MailRule, NewRule, check_rule
 from postroom.outbox.mails.publisher import PUBLISHER
 from postroom.outbox.model import Pair
 from postroom.outbox.topics import ensure_pair
 from postroom.settings import Settings
 
 
-async def add_rule(pool: Pool, rule: MailRule, *, templates: Collection[str] | None = None, actor: str) -> MailRule:
+async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | None = None, actor: str) -> MailRule:
     """From now on, events of this type in this topic are mails. Raises `TopicNotFound` and `BadInput`.
 
     With the names of the `templates` there are, another is refused: each event would be a mail that cannot be written.

@@ -1,6 +1,6 @@
 """Webhook endpoints over HTTP. A secret is in the answer that makes it and nowhere else."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -11,8 +11,8 @@ from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import Endpoint as WebhookEndpoint
 from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import Shape, answer, response
 from postroom.runtime.secrets import SecretBox
 
 MANAGE = "webhooks:manage"
@@ -22,13 +22,6 @@ _TOPICS = Annotated[list[Annotated[str, msgspec.Meta(pattern=NAME)]], msgspec.Me
 _DESCRIPTION = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00]*$")]
 _LONGEST_S = int(service.LONGEST_OVERLAP.total_seconds())
 _ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class WebhookQuery(Shape, frozen=True, kw_only=True):
-    """Which page."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class NewWebhook(Shape, frozen=True, kw_only=True):
@@ -62,56 +55,14 @@ class ReplayBody(Shape, frozen=True, kw_only=True):
     delivery_id: _ID
 
 
-class WebhookShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint without its secret. Until `previous_until` the secret before it signs too.
-
-    Nothing comes of its `silent_topics`: there is no such topic, or its publisher `webhook` is missing, paused, failed.
-    """
-
-    id: int
-    url: str
-    topics: list[str]
-    silent_topics: list[str]
-    description: str
-    format: str
-    status: str
-    disabled_at: datetime | None
-    disabled_reason: str | None
-    previous_until: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class WebhookWithSecret(WebhookShape, frozen=True, kw_only=True):
-    """An endpoint with its secret, this once."""
-
-    secret: str
-
-
-class WebhookPage(msgspec.Struct, frozen=True):
-    """Endpoints, oldest first."""
-
-    items: list[WebhookShape]
-    next_cursor: str | None
-
-
-class WebhookDeliveryShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One webhook on its way, or at its end."""
-
-    id: int
-    status: str
-    attempt_count: int
-    next_attempt_at: datetime | None
-    created_at: datetime
-    finished_at: datetime | None
-    reason: str | None
-
-
-class WebhookDeliveryPage(msgspec.Struct, frozen=True):
-    """What was posted to an endpoint, newest first."""
-
-    items: list[WebhookDeliveryShape]
-    next_cursor: str | None
+WebhookShape = response(WebhookEndpoint, "WebhookShape", hide=("secret", "previous"))
+WebhookWithSecret = response(WebhookEndpoint, "WebhookWithSecret", hide=("previous",), extra={"secret": str})
+WebhookDeliveryShape = response(
+    DeliverySummary,
+    "WebhookDeliveryShape",
+    only=("id", "state", "attempt_count", "next_attempt_at", "created_at", "finished_at", "reason"),
+    rename={"state": "status"},
+)
 
 
 class ReplayedShape(msgspec.Struct, frozen=True):
@@ -146,12 +97,12 @@ async def rotate_webhook(call: Call) -> Answer:
 
 
 async def list_webhooks(call: Call) -> Answer:
-    found, cursor = await service.list_endpoints(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(WebhookPage([webhook_shape(endpoint) for endpoint in found], cursor))
+    found, more = await service.list_endpoints(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
+    return Answer(Page([answer(WebhookShape, endpoint) for endpoint in found], more))
 
 
 async def get_webhook(call: Call) -> Answer:
-    return Answer(webhook_shape(await service.get_endpoint(call.room.pool, _id(call))))
+    return Answer(answer(WebhookShape, await service.get_endpoint(call.room.pool, _id(call))))
 
 
 async def change_webhook(call: Call) -> Answer:
@@ -169,7 +120,7 @@ async def change_webhook(call: Call) -> Answer:
         status = EndpointStatus.ENABLED if body.enabled else EndpointStatus.DISABLED
         reason = None if body.enabled else "operator"
         endpoint = await service.set_status(call.room.pool, endpoint.id, status, reason=reason, actor=call.actor)
-    return Answer(webhook_shape(endpoint))
+    return Answer(answer(WebhookShape, endpoint))
 
 
 async def delete_webhook(call: Call) -> Answer:
@@ -178,10 +129,10 @@ async def delete_webhook(call: Call) -> Answer:
 
 
 async def list_webhook_deliveries(call: Call) -> Answer:
-    found, cursor = await service.list_deliveries(
+    found, more = await service.list_deliveries(
         call.room.pool, _id(call), cursor=call.query.cursor, limit=call.query.limit
     )
-    return Answer(WebhookDeliveryPage([delivery_shape(one) for one in found], cursor))
+    return Answer(Page([answer(WebhookDeliveryShape, one) for one in found], more))
 
 
 async def replay_webhook(call: Call) -> Answer:
@@ -197,28 +148,8 @@ def _box(call: Call) -> SecretBox:
     return SecretBox.from_key(call.room.settings.secret_key)
 
 
-def webhook_shape(endpoint: WebhookEndpoint) -> WebhookShape:
-    return msgspec.convert(endpoint, WebhookShape, from_attributes=True)
-
-
-def webhook_with_secret(endpoint: WebhookEndpoint, secret: str) -> WebhookWithSecret:
-    return WebhookWithSecret(**msgspec.structs.asdict(webhook_shape(endpoint)), secret=secret)
-
-
 def _with_secret(endpoint: WebhookEndpoint, secret: str, status: int) -> Answer:
-    return Answer(webhook_with_secret(endpoint, secret), status, headers={"cache-control": "no-store"})
-
-
-def delivery_shape(one: DeliverySummary) -> WebhookDeliveryShape:
-    return WebhookDeliveryShape(
-        id=one.id,
-        status=one.state,
-        attempt_count=one.attempt_count,
-        next_attempt_at=one.next_attempt_at,
-        created_at=one.created_at,
-        finished_at=one.finished_at,
-        reason=one.reason,
-    )
+    return Answer(answer(WebhookWithSecret, endpoint, secret=secret), status, headers={"cache-control": "no-store"})
 
 
 def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
@@ -228,7 +159,7 @@ def _endpoint(method: str, path: str, handler: object, summary: str, **more: obj
 _ONE = "/v1/webhooks/{endpoint_id:int}"
 ENDPOINTS = [
     _endpoint(
-        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=WebhookQuery, answers={200: WebhookPage}
+        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=PageQuery, answers={200: page_of(WebhookShape)}
     ),
     _endpoint(
         "POST", "/v1/webhooks", register_webhook, "Register an endpoint and show its secret once.", body=NewWebhook,
@@ -245,8 +176,8 @@ ENDPOINTS = [
         body=RotateBody, answers={200: WebhookWithSecret}, problems=(409,),
     ),
     _endpoint(
-        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "What was posted to it.", query=WebhookQuery,
-        answers={200: WebhookDeliveryPage},
+        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "What was posted to it.", query=PageQuery,
+        answers={200: page_of(WebhookDeliveryShape)},
     ),
     _endpoint(
         "POST", f"{_ONE}/replay", replay_webhook, "Post a delivery again.", body=ReplayBody,

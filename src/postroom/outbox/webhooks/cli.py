@@ -80,20 +80,22 @@ def rotate(
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List endpoints. Nothing comes of a silent topic: `outbox list` says why."""
     from postroom.outbox.webhooks import service
-    from postroom.outbox.webhooks.api import webhook_shape
+    from postroom.outbox.webhooks.api import WebhookShape
+    from postroom.runtime.record import answer
 
     found, more = in_room(lambda room: service.list_endpoints(room.pool, cursor=cursor, limit=limit))
-    print_page([webhook_shape(endpoint) for endpoint in found], more, columns=_LISTED, as_json=as_json)
+    print_page([answer(WebhookShape, endpoint) for endpoint in found], more, columns=_LISTED, as_json=as_json)
 
 
 @webhooks.command()
 def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List what was posted to an endpoint, newest first."""
     from postroom.outbox.webhooks import service
-    from postroom.outbox.webhooks.api import delivery_shape
+    from postroom.outbox.webhooks.api import WebhookDeliveryShape
+    from postroom.runtime.record import answer
 
     found, more = in_room(lambda room: service.list_deliveries(room.pool, endpoint_id, cursor=cursor, limit=limit))
-    print_page([delivery_shape(one) for one in found], more, columns=_POSTED, as_json=as_json)
+    print_page([answer(WebhookDeliveryShape, one) for one in found], more, columns=_POSTED, as_json=as_json)
 
 
 @webhooks.command()
@@ -174,9 +176,10 @@ def _duration(text: str) -> timedelta:
 
 
 def _print_secret(endpoint: "Endpoint", secret: str, *, as_json: bool) -> None:
-    from postroom.outbox.webhooks.api import webhook_with_secret
+    from postroom.outbox.webhooks.api import WebhookWithSecret
+    from postroom.runtime.record import answer
 
     if as_json:
-        print_json(webhook_with_secret(endpoint, secret))
+        print_json(answer(WebhookWithSecret, endpoint, secret=secret))
     else:
         say(f"{endpoint.id}  {secret}")

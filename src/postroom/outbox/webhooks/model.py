@@ -34,7 +34,11 @@ class EndpointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where webhooks of some topics go."""
+    """An endpoint: where webhooks of some topics go. Until `previous_until` the secret before it signs too.
+
+    Postroom posts nothing of its `silent_topics`: there is no such topic, or its publisher `webhook` is missing, paused
+    or failed.
+    """
 
     id: int
     status: EndpointStatus

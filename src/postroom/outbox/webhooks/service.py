@@ -22,7 +22,7 @@ from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import Endpoint, EndpointFormat, EndpointStatus, new_secret, purpose_of
 from postroom.outbox.webhooks.publisher import PUBLISHER
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 from postroom.runtime.secrets import SecretBox
 
 _log = structlog.get_logger()
@@ -106,19 +106,14 @@ async def get_endpoint(pool: Pool, endpoint_id: int) -> Endpoint:
     return endpoint
 
 
-async def list_endpoints(
-    pool: Pool, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[Endpoint], str | None]:
+async def list_endpoints(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Endpoint]:
     """A page of endpoints, oldest first, and the cursor of the next page."""
-    (after_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_endpoints(connection, after_id=after_id, page_limit=limit + 1)
-    return found[:limit], encode_cursor(found[limit - 1].id) if len(found) > limit else None
+    return await read_page(store.list_endpoints, pool, cursor, limit, order=OLDEST_FIRST)
 
 
 async def list_deliveries(
     pool: Pool, endpoint_id: int, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[DeliverySummary], str | None]:
+) -> Found[DeliverySummary]:
     """The deliveries of an endpoint, newest first."""
     await get_endpoint(pool, endpoint_id)
     chosen = DeliveryFilter(source=SOURCE, custom_data={"endpoint": endpoint_id})
