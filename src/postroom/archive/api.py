@@ -1,17 +1,17 @@
 """The archive and erasure over HTTP, under one scope: `archive:operate`."""
 
-from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.archive import service
 from postroom.archive.model import ArchiveOptions, Segment
 from postroom.erasure import service as erasing
 from postroom.erasure.model import Erasure
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit, decode_cursor, encode_cursor
-from postroom.runtime.record import Shape
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import Shape, answer, response
 
 OPERATE = "archive:operate"
 
@@ -19,19 +19,10 @@ Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\
 TableName = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^[a-z_]+$")]
 
 
-class ArchiveQuery(Shape, frozen=True, kw_only=True):
+class ArchiveQuery(PageQuery, frozen=True, kw_only=True):
     """Which pieces, and which page of them."""
 
     table: TableName | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class PageQuery(Shape, frozen=True, kw_only=True):
-    """Which page."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class ErasureBody(Shape, frozen=True, kw_only=True):
@@ -41,55 +32,22 @@ class ErasureBody(Shape, frozen=True, kw_only=True):
     keep_accounts: bool = False
 
 
-class SegmentShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of the archive: a month of a table, or what came late of it."""
-
-    id: int
-    table: str
-    month: str
-    part: int
-    state: str
-    rows: int | None
-    bytes: int | None
-    path: str
-    content_sha256: str | None
-    archived_at: datetime | None
-    expired_at: datetime | None
-    restored_as: str | None
-
-
-class SegmentPage(msgspec.Struct, frozen=True):
-    """Pieces in the order in which they were begun."""
-
-    items: list[SegmentShape]
-    next_cursor: str | None
-
-
-class ErasureShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An erasure; it does not say of whom."""
-
-    id: int
-    status: str  # running, done
-    requested_at: datetime
-    finished_at: datetime | None
-    counts: dict[str, int]
-    waits_for: list[str]  # files that could not be cleaned yet, and why
-
-
-class ErasurePage(msgspec.Struct, frozen=True):
-    """Erasures, newest first."""
-
-    items: list[ErasureShape]
-    next_cursor: str | None
+SegmentShape = response(
+    Segment,
+    "SegmentShape",
+    only=(
+        "id", "table_name", "part", "state", "rows", "bytes", "path", "content_sha256", "archived_at", "expired_at",
+        "restored_name",
+    ),
+    rename={"table_name": "table", "restored_name": "restored_as"},
+    extra={"month": str},
+)  # fmt: skip
+ErasureShape = response(Erasure, "ErasureShape", hide=("requested_by", "state"), extra={"status": str})
 
 
 async def list_archive(call: Call) -> Answer:
-    query: ArchiveQuery = call.query
-    (after,) = decode_cursor(query.cursor, tuple[int]) if query.cursor else (None,)
-    found = await service.list_segments(call.room.pool, table=query.table, after_id=after, limit=query.limit + 1)
-    page = found[: query.limit]
-    more = encode_cursor(page[-1].id) if len(found) > query.limit else None
-    return Answer(SegmentPage([_segment(segment) for segment in page], more))
+    found, more = await service.list_page(call.room.pool, **asdict(call.query))
+    return Answer(Page([answer(SegmentShape, segment) for segment in found], more))
 
 
 async def create_erasure(call: Call) -> Answer:
@@ -102,44 +60,16 @@ async def create_erasure(call: Call) -> Answer:
 
 
 async def list_erasures(call: Call) -> Answer:
-    query: PageQuery = call.query
-    (before,) = decode_cursor(query.cursor, tuple[int]) if query.cursor else (None,)
-    found = await erasing.list_erasures(call.room.pool, before_id=before, limit=query.limit + 1)
-    page = found[: query.limit]
-    more = encode_cursor(page[-1].id) if len(found) > query.limit else None
-    return Answer(ErasurePage([_erasure(erasure) for erasure in page], more))
+    found, more = await erasing.list_erasures(call.room.pool, **asdict(call.query))
+    return Answer(Page([_erasure(erasure) for erasure in found], more))
 
 
 async def show_erasure(call: Call) -> Answer:
     return Answer(_erasure(await erasing.get_erasure(call.room.pool, call.path["erasure_id"])))
 
 
-def _segment(segment: Segment) -> SegmentShape:
-    return SegmentShape(
-        id=segment.id,
-        table=segment.table_name,
-        month=segment.month,
-        part=segment.part,
-        state=segment.state.value,
-        rows=segment.rows,
-        bytes=segment.bytes,
-        path=segment.path,
-        content_sha256=segment.content_sha256,
-        archived_at=segment.archived_at,
-        expired_at=segment.expired_at,
-        restored_as=segment.restored_name,
-    )
-
-
-def _erasure(erasure: Erasure) -> ErasureShape:
-    return ErasureShape(
-        id=erasure.id,
-        status="done" if erasure.is_done else "running",
-        requested_at=erasure.requested_at,
-        finished_at=erasure.finished_at,
-        counts=erasure.counts,
-        waits_for=list(erasure.waits_for),
-    )
+def _erasure(erasure: Erasure) -> Any:
+    return answer(ErasureShape, erasure, status="done" if erasure.is_done else "running")
 
 
 ENDPOINTS = [
@@ -151,7 +81,7 @@ ENDPOINTS = [
         scope=OPERATE,
         tag="archive",
         query=ArchiveQuery,
-        answers={200: SegmentPage},
+        answers={200: page_of(SegmentShape)},
     ),
     Endpoint(
         method="POST",
@@ -171,7 +101,7 @@ ENDPOINTS = [
         scope=OPERATE,
         tag="archive",
         query=PageQuery,
-        answers={200: ErasurePage},
+        answers={200: page_of(ErasureShape)},
     ),
     Endpoint(
         method="GET",

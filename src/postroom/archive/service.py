@@ -31,6 +31,7 @@ from postroom.errors import BadInput, PostroomError
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.pace import Pace
+from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
@@ -79,6 +80,13 @@ async def list_segments(
     """What is in the archive and what is on its way there, in the order it was begun."""
     async with pool.acquire() as connection:
         return await store.list_segments(connection, table_name=table, after_id=after_id, page_limit=limit)
+
+
+async def list_page(
+    pool: Pool, *, table: str | None = None, cursor: str | None = None, limit: int = 50
+) -> Found[Segment]:
+    """A page of the same."""
+    return await read_page(store.list_segments, pool, cursor, limit, order=OLDEST_FIRST, table_name=table)
 
 
 async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment]:

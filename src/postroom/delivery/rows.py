@@ -1,6 +1,7 @@
 """Between records and the database: rows become values, requests become columns, here and nowhere else."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ from postroom.senders.model import Slot
 
 T = TypeVar("T")
 
+_NO_ATTACHMENTS: tuple[Attachment, ...] = ()
+
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 _decode_variables = msgspec.json.Decoder(dict[str, Any]).decode
@@ -49,8 +52,11 @@ def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
 
 
 def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Delivery:
-    attachments: tuple[Attachment, ...] = _shown(_attachments, row["attachments"], ())
-    made = {
+    values = {
+        **row,
+        "state": State(row["state"]),
+        "lane": Lane(row["lane"]),
+        "channel": Channel(row["channel"]),
         "tags": _shown(_json, row["tags"], {}),
         "custom_data": _shown(_json, row["custom_data"], {}) or None,
         "sender": _sender(row),
@@ -58,10 +64,11 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
         "html": row["html_body"],
         "variables": _shown(_json, row["variables"], {}),
         "headers": _shown(_json, row["headers"], {}),
-        "attachments": attachments,
+        "attachments": _shown(_attachments, row["attachments"], _NO_ATTACHMENTS),
         "recipients": tuple(recipients),
     }
-    return read_row(Delivery, {**row, **made})
+    # Not `read_row`: plain SQL may have written headers or tags of another form, and people must see such a row.
+    return Delivery(**{each.name: values[each.name] for each in fields(Delivery)})
 
 
 def read_claimed(row: asyncpg.Record) -> Outgoing:

@@ -5,7 +5,6 @@ Then, in bounded steps, what has to be searched: events, replies, captured and u
 part can be done again; the row in `erasures` says which one is due.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import asyncpg
@@ -32,6 +31,7 @@ from postroom.erasure.places import PLACES, How, Place
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.post.address import parse_address
+from postroom.runtime.page import Found, read_page
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
@@ -108,10 +108,9 @@ async def get_erasure(pool: Pool, erasure_id: int) -> Erasure:
     return found
 
 
-async def list_erasures(pool: Pool, *, before_id: int | None = None, limit: int = 50) -> Sequence[Erasure]:
-    """Newest first."""
-    async with pool.acquire() as connection:
-        return await store.list_erasures(connection, before_id=before_id, page_limit=limit)
+async def list_erasures(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Erasure]:
+    """A page of erasures, newest first, and the cursor of the next page."""
+    return await read_page(store.list_erasures, pool, cursor, limit)
 
 
 def _checked(address: str) -> str:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.errors import BadInput
 from postroom.events import (
@@ -26,9 +26,9 @@ from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
+from postroom.events.store import KeptCommand
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
-from postroom.runtime.page import Cursor as PageCursor
-from postroom.runtime.page import Limit, decode_cursor, encode_cursor
+from postroom.runtime.page import Page, PageQuery, decode_cursor, encode_cursor
 from postroom.runtime.record import Moment, Shape, Text
 
 READ = "events:read"
@@ -104,32 +104,10 @@ class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None
 
 
-class CommandsQuery(Shape, frozen=True, kw_only=True):
+class CommandsQuery(PageQuery, frozen=True, kw_only=True):
     """Which commands: those of one transaction, or all."""
 
     transaction_id: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
-    cursor: PageCursor | None = None
-    limit: Limit = 50
-
-
-class CommandShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, and what came of it; its facts carry the same transaction id."""
-
-    id: int
-    transaction_id: int
-    occurred_at: datetime
-    type: str
-    command_id: str
-    data: Any
-    metadata: Any
-    result: Any
-
-
-class CommandPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands, newest first."""
-
-    items: list[CommandShape]
-    next_cursor: str | None
 
 
 class EventsQuery(Shape, frozen=True, kw_only=True):
@@ -146,23 +124,10 @@ class EventsQuery(Shape, frozen=True, kw_only=True):
     backwards: Annotated[str, msgspec.Meta(pattern="^(true|false)$")] = "false"
 
 
-class EventShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored fact. `GET /v1/commands?transaction_id=…` finds the command that it came of."""
-
-    position: int
-    transaction_id: int
-    type: str
-    tags: list[str]
-    data: Any
-    occurred_at: datetime
-    correlation_id: str | None
-    causation_id: str | None
-
-
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
     """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is there when there is more."""
 
-    items: list[EventShape]
+    items: list[SequencedEvent]
     next_cursor: str | None
     cursor: str
 
@@ -248,12 +213,7 @@ async def get_head(store: EventStore, _call: Call) -> Answer:
 
 
 async def list_kept_commands(call: Call) -> Answer:
-    asked: CommandsQuery = call.query
-    found, more = await list_commands(
-        call.room.pool, transaction_id=asked.transaction_id, cursor=asked.cursor, limit=asked.limit
-    )
-    items = [CommandShape(**{name: getattr(one, name) for name in CommandShape.__struct_fields__}) for one in found]
-    return Answer(CommandPage(items=items, next_cursor=more))
+    return Answer(Page(*await list_commands(call.room.pool, **asdict(call.query))))
 
 
 async def list_events(store: EventStore, call: Call) -> Answer:
@@ -264,16 +224,12 @@ async def list_events(store: EventStore, call: Call) -> Answer:
         found = await store.read(query, limit=asked.limit + 1, backwards=True, before=before)
         events = found.events[: asked.limit]
         more = encode_cursor(*events[-1].place) if len(found.events) > asked.limit else None
-        return Answer(EventPage(items=[_shape(event) for event in events], next_cursor=more, cursor=str(found.cursor)))
+        return Answer(EventPage(items=events, next_cursor=more, cursor=str(found.cursor)))
     after = _cursor("cursor", asked.cursor)
     found = await store.read(query, after=after, limit=asked.limit)
     cursor = str(found.cursor)
     is_cut = found.cursor.page is not None
-    return Answer(
-        EventPage(
-            items=[_shape(event) for event in found.events], next_cursor=cursor if is_cut else None, cursor=cursor
-        )
-    )
+    return Answer(EventPage(items=found.events, next_cursor=cursor if is_cut else None, cursor=cursor))
 
 
 def _asked(asked: EventsQuery) -> Query:
@@ -321,19 +277,6 @@ def _cursor(field: str, text: str | None) -> Cursor | None:
         raise BadInput.of(field, error.errors[0].message) from error
 
 
-def _shape(event: SequencedEvent) -> EventShape:
-    return EventShape(
-        position=event.position,
-        transaction_id=event.transaction_id,
-        type=event.type,
-        tags=list(event.tags),
-        data=event.data,
-        occurred_at=event.occurred_at,
-        correlation_id=event.correlation_id,
-        causation_id=event.causation_id,
-    )
-
-
 def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
     """A problem like any other, with what matched: whoever decides again wants to see it."""
     problem = AppendProblem(
@@ -356,7 +299,7 @@ COMMANDS = Endpoint(
     scope=READ,
     tag="events",
     query=CommandsQuery,
-    answers={200: CommandPage},
+    answers={200: Page[KeptCommand]},
 )
 
 

@@ -40,8 +40,8 @@ def list_(  # noqa: PLR0913 - one option per filter
     as_json: AsJson = False,
 ) -> None:
     """List manual actions, newest first."""
-    from postroom.events.audit import AuditFilter, list_audit
+    from postroom.events.audit import list_audit
 
-    chosen = AuditFilter(actor=actor, action=action, subject=subject, recorded_from=since, recorded_before=before)
-    found, more = in_room(lambda room: list_audit(room.pool, chosen, cursor=cursor, limit=limit))
-    print_page(found, more, columns=_LISTED, as_json=as_json)
+    chosen = {"actor": actor, "action": action, "subject": subject, "recorded_from": since, "recorded_before": before}
+    found = in_room(lambda room: list_audit(room.pool, **chosen, cursor=cursor, limit=limit))  # type: ignore[arg-type]
+    print_page(*found, columns=_LISTED, as_json=as_json)

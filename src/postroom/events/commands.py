@@ -16,7 +16,7 @@ from postroom.events.model import DEEPEST, TAG_BYTES, TYPE_LENGTH, UNSTORABLE, P
 from postroom.events.session import EventSession
 from postroom.events.store import KeptCommand
 from postroom.post.text import is_storable
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 CommandHandler = Callable[[EventSession], Awaitable[Any]]
 
@@ -95,12 +95,6 @@ def _result(value: Any, transaction_id: int, position: int | None, *, replayed: 
 
 async def list_commands(
     pool: Pool, *, transaction_id: int | None = None, cursor: str | None = None, limit: int = 50
-) -> tuple[list[KeptCommand], str | None]:
+) -> Found[KeptCommand]:
     """A page of commands, newest first, of one transaction or of all, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_commands(
-            connection, transaction_id=transaction_id, before_id=before_id, page_limit=limit + 1
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_commands, pool, cursor, limit, transaction_id=transaction_id)

@@ -248,7 +248,9 @@ class Event:
 
 
 class SequencedEvent(msgspec.Struct, frozen=True):
-    """A fact that is stored. A Struct because reads make hundreds of them, several times faster than dataclasses."""
+    """A stored event. `GET /v1/commands?transaction_id=…` finds the command that appended it."""
+
+    # A Struct because reads make hundreds of them, several times faster than dataclasses.
 
     position: int
     transaction_id: int

@@ -24,7 +24,7 @@ _decode_page = msgspec.json.Decoder(
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what, when, to what."""
+    """One manual action: `actor` did `action` to `subject`; `before` and `after` hold the values it changed."""
 
     id: int
     at: datetime
@@ -47,7 +47,7 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class KeptCommand:
-    """What was asked for, when, and what came of it."""
+    """A command, when it was executed, and its result; its events carry the same transaction id."""
 
     id: int
     transaction_id: int

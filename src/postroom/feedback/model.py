@@ -96,45 +96,35 @@ def report_identity(*parts: object) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounce:
-    """A mail that did not arrive. `is_verified` is a promise: the report cannot be an invention of a stranger."""
+class _Report:
+    """The fields of every report. `is_verified` is a promise: a stranger cannot have invented the report."""
 
-    classification: BounceClass
     address: str | None  # None: some recipient of the delivery
     origin: str
     report_id: bytes
     is_verified: bool
     delivery_id: int | None = None
+    text: str = ""  # of a complaint, the type of feedback: abuse, fraud
+    reported_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounce(_Report):
+    """A mail that did not arrive."""
+
+    classification: BounceClass
     code: int | None = None
     enhanced: str | None = None
-    text: str = ""
-    reported_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
-    """Somebody told their provider that our mail is spam."""
-
-    address: str | None
-    origin: str
-    report_id: bytes
-    is_verified: bool
-    delivery_id: int | None = None
-    text: str = ""  # the type of feedback: abuse, fraud
-    reported_at: datetime | None = None
+class Complaint(_Report):
+    """A recipient reported our mail to their provider as spam."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsubscribe:
-    """Somebody told their provider that they want no more bulk mail."""
-
-    address: str | None
-    origin: str
-    report_id: bytes
-    is_verified: bool
-    delivery_id: int | None = None
-    text: str = ""
-    reported_at: datetime | None = None
+class Unsubscribe(_Report):
+    """A recipient asked their provider for no more bulk mail."""
 
 
 Feedback = Bounce | Complaint | Unsubscribe

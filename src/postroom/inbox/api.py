@@ -1,6 +1,5 @@
 """The capture inbox over HTTP."""
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -9,46 +8,32 @@ from postroom.inbox import service
 from postroom.inbox.model import InboxEntry
 from postroom.inbox.reader import AttachedFile, first_values, read_message
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape, Text
+from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.record import Text, answer, response
 
 READ = "inbox:read"
 WRITE = "inbox:write"
 
 
-class InboxQuery(Shape, frozen=True, kw_only=True):
+class InboxQuery(PageQuery, frozen=True, kw_only=True):
     """Whose mail, and which page of it."""
 
     to: Annotated[Text, msgspec.Meta(description="An address of the envelope, in any case.")] | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
-class InboxItem(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """One line of the inbox; `from` and `to` are the envelope's."""
-
-    id: int
-    delivery_id: int
-    sender: str
-    to: list[str]
-    subject: str
-    received_at: datetime
-
-
-class InboxMessageShape(InboxItem, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """A captured message taken apart. `headers` has the first value of each name."""
-
-    headers: dict[str, str]
-    text: str | None
-    html: str | None
-    attachments: list[AttachedFile]
-
-
-class InboxPage(msgspec.Struct, frozen=True):
-    """Captured messages, newest first."""
-
-    items: list[InboxItem]
-    next_cursor: str | None
+_ENVELOPE = {"mail_from": "from", "recipients": "to"}
+InboxItem = response(InboxEntry, "InboxItem", rename=_ENVELOPE)
+InboxMessageShape = response(
+    InboxEntry,
+    "InboxMessageShape",
+    rename=_ENVELOPE,
+    extra={
+        "headers": dict[str, str],  # the first value of each name
+        "text": str | None,
+        "html": str | None,
+        "attachments": list[AttachedFile],
+    },
+)
 
 
 class Cleared(msgspec.Struct, frozen=True):
@@ -57,34 +42,18 @@ class Cleared(msgspec.Struct, frozen=True):
     cleared: int
 
 
-def _item(entry: InboxEntry) -> InboxItem:
-    return InboxItem(
-        id=entry.id,
-        delivery_id=entry.delivery_id,
-        sender=entry.mail_from,
-        to=list(entry.recipients),
-        subject=entry.subject,
-        received_at=entry.received_at,
-    )
-
-
 async def list_inbox(call: Call) -> Answer:
     query: InboxQuery = call.query
-    found, cursor = await service.list_inbox(call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit)
-    return Answer(InboxPage([_item(entry) for entry in found], cursor))
+    found, more = await service.list_inbox(call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit)
+    return Answer(Page([answer(InboxItem, entry) for entry in found], more))
 
 
 async def get_inbox_message(call: Call) -> Answer:
     message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
     read = read_message(message.raw)
-    entry = message.entry
-    shape = InboxMessageShape(
-        id=entry.id,
-        delivery_id=entry.delivery_id,
-        sender=entry.mail_from,
-        to=list(entry.recipients),
-        subject=entry.subject,
-        received_at=entry.received_at,
+    shape = answer(
+        InboxMessageShape,
+        message.entry,
         headers=first_values(read.headers),
         text=read.text,
         html=read.html,
@@ -113,7 +82,7 @@ ENDPOINTS = [
         scope=READ,
         tag="inbox",
         query=InboxQuery,
-        answers={200: InboxPage},
+        answers={200: page_of(InboxItem)},
     ),
     Endpoint(
         method="DELETE",

@@ -5,7 +5,7 @@ from postroom.events.audit import record_audit
 from postroom.inbox import store
 from postroom.inbox.errors import InboxMessageNotFound
 from postroom.inbox.model import InboxEntry, InboxMessage
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:
@@ -26,10 +26,6 @@ async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
 
 async def list_inbox(
     pool: Pool, *, recipient: str | None = None, cursor: str | None = None, limit: int = 50
-) -> tuple[list[InboxEntry], str | None]:
+) -> Found[InboxEntry]:
     """A page of the inbox, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_inbox(connection, recipient=recipient, before_id=before_id, page_limit=limit + 1)
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_inbox, pool, cursor, limit, recipient=recipient)

@@ -9,7 +9,7 @@ import msgspec
 from postroom.intake import service
 from postroom.intake.model import MalformedFilter, MalformedSummary
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
+from postroom.runtime.page import PageQuery
 from postroom.runtime.record import Shape, Text
 
 READ = "deliveries:read"
@@ -20,15 +20,13 @@ WRITE = "deliveries:write"
 YesNo = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
 
 
-class MalformedQuery(Shape, frozen=True, kw_only=True):
+class MalformedQuery(PageQuery, frozen=True, kw_only=True):
     """Which malformed commands, and which page of them."""
 
     reason: Text | None = None
     source: Text | None = None
     resubmitted: YesNo | None = None
     dismissed: YesNo | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
 
 
 class ResubmitBody(Shape, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """What can be done with commands: accept a batch, look at the malformed ones, resubmit them mended, or dismiss them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +24,7 @@ from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
 from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
 from postroom.post.text import storable
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 
 COUNT_LIMIT = 10_000
 HEAVIEST = 8 * 1024 * 1024
@@ -122,21 +123,9 @@ async def get_malformed_command(pool: Pool, command_id: int) -> MalformedCommand
 
 async def list_malformed_commands(
     pool: Pool, chosen: MalformedFilter, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[MalformedSummary], str | None]:
+) -> Found[MalformedSummary]:
     """A page of malformed commands, newest first, and the cursor of the next page."""
-    (before_id,) = decode_cursor(cursor, tuple[int]) if cursor else (None,)
-    async with pool.acquire() as connection:
-        found = await store.list_malformed_commands(
-            connection,
-            reason=chosen.reason,
-            source=chosen.source,
-            resubmitted=chosen.resubmitted,
-            dismissed=chosen.dismissed,
-            before_id=before_id,
-            page_limit=limit + 1,
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.id) if last else None
+    return await read_page(store.list_malformed_commands, pool, cursor, limit, **asdict(chosen))
 
 
 async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[int]:

@@ -8,7 +8,7 @@ import msgspec
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.record import Moment, Shape
 from postroom.stats import service
-from postroom.stats.model import Figures, Grouping, Line, Selection
+from postroom.stats.model import Figures, Grouping, Line, Rates, Selection
 
 READ = "stats:read"
 
@@ -59,17 +59,6 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     machine: int
 
 
-class RatesShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares between 0 and 1; null when nothing was sent, or nothing delivered."""
-
-    delivery: float | None
-    bounce: float | None
-    open: float | None
-    click: float | None
-    unsubscribe: float | None
-    complaint: float | None
-
-
 class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
     """How often. Delivered is sent without returned; bounced is returned and what was refused for the recipient."""
 
@@ -88,7 +77,7 @@ class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
     clicks: Reached
     unsubscribes: int
     complaints: int
-    rates: RatesShape
+    rates: Rates
 
 
 class LineShape(FiguresShape, frozen=True, kw_only=True):
@@ -132,14 +121,13 @@ def shape_line(line: Line, groups: list[Grouping]) -> LineShape:
 
 
 def _fields(figures: Figures) -> dict[str, Any]:
-    rates = figures.rates
     return {
         **{name: getattr(figures, name) for name in _PLAIN},
         "opens": Reached(total=figures.opened, unique=figures.opened_unique, machine=figures.opened_machine),
         "clicks": Reached(total=figures.clicked, unique=figures.clicked_unique, machine=figures.clicked_machine),
         "unsubscribes": figures.unsubscribed,
         "complaints": figures.complained,
-        "rates": RatesShape(**{name: getattr(rates, name) for name in RatesShape.__struct_fields__}),
+        "rates": figures.rates,
     }
 
 

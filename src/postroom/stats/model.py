@@ -70,7 +70,7 @@ METRICS = tuple(field.name for field in fields(Figures))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Shares between 0 and 1, of what was sent or delivered (bounces: of what was sent or bounced); None of nothing."""
+    """Shares between 0 and 1 of the sent or delivered mail (bounces: of the sent or bounced); null without any."""
 
     delivery: float | None
     bounce: float | None

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Cursor, Limit
-from postroom.runtime.record import Shape, Text
+from postroom.runtime.page import Page, PageQuery
+from postroom.runtime.record import Text
 from postroom.runtime.spreadsheet import write_rows
 from postroom.tracking import service
 from postroom.tracking.model import ClickedLink, LinkFigures
@@ -17,45 +17,22 @@ READ = "campaigns:read"
 _LINKS = "/v1/campaigns/{campaign_id:int}/links"
 
 
-class ClickQuery(Shape, frozen=True, kw_only=True):
+class ClickQuery(PageQuery, frozen=True, kw_only=True):
     """Whose clicks: of a campaign, a person or a link, or of several of these; and which page of them."""
 
     campaign_id: int | None = None
     email: Text | None = None
     url: Text | None = None
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class LinkQuery(Shape, frozen=True, kw_only=True):
-    """Which page of a campaign's links."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 50
-
-
-class ClickPage(msgspec.Struct, frozen=True):
-    """Clicks by person and link."""
-
-    items: list[ClickedLink]
-    next_cursor: str | None
-
-
-class LinkPage(msgspec.Struct, frozen=True):
-    """Links of a campaign, the most clicked first."""
-
-    items: list[LinkFigures]
-    next_cursor: str | None
 
 
 async def list_clicks(call: Call) -> Answer:
-    return Answer(ClickPage(*await service.list_clicks(call.room.pool, **msgspec.structs.asdict(call.query))))
+    return Answer(Page(*await service.list_clicks(call.room.pool, **msgspec.structs.asdict(call.query))))
 
 
 async def list_links(call: Call) -> Answer:
-    query: LinkQuery = call.query
+    query: PageQuery = call.query
     page = await service.list_links(call.room.pool, call.path["campaign_id"], cursor=query.cursor, limit=query.limit)
-    return Answer(LinkPage(*page))
+    return Answer(Page(*page))
 
 
 async def export_clicks(call: Call) -> Answer:
@@ -64,7 +41,7 @@ async def export_clicks(call: Call) -> Answer:
 
 
 async def export_links(call: Call) -> Answer:
-    query: LinkQuery = call.query
+    query: PageQuery = call.query
     page = await service.list_links(call.room.pool, call.path["campaign_id"], cursor=query.cursor, limit=query.limit)
     return _csv("links.csv", LinkFigures, *page, is_first=query.cursor is None)
 
@@ -95,7 +72,7 @@ ENDPOINTS = (
         scope=READ,
         tag="campaigns",
         query=ClickQuery,
-        answers={200: ClickPage},
+        answers={200: Page[ClickedLink]},
     ),
     Endpoint(
         method="GET",
@@ -115,8 +92,8 @@ ENDPOINTS = (
         summary="List the links of a campaign with their clicks, the most clicked first.",
         scope=READ,
         tag="campaigns",
-        query=LinkQuery,
-        answers={200: LinkPage},
+        query=PageQuery,
+        answers={200: Page[LinkFigures]},
     ),
     Endpoint(
         method="GET",
@@ -125,7 +102,7 @@ ENDPOINTS = (
         summary="Export the links of a campaign with their clicks as CSV; x-next-cursor names the next page.",
         scope=READ,
         tag="campaigns",
-        query=LinkQuery,
+        query=PageQuery,
         answers={200: str},
         media_type="text/csv",
     ),

@@ -6,7 +6,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import Found, read_page
 from postroom.tracking import store
 from postroom.tracking.metrics import UNSUBSCRIBES
 from postroom.tracking.model import ClickedLink, LinkFigures, Mark, Origin, People, Reason, Standing, Visitor
@@ -29,36 +29,19 @@ async def list_clicks(
     url: str | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> tuple[list[ClickedLink], str | None]:
+) -> Found[ClickedLink]:
     """A page of clicks by person and link, and the cursor of the next; at least one filter is needed."""
     if campaign_id is None and email is None and url is None:
         raise BadInput.of("campaign_id", "is missing; give campaign_id, email or url")
-    after_address, after_link = decode_cursor(cursor, tuple[str, str]) if cursor else (None, None)
-    async with pool.acquire() as connection:
-        found = await store.list_clicks(
-            connection,
-            campaign_id=campaign_id,
-            address=email,
-            link_url=url,
-            after_address=after_address,
-            after_link=after_link,
-            page_limit=limit + 1,
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.email, last.url) if last else None
+    order = {"after_address": ("email", str), "after_link": ("url", str)}
+    filters = {"campaign_id": campaign_id, "address": email, "link_url": url}
+    return await read_page(store.list_clicks, pool, cursor, limit, order=order, **filters)
 
 
-async def list_links(
-    pool: Pool, campaign_id: int, *, cursor: str | None = None, limit: int = 50
-) -> tuple[list[LinkFigures], str | None]:
+async def list_links(pool: Pool, campaign_id: int, *, cursor: str | None = None, limit: int = 50) -> Found[LinkFigures]:
     """A page of a campaign's links, the most clicked first, and the cursor of the next."""
-    after_people, after_link = decode_cursor(cursor, tuple[int, str]) if cursor else (None, None)
-    async with pool.acquire() as connection:
-        found = await store.list_links(
-            connection, campaign_id=campaign_id, after_people=after_people, after_link=after_link, page_limit=limit + 1
-        )
-    last = found[limit - 1] if len(found) > limit else None
-    return found[:limit], encode_cursor(last.people, last.url) if last else None
+    order = {"after_people": ("people", int), "after_link": ("url", str)}
+    return await read_page(store.list_links, pool, cursor, limit, order=order, campaign_id=campaign_id)
 
 
 async def unsubscribe(
