@@ -25,8 +25,8 @@ from postroom.events import (
 from postroom.events.columns import append_columns
 from postroom.events.commands import list_commands
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
+from postroom.events.kept import KeptCommand
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
-from postroom.events.store import KeptCommand
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, decode_cursor, encode_cursor
 from postroom.runtime.record import Moment, Shape, Text

@@ -7,7 +7,7 @@ from typing import Any
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.events import store
-from postroom.events.store import AuditEntry
+from postroom.events.kept import AuditEntry
 from postroom.runtime.page import Found, read_page
 
 

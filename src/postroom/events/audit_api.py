@@ -3,7 +3,7 @@
 from msgspec.structs import asdict
 
 from postroom.events.audit import list_audit
-from postroom.events.store import AuditEntry
+from postroom.events.kept import AuditEntry
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Text

@@ -12,9 +12,9 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput, IdempotencyConflict
 from postroom.events import store
 from postroom.events.columns import json_text
+from postroom.events.kept import KeptCommand
 from postroom.events.model import DEEPEST, TAG_BYTES, TYPE_LENGTH, UNSTORABLE, Place, check_time
 from postroom.events.session import EventSession
-from postroom.events.store import KeptCommand
 from postroom.post.text import is_storable
 from postroom.runtime.page import Found, read_page
 

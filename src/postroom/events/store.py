@@ -12,6 +12,7 @@ import msgspec
 from postroom.db.queries import Connection, Statement, load
 from postroom.events.errors import EventUnreadable
 from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
+from postroom.events.kept import AuditEntry, KeptCommand
 
 QUERIES = load("postroom.events")
 
@@ -23,19 +24,6 @@ _decode_page = msgspec.json.Decoder(
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One manual action: `actor` did `action` to `subject`; `before` and `after` hold the values it changed."""
-
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    before: Any
-    after: Any
-
-
-@dataclass(frozen=True, slots=True)
 class CommandRow:
     """What came of a command that is known."""
 
@@ -43,20 +31,6 @@ class CommandRow:
     transaction_id: int
     position: int | None
     is_same: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KeptCommand:
-    """A command, when it was executed, and its result; its events carry the same transaction id."""
-
-    id: int
-    transaction_id: int
-    occurred_at: datetime
-    type: str
-    command_id: str
-    data: Any
-    metadata: Any
-    result: Any
 
 
 @dataclass(frozen=True, slots=True)
