@@ -20,7 +20,7 @@ COLLECTED = Counter(
 )
 STALLED_SECONDS = Gauge(
     "postroom_tokens_stalled_seconds",
-    "How long a running transaction has held back committed tokens",
+    "How long a running transaction has held back committed tokens; 0 if none has",
     ["pid"],
     registry=REGISTRY,
 )

@@ -28,7 +28,8 @@ def erase(
 ) -> None:
     """Erase a person: bodies, recipients, events, opens, clicks, accounts, and the files of the archive.
 
-    It cannot be undone. Exit 1 if files of the archive still wait; `postroom work` goes on with them.
+    It cannot be undone: on a terminal the command shows how many rows would change and asks first. Exit 1 if files of
+    the archive still wait; `postroom work` goes on with them.
     """
     from postroom.erasure.service import erase as forget
 

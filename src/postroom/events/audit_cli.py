@@ -39,7 +39,7 @@ def list_(  # noqa: PLR0913 - one option per filter
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """List manual actions, newest first."""
+    """List manual actions, newest first: who did what to which object, and the values before and after."""
     from postroom.events.audit import list_audit
 
     chosen = {"actor": actor, "action": action, "subject": subject, "recorded_from": since, "recorded_before": before}

@@ -11,6 +11,20 @@ from prometheus_client import Counter
 
 from postroom.runtime.metrics import REGISTRY
 
-REPORTS = Counter("postroom_feedback_messages", "Messages that came in", ["origin", "kind"], registry=REGISTRY)
-NOT_KEPT = Counter("postroom_feedback_not_kept", "Messages that are no reports and were not kept", registry=REGISTRY)
-WEBHOOKS = Counter("postroom_feedback_webhooks", "Events of providers", ["provider", "result"], registry=REGISTRY)
+REPORTS = Counter(
+    "postroom_feedback_messages",
+    "Messages that came back, by way and by what they turned out to be",
+    ["origin", "kind"],
+    registry=REGISTRY,
+)
+NOT_KEPT = Counter(
+    "postroom_feedback_not_kept",
+    "Messages that are no reports and were not kept: already known, or over the bound of the hour",
+    registry=REGISTRY,
+)
+WEBHOOKS = Counter(
+    "postroom_feedback_webhooks",
+    "Events of providers: recorded, repeated, ignored, refused",
+    ["provider", "result"],
+    registry=REGISTRY,
+)

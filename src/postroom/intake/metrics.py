@@ -12,13 +12,13 @@ from prometheus_client import Counter, Gauge
 
 from postroom.runtime.metrics import REGISTRY
 
-COMMANDS = Counter("postroom_commands", "Commands from streams by outcome", ["outcome"], registry=REGISTRY)
-MALFORMED = Counter(
-    "postroom_malformed_commands", "Commands recorded as malformed, by reason", ["reason"], registry=REGISTRY
+COMMANDS = Counter(
+    "postroom_commands", "Commands from streams: accepted, replayed, malformed", ["outcome"], registry=REGISTRY
 )
+MALFORMED = Counter("postroom_malformed_commands", "Commands recorded as malformed", ["reason"], registry=REGISTRY)
 MALFORMED_WAITING = Gauge(
     "postroom_malformed_commands_waiting",
-    "Malformed commands nobody resubmitted or dismissed, counted up to 10,000",
+    "Malformed commands that nobody has resubmitted or dismissed yet, counted up to 10,000",
     registry=REGISTRY,
 )
 SUBMISSIONS = Counter(

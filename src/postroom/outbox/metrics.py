@@ -23,16 +23,31 @@ from postroom.runtime.metrics import REGISTRY
 
 _PAIR = ["topic", "publisher"]
 
-PUBLISHED = Counter("postroom_outbox_published", "Messages handed over", _PAIR, registry=REGISTRY)
+PUBLISHED = Counter("postroom_outbox_published", "Messages that the outbox handed over", _PAIR, registry=REGISTRY)
 ERRORS = Counter("postroom_outbox_errors", "Batches that could not be published", _PAIR, registry=REGISTRY)
-LEADER = Gauge("postroom_outbox_leader", "Whether this process leads a pair", _PAIR, registry=REGISTRY)
-STATUS = Gauge(
-    "postroom_outbox_status", "Whether a pair has this status", ["topic", "publisher", "status"], registry=REGISTRY
+LEADER = Gauge(
+    "postroom_outbox_leader", "1 for a pair that this process leads, 0 for any other", _PAIR, registry=REGISTRY
 )
-LAG_EVENTS = Gauge("postroom_outbox_lag_events", "Events that wait, up to a bound", _PAIR, registry=REGISTRY)
-LAG_SECONDS = Gauge("postroom_outbox_lag_seconds", "The age of the oldest event that waits", _PAIR, registry=REGISTRY)
+STATUS = Gauge(
+    "postroom_outbox_status",
+    "1 for the status a pair has, 0 for those it has not",
+    ["topic", "publisher", "status"],
+    registry=REGISTRY,
+)
+LAG_EVENTS = Gauge(
+    "postroom_outbox_lag_events", "Events that wait for a pair, counted up to a bound", _PAIR, registry=REGISTRY
+)
+LAG_SECONDS = Gauge(
+    "postroom_outbox_lag_seconds",
+    "The age of the oldest of them by its `occurred_at`; an import of old events lags for years",
+    _PAIR,
+    registry=REGISTRY,
+)
 STALLED_SECONDS = Gauge(
-    "postroom_outbox_stalled_seconds", "How long a transaction has held back events", ["pid"], registry=REGISTRY
+    "postroom_outbox_stalled_seconds",
+    "How long a running transaction has held back committed events; 0 if none has",
+    ["pid"],
+    registry=REGISTRY,
 )
 
 

@@ -20,11 +20,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 REGISTRY = CollectorRegistry()
 
 ACCEPTED = Counter(
-    "postroom_deliveries_accepted", "Requests by lane and acceptance", ["lane", "acceptance"], registry=REGISTRY
+    "postroom_deliveries_accepted",
+    "Requests: accepted, replayed or conflict",
+    ["lane", "acceptance"],
+    registry=REGISTRY,
 )
 ATTEMPTS = Counter(
     "postroom_attempts",
-    "Finished attempts by lane, transport and outcome",
+    "Finished attempts: sent, deferred, failed, ambiguous, suppressed, cancelled",
     ["lane", "transport", "outcome"],
     registry=REGISTRY,
 )
@@ -39,15 +42,23 @@ CLAIMS_LOST = Counter(
     "postroom_claims_lost", "Results that came too late: another worker had taken over", registry=REGISTRY
 )
 RECOVERED = Counter(
-    "postroom_deliveries_recovered", "Deliveries taken over from dead workers", ["ambiguous"], registry=REGISTRY
+    "postroom_deliveries_recovered",
+    "Deliveries taken over from dead workers; `ambiguous` is yes or no",
+    ["ambiguous"],
+    registry=REGISTRY,
 )
-RENDERS = Counter("postroom_renders", "Templates rendered, by result", ["result"], registry=REGISTRY)
-QUEUE_WAITING = Gauge("postroom_queue_waiting", "Deliveries waiting, up to a bound", ["lane"], registry=REGISTRY)
+RENDERS = Counter("postroom_renders", "Templates rendered, or failed to", ["result"], registry=REGISTRY)
+QUEUE_WAITING = Gauge(
+    "postroom_queue_waiting", "Deliveries waiting, counted up to 10,000 per lane", ["lane"], registry=REGISTRY
+)
 QUEUE_OLDEST_SECONDS = Gauge(
     "postroom_queue_oldest_seconds", "How long the oldest due delivery has waited", ["lane"], registry=REGISTRY
 )
 HTTP_REQUESTS = Counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"], registry=REGISTRY)
 HTTP_SECONDS = Histogram("postroom_http_request_seconds", "How long a request took", ["route"], registry=REGISTRY)
 LOOP_FAILURES = Counter(
-    "postroom_loop_failures", "Background loops that raised an unexpected error", ["loop"], registry=REGISTRY
+    "postroom_loop_failures",
+    "Unexpected errors of background loops; each loop retries after a pause",
+    ["loop"],
+    registry=REGISTRY,
 )

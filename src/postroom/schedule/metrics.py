@@ -13,15 +13,23 @@ from prometheus_client import Gauge
 from postroom.runtime.metrics import REGISTRY
 from postroom.schedule.model import Backlog
 
-DUE = Gauge("postroom_schedule_due", "Events due and not handed over, counted up to 10,000", registry=REGISTRY)
+DUE = Gauge(
+    "postroom_schedule_due",
+    "Scheduled events that are due and not handed over, counted up to 10,000",
+    registry=REGISTRY,
+)
 DUE_SECONDS = Gauge(
-    "postroom_schedule_due_seconds", "How long the first event that is due could have been sent", registry=REGISTRY
+    "postroom_schedule_due_seconds", "How long the first of them could have been sent", registry=REGISTRY
 )
 UNPLANNED = Gauge(
-    "postroom_schedule_unplanned", "People nobody has planned for since a change, up to 10,000", registry=REGISTRY
+    "postroom_schedule_unplanned",
+    "People whom plain SQL changed and nobody has planned for yet, counted up to 10,000",
+    registry=REGISTRY,
 )
 UNPLANNABLE = Gauge(
-    "postroom_schedule_unplannable", "People who have something that nobody can plan, up to 10,000", registry=REGISTRY
+    "postroom_schedule_unplannable",
+    "People who have something that nobody can plan, counted up to 10,000",
+    registry=REGISTRY,
 )
 
 

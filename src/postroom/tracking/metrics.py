@@ -12,7 +12,14 @@ from prometheus_client import Counter, Gauge
 
 from postroom.runtime.metrics import REGISTRY
 
-HITS = Counter("postroom_tracking_hits", "Opens and clicks written", ["hit", "machine"], registry=REGISTRY)
-HITS_DROPPED = Counter("postroom_tracking_hits_dropped", "Hits lost, by cause", ["cause"], registry=REGISTRY)
+HITS = Counter(
+    "postroom_tracking_hits", "Opens and clicks written; `machine` is yes or no", ["hit", "machine"], registry=REGISTRY
+)
+HITS_DROPPED = Counter(
+    "postroom_tracking_hits_dropped",
+    "Hits lost: too many waited (full), or the database refused them (refused)",
+    ["cause"],
+    registry=REGISTRY,
+)
 HITS_WAITING = Gauge("postroom_tracking_hits_waiting", "Hits in memory, not yet written", registry=REGISTRY)
 UNSUBSCRIBES = Counter("postroom_unsubscribes", "Unsubscriptions that were news", ["origin"], registry=REGISTRY)
