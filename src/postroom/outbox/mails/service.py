@@ -1,7 +1,8 @@
 """Making, listing and forgetting rules."""
 
 from collections.abc import Collection
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
