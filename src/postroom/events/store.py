@@ -11,8 +11,8 @@ import msgspec
 
 from postroom.db.queries import Connection, Statement, load
 from postroom.events.errors import EventUnreadable
-from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
 from postroom.events.kept import AuditEntry, KeptCommand
+from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
 
 QUERIES = load("postroom.events")
 

@@ -12,8 +12,8 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import record_audit
-from postroom.runtime.zones import instant_of, local_at
 from postroom.runtime.page import Found, read_page
+from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
 from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from postroom.runtime.zones import ZONE_VERSION
-from postroom.schedule.civil import LeapDay
 from msgspec import Meta
 
+from postroom.runtime.zones import ZONE_VERSION
+from postroom.schedule.civil import LeapDay
 
 BIRTHDAY = "BIRTHDAY"
 NINE = time(9)
