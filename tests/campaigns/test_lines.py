@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroom.campaigns.recipients_file import LONGEST_LINE, CsvLines, JsonLines, Lines
+from postroom.campaigns.recipients_file import CsvLines, JsonLines, Lines
 from postroom.errors import BadInput
+from postroom.runtime.spreadsheet import LONGEST_LINE
 
 
 def read(
@@ -171,7 +172,7 @@ def test_only_what_was_not_understood_is_kept() -> None:
         lines.feed(b"p%d@example.org,x\nq%d@exam" % (number, number))
         lines.feed(b"ple.org,y\n")
         lines.take()
-    assert len(lines._kept) == 0
+    assert len(lines._reader._kept) == 0
     assert lines.line == 4001
 
 

@@ -11,12 +11,10 @@ naming the line: a header without `email`, bytes that are not UTF-8, a line or a
 """
 
 import codecs
-import csv
-import io
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -27,6 +25,7 @@ from postroom.campaigns.zones import OWN_ZONE, zone_named
 from postroom.delivery.check import MAX_DEPTH, has_unstorable
 from postroom.errors import BadInput
 from postroom.post.address import parse_address
+from postroom.runtime.spreadsheet import LONGEST_LINE, CsvReader, Row
 
 Person = tuple[str, str | None, str, str]
 """Address, name, time zone, and the merge fields as JSON: columns, in which thousands travel at once."""
@@ -35,13 +34,11 @@ KNOWN = ("email", "name", "time_zone")
 OURS = frozenset({"unsubscribe_url", "preferences_url"})
 """Variables that every letter has; nobody may bring his own."""
 
-LONGEST_LINE = 512 * 1024
 LONGEST_DATA = 32 * 1024
 LONGEST_NAME = 200
 MOST_COLUMNS = 200
 
 _NOT_IN_NAMES = re.compile(r"\W")
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -99,68 +96,23 @@ class CsvLines(Lines):
 
     def __init__(self) -> None:
         super().__init__()
-        utf_8 = codecs.getincrementaldecoder("utf-8-sig")("strict")
-        self._decoder = io.IncrementalNewlineDecoder(utf_8, translate=True)
-        self._kept = ""
-        self._decoded_lines = 0
-        self._separator = ","
+        self._reader = CsvReader(_separator_of)
         self._columns: _Columns | None = None
 
     def feed(self, chunk: bytes) -> None:
-        text = self._kept + self._decode(chunk, final=False)
-        end = text.rfind("\n") + 1
-        left = self._read(text[:end], final=False) if end else ""
-        self._kept = left + text[end:]
-        if len(self._kept) > LONGEST_LINE:
-            raise BadInput.of(f"line {self.line + 1}", f"does not end within {LONGEST_LINE} characters")
+        self._take(self._reader.feed(chunk))
 
     def close(self) -> None:
-        text = self._kept + self._decode(b"", final=True)
-        self._kept = ""
-        if text:
-            self._read(text if text.endswith("\n") else text + "\n", final=True)
+        self._take(self._reader.close())
         if self._columns is None:
             raise BadInput.of("line 1", "the header line is missing")
 
-    def _decode(self, chunk: bytes, *, final: bool) -> str:
-        try:
-            text = self._decoder.decode(chunk, final=final)
-        except UnicodeDecodeError as error:
-            before = error.object[: error.start]
-            line = self._decoded_lines + 1 + before.count(b"\n")
-            if line == 1 and error.object.startswith(_UTF_16):
-                raise BadInput.of("line 1", "the file is UTF-16; save it as UTF-8") from None
-            raise BadInput.of(f"line {line}", "is not UTF-8; save the file as UTF-8 and upload it again") from None
-        self._decoded_lines += text.count("\n")
-        return text
-
-    def _read(self, block: str, *, final: bool) -> str:
-        """Read whole lines; returns the beginning of a record that goes on in the next block."""
-        if self._columns is None:
-            self._separator = _separator_of(block)
-        source = io.StringIO(block)
-        reader = csv.reader(source, delimiter=self._separator, strict=True)
-        before, has_nul, start = self.line, "\0" in block, 0
-        while True:
-            try:
-                for row in reader:
-                    self.line = before + reader.line_num
-                    self._row(row, has_nul=has_nul)
-                    start = source.tell()
-            except csv.Error as error:
-                if not final and source.tell() == len(block) and "unexpected end" in str(error):
-                    return block[start:]
-                self._spoiled(before + reader.line_num, str(error))
-                start = source.tell()
+    def _take(self, rows: Iterator[Row]) -> None:
+        for self.line, cells, problem in rows:
+            if problem:
+                self._refuse(self.line, "line", problem)
             else:
-                return ""
-
-    def _spoiled(self, last: int, reason: str) -> None:
-        """A record that is not CSV: refused, if it is one line of the file."""
-        first, self.line = self.line + 1, last
-        if last > first:  # all these lines were taken for one field, and many people with them
-            raise BadInput.of(f"line {first}", "opens a quotation that does not end")
-        self._refuse(last, "line", f"is not CSV: {reason}")
+                self._row(cells, has_nul=self._reader.has_nul)
 
     def _row(self, row: list[str], *, has_nul: bool) -> None:
         columns = self._columns

@@ -6,7 +6,6 @@ person: a line break inside quotes is not understood, and our own exports have n
 """
 
 import codecs
-import csv
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +15,7 @@ from postroom.errors import BadInput
 from postroom.feedback.model import NewSuppression, Reason, Scope, Suppression
 from postroom.post.address import parse_bare
 from postroom.post.text import storable
-from postroom.runtime.spreadsheet import unescape_cell, write_rows
+from postroom.runtime.spreadsheet import read_lines, unescape_cell, write_rows
 
 Member = TypeVar("Member", Reason, Scope)
 
@@ -55,26 +54,24 @@ class ListReader:
         self._number = 0
 
     def read(self, lines: Iterable[str]) -> list[NewSuppression]:
+        some = list(lines)
         found = []
-        for line in lines:
-            self._number += 1
-            if not line.strip():
-                continue
+        for number, cells, problem in read_lines(some, first=self._number + 1, longest=LONGEST_LINE):
             try:
-                suppression = self._line(line)
-            except (ValueError, csv.Error) as error:
+                suppression = self._row(cells, problem)
+            except ValueError as error:
                 self.result.lines += 1
-                self.result.refuse(self._number, str(error) or "cannot be read")
+                self.result.refuse(number, str(error) or "cannot be read")
                 continue
             if suppression is not None:
                 self.result.lines += 1
                 found.append(suppression)
+        self._number += len(some)
         return found
 
-    def _line(self, line: str) -> NewSuppression | None:
-        if len(line) > LONGEST_LINE:
-            raise ValueError("is too long")
-        cells = next(csv.reader([line], strict=True)) if '"' in line else line.rstrip("\r\n").split(",")
+    def _row(self, cells: list[str], problem: str) -> NewSuppression | None:
+        if problem:
+            raise ValueError(problem)
         if self._columns is None:
             self._columns = _header(cells)
             if self._columns is not None:

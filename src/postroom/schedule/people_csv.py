@@ -4,20 +4,19 @@ A person is one line, for nothing they have may contain a line break. So each li
 somebody forgot to close takes no other line with it.
 """
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from postroom.errors import BadInput
+from postroom.runtime.spreadsheet import read_lines
 from postroom.schedule.check import read_date
 from postroom.schedule.model import Person
 
 REQUIRED = ("first_name", "last_name", "date_of_birth", "timezone")
 OPTIONAL = ("email", "webhook_url", "locale", "template")
 _BROKEN = re.compile(r"[\0\udc80-\udcff]")
-_OPEN_QUOTE = "unexpected end of data"  # in the words of the module csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +30,23 @@ class Line:
 
 def read_people(text: Iterable[str]) -> Iterator[Line]:
     """Each line after the header; raises `BadInput` if the header itself cannot be used."""
-    lines = enumerate(text, 1)
-    columns = _read_header(next(lines, (1, ""))[1])
-    for number, line in lines:
+    rows = read_lines(text)
+    _number, header, problem = next(rows, (1, [], ""))
+    columns = _read_header(header, problem)
+    for number, cells, problem in rows:
         try:
-            fields = _split(line)
-            if fields:
-                yield Line(number, _person(columns, fields))
+            yield Line(number, None, problem) if problem else Line(number, _person(columns, cells))
         except BadInput as error:
             yield Line(number, None, "; ".join(f"{each.field}: {each.message}" for each in error.errors))
         except ValueError as error:
             yield Line(number, None, str(error))
 
 
-def _read_header(line: str) -> list[str]:
+def _read_header(cells: list[str], problem: str) -> list[str]:
+    if problem:
+        raise BadInput.of("header", problem)
+    columns = [name.strip().lower() for name in cells]
     try:
-        columns = [name.strip().lower() for name in _split(line)]
         for name in columns:
             _check_text(name)
     except ValueError as error:
@@ -58,15 +58,6 @@ def _read_header(line: str) -> list[str]:
         if names:
             raise BadInput.of("header", f"{wrong} {', '.join(names)}")
     return columns
-
-
-def _split(line: str) -> list[str]:
-    """The fields of a line, none for an empty one; ValueError says why it has none."""
-    try:
-        return next(csv.reader([line], strict=True), [])
-    except csv.Error as error:
-        said = "a quote is opened and not closed on this line" if _OPEN_QUOTE in str(error) else error
-        raise ValueError(f"is not CSV: {said}") from None
 
 
 def _person(columns: list[str], values: list[str]) -> Person:
