@@ -12,6 +12,8 @@ from fuzz.tally import Tally
 from fuzz.targets import TARGETS
 from fuzz.witness import percentile
 
+LONGEST_MS = 250
+"""Another client should not wait longer, on a machine that has nothing else to do."""
 IDLE_SHARE = 0.1
 """Of the time, spent without an attack: what the machine itself does to the independent client."""
 
@@ -48,6 +50,7 @@ async def fuzz(arena: Arena, folder: Path, targets: list[str], seed: int, second
             print(".", end="", file=sys.stderr, flush=True)
     for outcome in outcomes:
         print_outcome(outcome, file)
+    print_table(outcomes, file)
     tracebacks, is_alive = arena.tracebacks(), arena.is_alive()
     print(f"\nserver alive: {is_alive}; tracebacks in its log: {tracebacks}")
     for line in arena.log.read_text(errors="replace").splitlines():
@@ -78,6 +81,21 @@ def print_outcome(outcome: Outcome, file: Path) -> None:
         print(f"  {kind:6} n {len(chosen)}  not accepted {bad}  ms: {shown}  (own lateness p99.9 {late:.0f})")
     for failure in tally.failures:
         print(f"  DEFECT {failure}")
+
+
+def print_table(outcomes: list[Outcome], file: Path) -> None:
+    """The rows of the table in docs/security.md, and the targets during which another client waited too long."""
+    print(
+        "\n| target | cases | `/healthz` p50 / p99 / max | mail p50 / p99 / max | largest RSS |\n|---|---|---|---|---|"
+    )
+    for outcome in outcomes:
+        readings = readings_during(file, outcome)
+        delays = {kind: [each.delay * 1000 for each in readings if each.kind == kind] for kind in ("health", "mail")}
+        shown = (" / ".join(f"{percentile(each, share):.0f}" for share in (0.5, 0.99, 1.0)) for each in delays.values())
+        print(f"| `{outcome.tally.target}` | {outcome.tally.cases:,} | {' | '.join(shown)} | {outcome.peak_mb} MB |")
+        stalls = [f"{kind} {sum(each > LONGEST_MS for each in found)}" for kind, found in delays.items()]
+        if any(each > LONGEST_MS for found in delays.values() for each in found):
+            print(f"  above {LONGEST_MS} ms: {', '.join(stalls)}", file=sys.stderr)
 
 
 _SHARES = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))

@@ -1,5 +1,6 @@
 """A Postroom of the fuzzer's own: `postroom up` with an embedded database, on loopback, in a temporary directory."""
 
+import base64
 import json
 import os
 import secrets
@@ -11,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 BOUNCE_DOMAIN = "bounces.example.org"
 START_S = 120.0
@@ -30,6 +34,9 @@ class Arena:
     key: str
     access_key_id: str
     secret_access_key: str
+    sendgrid_key: ec.EllipticCurvePrivateKey
+    mailgun_key: str
+    postmark_secret: str
 
     @property
     def auth(self) -> dict[str, str]:
@@ -68,6 +75,8 @@ class Arena:
 def running_arena(folder: Path) -> Iterator[Arena]:
     """Start everything in this folder; it ends with the block."""
     http, smtp, bounces = _ports(3)
+    sendgrid, mailgun, postmark = ec.generate_private_key(ec.SECP256R1()), secrets.token_hex(16), secrets.token_hex(16)
+    public = sendgrid.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
     environment = {
         **kept,
@@ -78,6 +87,13 @@ def running_arena(folder: Path) -> Iterator[Arena]:
         "POSTROOM_BOUNCE_DOMAIN": BOUNCE_DOMAIN,
         "POSTROOM_LOG_FORMAT": "json",
         "POSTROOM_SECRET_KEY": secrets.token_hex(32),
+        "POSTROOM_SENDERS_ALLOW_PRIVATE": "true",  # senders connect to loopback and nowhere else
+        "POSTROOM_GMAIL_BASE_URL": "http://127.0.0.1:9",
+        "POSTROOM_SES_ENDPOINT_URL": "http://127.0.0.1:9",
+        "POSTROOM_SES_TOPICS": "arn:aws:sns:eu-west-1:1:ours",
+        "POSTROOM_SENDGRID_PUBLIC_KEY": base64.b64encode(public).decode(),
+        "POSTROOM_MAILGUN_SIGNING_KEY": mailgun,
+        "POSTROOM_POSTMARK_SECRET": postmark,
     }
     log = folder / "log"
     with log.open("wb") as sink:
@@ -92,7 +108,7 @@ def running_arena(folder: Path) -> Iterator[Arena]:
         _until_up(process, log)
         key = (folder / "data" / "api-key").read_text().strip()
         pair = _pair(environment)
-        yield Arena(process, environment, log, http, smtp, bounces, key, *pair)
+        yield Arena(process, environment, log, http, smtp, bounces, key, *pair, sendgrid, mailgun, postmark)
     finally:
         process.terminate()
         try:

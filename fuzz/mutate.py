@@ -88,7 +88,7 @@ STRINGS: tuple[str, ...] = (
     "2" * 400,
 )
 NUMBERS: tuple[Any, ...] = (0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**40, 0.1, 1e308, -0.0, 5e-324)
-LOOPBACK_URL = "https://127.0.0.1:9/"
+LOOPBACK, LOOPBACK_URL = "127.0.0.1", "https://127.0.0.1:9/"
 _PLACES = ("host", "url", "uri", "endpoint", "region")
 
 
@@ -166,6 +166,10 @@ def at_home(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        name: LOOPBACK_URL if any(word in name.lower() for word in _PLACES) else at_home(item)
+        name: _place(name) if any(word in name.lower() for word in _PLACES) else at_home(item)
         for name, item in value.items()
     }
+
+
+def _place(name: str) -> str:
+    return LOOPBACK if "host" in name.lower() else LOOPBACK_URL

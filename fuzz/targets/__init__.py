@@ -5,13 +5,15 @@ from random import Random
 
 from fuzz.arena import Arena
 from fuzz.tally import Case
-from fuzz.targets import bounces, endpoints, files, http, mime, smtp, templates, uploads
+from fuzz.targets import bounces, dashboard, endpoints, files, http, mime, providers, smtp, templates, uploads
 
 Attack = Callable[[Arena, Random, Case], Awaitable[None]]
 
 TARGETS: dict[str, Attack] = {
     "http": http.attack,
     "endpoints": endpoints.attack,
+    "dashboard": dashboard.attack,
+    "providers": providers.attack,
     "smtp": smtp.attack,
     "bounces": bounces.attack,
     "mime": mime.attack,

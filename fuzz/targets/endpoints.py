@@ -23,7 +23,7 @@ async def attack(arena: Arena, random: Random, case: Case) -> None:
     document = await _document(arena)
     method, path, operation = random.choice(_operations(arena.http))
     target = _target(random, path, operation)
-    if re.fullmatch(rf"/v1/keys/0*[0-{_KEPT_KEYS}]", target) or (target.endswith("/test") and "/senders/" in target):
+    if re.fullmatch(rf"/v1/keys/0*[0-{_KEPT_KEYS}]", target):
         return
     headers = _credentials(arena, random)
     body = b""
@@ -32,6 +32,8 @@ async def attack(arena: Arena, random: Random, case: Case) -> None:
         media_type = random.choice(sorted(content))
         headers["content-type"] = media_type if random.random() < 0.95 else "text/plain; charset=utf-7"
         body = _body(random, content[media_type], document)
+        if random.random() < 0.1 and "/senders" not in path:  # where a host is in the body, it stays on loopback
+            body = mutate(random, body, 2)
     raw = request(method, target, headers=headers, body=body)
     status, answer = await exchange(arena.http, raw, patience_s=5)  # some endpoints wait for news
     case.http(status, f"{method} {target[:200]} {body[:300]!r} -> {answer[-300:]!r}" if status >= 500 else "")
@@ -90,8 +92,7 @@ def _body(random: Random, described: dict[str, Any], document: dict[str, Any]) -
         value = _valid(random, described.get("schema", {}), components, 0)
     for _ in range(random.randint(0, 3)):
         value = mutate_value(random, value)
-    raw = as_json(at_home(value))
-    return mutate(random, raw, 2) if random.random() < 0.1 else raw
+    return as_json(at_home(value))
 
 
 def _valid(random: Random, schema: dict[str, Any], components: dict[str, Any], depth: int) -> Any:

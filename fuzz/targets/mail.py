@@ -6,7 +6,7 @@ from random import Random
 
 from fuzz.mutate import TOKENS, mutate
 
-_REPORTS = Path(__file__).parents[2] / "tests" / "feedback" / "reports"
+_REPORTS = Path(__file__).parents[2] / "tests" / "post" / "reports"
 _PLAIN = b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\nSubject: Hi\r\n\r\nHello.\r\n"
 
 
