@@ -165,7 +165,7 @@ async def _loops(session: Session) -> Finding:
         f"{row['failures']} in all"
         for row in rows
     )
-    return warn("loops", shown, "they were started again; the log has the errors as `loop_failed`")
+    return warn("loops", shown, "they retry after a pause; the log names the error and the line, as `loop_failed`")
 
 
 async def _queue(session: Session) -> Finding:

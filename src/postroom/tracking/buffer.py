@@ -8,7 +8,6 @@ connection broke during the commit may be written twice: a hit too many is bette
 """
 
 import asyncio
-import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import asyncpg
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
 from postroom.tracking import store
 from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
@@ -125,29 +125,28 @@ class HitBuffer:
 
     async def _write_all(self, *, until_empty: bool = False) -> None:
         """Batch after batch while there are full ones; pauses, ever longer, while the database is away."""
-        pause_s = self._options.first_pause_s
+        backoff = Backoff(self._options.first_pause_s, self._options.longest_pause_s, jitter=0.5)
         while self._hits and (until_empty or not self._stopping.is_set()):
             try:
                 await self.run_once()
             except Exception as error:  # noqa: BLE001 - whatever it is, the hits must not be lost for it
                 _log.warning("hits_postponed", error=type(error).__name__, waiting=len(self._hits))
                 self._signal("postponed")
-                await self._pause(pause_s)
-                pause_s = min(pause_s * 2, self._options.longest_pause_s)
+                await self._pause(backoff.fail())
             else:
-                pause_s = self._options.first_pause_s
+                backoff.reset()
                 if len(self._hits) < self._options.batch_limit and not until_empty:
                     break  # those who came meanwhile linger again: many small statements cost more than few
         if not self._hits:
             self._signal("written")
 
     async def _pause(self, seconds: float) -> None:
-        """Less than `seconds`, so that processes do not come back all at once; no longer once we are to stop."""
+        """Wait before the next try; not long once the buffer is to stop."""
         if self._stopping.is_set():
             await asyncio.sleep(min(seconds, self._options.first_pause_s))
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds * random.uniform(0.5, 1)):  # noqa: S311 - spreads load, guards nothing
+            async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
     def _take(self) -> list[Hit]:
