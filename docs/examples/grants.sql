@@ -5,7 +5,7 @@
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postroom TO postroom_worker, postroom_api;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA postroom TO postroom_worker, postroom_api;
 
--- The audit log is added to and never changed, and only the owner migrates.
+-- The audit log is append-only, and only the owner migrates.
 REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;
 REVOKE INSERT, UPDATE, DELETE ON migrations FROM postroom_worker, postroom_api;
 
@@ -13,13 +13,13 @@ REVOKE INSERT, UPDATE, DELETE ON migrations FROM postroom_worker, postroom_api;
 REVOKE ALL ON api_keys FROM postroom_worker;
 REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 
--- Functions that run as the owner. `postroom migrate` closes them to PUBLIC; each role gets those that it needs.
+-- Functions that run as the owner. `postroom migrate` revokes them from PUBLIC; each role gets those that it needs.
 GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition,
     drop_archived_source, make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
 GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive_place, send
     TO postroom_worker, postroom_api;
 
--- Reading: the ledger without the letters. Headers, bodies, subjects, tokens, keys and credentials stay closed.
+-- Reading: the ledger without content. Headers, bodies, subjects, tokens, keys and credentials are not readable.
 GRANT SELECT ON deliveries, delivery_recipients, attempts, dead_letters, claims, workers, suppressions, bounces,
     unsubscriptions, audit_log, stat_deltas, stats_hourly, email_queue, send_logs, bounce_list, unsubscribe_list TO postroom_reader;
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A one-time code, in the lane that waits for nobody. After ten minutes it is not sent any more.
+# Send a one-time code in the auth lane. It is cancelled if it is not sent within ten minutes.
 set -eu
 
 curl -sS --fail-with-body "$API_URL/v1/login-codes" \

@@ -1,20 +1,20 @@
--- What an operator asks the ledger. Open a session with `postroom psql`; every query here only reads.
+-- Queries for operators. Open a session with `postroom psql`; every query here only reads.
 
--- How much waits, and since when?
+-- Waiting mail per lane, and the oldest due time.
 SELECT lane, state, count(*), min(next_attempt_at) AS oldest
 FROM deliveries
 WHERE state IN ('queued', 'rendered')
 GROUP BY lane, state
 ORDER BY lane, state;
 
--- What became of the last hour's attempts?
+-- Outcomes of the last hour's attempts.
 SELECT transport, outcome, count(*), round(avg(extract(epoch FROM finished_at - started_at))::numeric, 3) AS seconds
 FROM attempts
 WHERE finished_at > now() - interval '1 hour'
 GROUP BY transport, outcome
 ORDER BY count(*) DESC;
 
--- Why is mail refused or put off? In the other side's own words.
+-- Reasons for refused and deferred mail, in the server's own words.
 SELECT outcome, code, enhanced_code, remote_host, left(reply_text, 80) AS said, count(*)
 FROM attempts
 WHERE finished_at > now() - interval '1 day' AND outcome IN ('failed', 'deferred', 'ambiguous')
@@ -22,7 +22,7 @@ GROUP BY outcome, code, enhanced_code, remote_host, said
 ORDER BY count(*) DESC
 LIMIT 20;
 
--- Which domains refuse us?
+-- Domains that refuse our mail.
 SELECT split_part(lower(email), '@', 2) AS domain, code, enhanced_code, count(*)
 FROM delivery_recipients
 WHERE outcome = 'refused'
@@ -30,7 +30,7 @@ GROUP BY domain, code, enhanced_code
 ORDER BY count(*) DESC
 LIMIT 20;
 
--- Everything that was sent to one address, newest first.
+-- All mail to one address, newest first.
 SELECT d.id, d.state, d.reason, d.created_at, d.finished_at, d.source, d.template_id, r.outcome, r.detail
 FROM delivery_recipients AS r
 JOIN deliveries AS d ON d.id = r.delivery_id
@@ -38,7 +38,7 @@ WHERE lower(r.email) = 'ada@example.org' AND r.kind <> 'reply_to'
 ORDER BY d.id DESC
 LIMIT 50;
 
--- Dead letters by reason and source: what would a redrive bring back?
+-- Dead letters by reason and source: the number that a redrive would return.
 SELECT l.reason, d.source, d.template_id, d.lane, count(*), min(l.created_at) AS first, max(l.created_at) AS last,
     count(*) FILTER (WHERE p.delivery_id IS NULL) AS without_body
 FROM dead_letters AS l
@@ -47,26 +47,26 @@ LEFT JOIN delivery_payloads AS p ON p.delivery_id = l.delivery_id
 GROUP BY l.reason, d.source, d.template_id, d.lane
 ORDER BY count(*) DESC;
 
--- What may have arrived twice, or not at all?
+-- Ambiguous attempts: mail that may have arrived twice, or not at all.
 SELECT a.delivery_id, a.attempt_no, a.finished_at, a.remote_host, a.reply_text, d.state
 FROM attempts AS a
 LEFT JOIN deliveries AS d ON d.id = a.delivery_id
 WHERE a.outcome = 'ambiguous' AND a.finished_at > now() - interval '7 days'
 ORDER BY a.finished_at DESC;
 
--- Who works, and on what?
+-- Running workers and their lanes.
 SELECT w.id, w.host, w.pid, w.seen_at, w.asleep, c.id AS claim, c.lane, c.size, c.started_through, c.expires_at
 FROM workers AS w
 LEFT JOIN claims AS c ON c.worker_id = w.id
 ORDER BY w.id, c.id;
 
--- Who did what by hand?
+-- Manual actions.
 SELECT at, actor, action, subject, after
 FROM audit_log
 ORDER BY id DESC
 LIMIT 20;
 
--- Which transactions are old enough to hold the queue back?
+-- Old transactions that slow down the queue.
 SELECT pid, usename, application_name, state, now() - xact_start AS age
 FROM pg_stat_activity
 WHERE xact_start < now() - interval '1 minute' AND backend_type = 'client backend'

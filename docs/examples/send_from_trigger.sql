@@ -1,4 +1,4 @@
--- Mail that no code path can forget: the database sends it when the row changes.
+-- Mail that no code path can omit: the database sends it when the row changes.
 CREATE TABLE parcels (
     number   integer PRIMARY KEY,
     customer text    NOT NULL,
