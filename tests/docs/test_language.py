@@ -19,6 +19,8 @@ SCOPES = (
     "docs/performance.md",
     "docs/quickstart.md",
     "docs/reference/capture.md",
+    "docs/reference/settings.md",
+    "docs/reference/sql.md",
     "docs/security.md",
     "docs/troubleshooting.md",
 )
