@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.delivery.check import CheckedRequest, problems
 from postroom.delivery.model import Delivery, DeliveryRequest, DeliverySummary, Lane, Recipient, RecipientKind
@@ -16,7 +17,7 @@ from postroom.delivery.retry import LONGEST_PATIENCE, MOST_RETRIES
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address, write_address
 from postroom.post.mime import Attachment
-from postroom.runtime.record import Moment, Shape, answer, many, response
+from postroom.runtime.record import Moment, Shape, answer, many, request, response
 
 Written = Annotated[str, msgspec.Meta(max_length=1000, description="`a@example.org` or `Name <a@example.org>`.")]
 Addresses = Written | list[Written]
@@ -36,29 +37,33 @@ class AttachmentBody(Shape, frozen=True, kw_only=True):
     content_id: str | None = None
 
 
-class DeliveryBody(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """What to deliver: content (`subject` with `text` or `html`), or a `template` with `variables` and `locale`."""
+_Body = request(
+    DeliveryRequest,
+    "_Body",
+    hide=("channel", "source", "idempotency_key", "ladder", "traceparent", "endpoint_id"),
+    required=("to",),
+    rename={"sender": "from"},
+    types={
+        "to": Addresses,
+        "cc": Addresses,
+        "bcc": Addresses,
+        "reply_to": Addresses,
+        "sender": Written | None,
+        "variables": dict[str, Any],
+        "send_at": Moment | None,
+        "expires_at": Moment | None,
+        "max_retries": Annotated[int, msgspec.Meta(ge=0, le=MOST_RETRIES)] | None,
+        "give_up_after": Annotated[int, msgspec.Meta(ge=1, le=_LONGEST_PATIENCE_S)] | None,  # seconds
+        "attachments": list[AttachmentBody],
+        "headers": dict[str, str],
+        "tags": dict[str, str],
+        "custom_data": dict[str, Any] | None,
+    },
+)
 
-    to: Addresses
-    cc: Addresses = msgspec.field(default_factory=list)
-    bcc: Addresses = msgspec.field(default_factory=list)
-    reply_to: Addresses = msgspec.field(default_factory=list)
-    sender: Written | None = None
-    subject: str | None = None
-    text: str | None = None
-    html: str | None = None
-    template: str | None = None
-    variables: dict[str, Any] = msgspec.field(default_factory=dict)
-    locale: str | None = None
-    lane: Lane = Lane.TRANSACTIONAL
-    send_at: Moment | None = None
-    expires_at: Moment | None = None
-    max_retries: Annotated[int, msgspec.Meta(ge=0, le=MOST_RETRIES)] | None = None
-    give_up_after: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST_PATIENCE_S)] | None = None  # seconds
-    attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
-    tags: dict[str, str] = msgspec.field(default_factory=dict)
-    custom_data: dict[str, Any] | None = None
+
+class DeliveryBody(_Body, frozen=True, kw_only=True):  # type: ignore[call-arg, misc, valid-type]  # made by `request`
+    """What to deliver: content (`subject` with `text` or `html`), or a `template` with `variables` and `locale`."""
 
 
 class AcceptedShape(msgspec.Struct, frozen=True):
@@ -98,35 +103,20 @@ def request_from(
 ) -> CheckedRequest:
     """Read and check a body; `where` stands before the name of each invalid field."""
     errors: list[FieldError] = []
-    request = DeliveryRequest(
-        to=_addresses("to", body.to, errors),
-        cc=_addresses("cc", body.cc, errors),
-        bcc=_addresses("bcc", body.bcc, errors),
-        reply_to=_addresses("reply_to", body.reply_to, errors),
-        sender=next(iter(_addresses("from", body.sender, errors)), None) if body.sender is not None else None,
-        subject=body.subject,
-        text=body.text,
-        html=body.html,
-        template=body.template,
-        variables=body.variables,
-        locale=body.locale,
-        headers=body.headers,
-        attachments=tuple(Attachment(a.filename, a.content_type, a.content, a.content_id) for a in body.attachments),
-        tags=body.tags,
-        custom_data=body.custom_data,
-        lane=body.lane,
-        source=source,
-        idempotency_key=idempotency_key,
-        send_at=_moment("send_at", body.send_at, errors),
-        expires_at=_moment("expires_at", body.expires_at, errors),
-        max_retries=body.max_retries,
-        give_up_after=None if body.give_up_after is None else timedelta(seconds=body.give_up_after),
-        traceparent=traceparent,
-    )
-    errors += (FieldError(*found) for found in problems(request) if found[0] not in {e.field for e in errors})
+    given = asdict(body)
+    read = {
+        **{name: _addresses(name, given[name], errors) for name in ("to", "cc", "bcc", "reply_to")},
+        **{name: _moment(name, given[name], errors) for name in ("send_at", "expires_at")},
+        "sender": next(iter(_addresses("from", body.sender, errors)), None) if body.sender is not None else None,
+        "attachments": tuple(Attachment(a.filename, a.content_type, a.content, a.content_id) for a in body.attachments),
+        "give_up_after": None if body.give_up_after is None else timedelta(seconds=body.give_up_after),
+    }
+    own = {"source": source, "idempotency_key": idempotency_key, "traceparent": traceparent}
+    wanted = DeliveryRequest(**{**given, **read, **own})
+    errors += (FieldError(*found) for found in problems(wanted) if found[0] not in {e.field for e in errors})
     if errors:
         raise BadInput([FieldError(f"{where}{error.field}", error.message) for error in errors])
-    return CheckedRequest(request)
+    return CheckedRequest(wanted)
 
 
 def _addresses(field: str, written: str | Sequence[str], errors: list[FieldError]) -> tuple[Address, ...]:

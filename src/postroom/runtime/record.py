@@ -56,15 +56,24 @@ def answer(kind: Any, record: Any, **more: Any) -> Any:
     return kind(**{field: getattr(record, kind.names.get(field, field)) for field in own}, **more)
 
 
-def request(model: type, name: str, *, hide: Iterable[str] = (), types: Mapping[str, Any], doc: str) -> Any:
+def request(  # noqa: PLR0913 - each says one difference between the model and its JSON
+    model: type,
+    name: str,
+    *,
+    hide: Iterable[str] = (),
+    types: Mapping[str, Any],
+    required: Iterable[str] = (),
+    rename: Mapping[str, str] | None = None,
+    doc: str = "",
+) -> Any:
     """A type of request bodies: the fields of a dataclass but for `hide`, with `types` as they are written in JSON."""
-    hints, hidden = _fields(model), set(hide)
+    hints, hidden, needed = _fields(model), set(hide), set(required)
     fields = [
-        (each.name, types.get(each.name, hints[each.name]), *_default(each))
+        (each.name, types.get(each.name, hints[each.name]), *([] if each.name in needed else _default(each)))
         for each in dataclass_fields(model)
         if each.name not in hidden
     ]
-    return _derived(name, model, fields, doc=doc, bases=(Shape,))
+    return _derived(name, model, fields, doc=doc, bases=(Shape,), rename=rename)
 
 
 def _default(declared: "Field[Any]") -> list[Any]:
