@@ -14,6 +14,7 @@ from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
+from postroom.feedback.ingest import KEPT_BYTES
 from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.post.message_id import make_message_id
 from postroom.post.return_path import make_return_path
@@ -138,6 +139,24 @@ async def test_too_large_is_refused(pool: Pool, bounces: SmtpServer) -> None:
     with pytest.raises(smtplib.SMTPException):
         await talk(bounces, lambda client: client.sendmail("", [path(1)], b"x\r\n" * 600_000))
     assert await rows(pool, "SELECT FROM unread_feedback") == []
+
+
+async def test_many_lines_are_read_in_large_pieces(
+    pool: Pool, bounces: SmtpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line by line, 60,000 empty lines stopped the event loop for 99 ms."""
+    read, calls = asyncio.StreamReader.readuntil, 0
+
+    async def counted(self: asyncio.StreamReader, separator: bytes = b"\n") -> bytes:
+        nonlocal calls
+        calls += 1
+        return await read(self, separator)
+
+    monkeypatch.setattr(asyncio.StreamReader, "readuntil", counted)
+    raw = b"Subject: many\r\n\r\n.first\r\n" + b"\r\n" * 60_000
+    await talk(bounces, lambda client: client.sendmail("", [f"postmaster@{DOMAIN}"], raw))
+    assert calls < 1000
+    assert await rows(pool, "SELECT reason, raw FROM unread_feedback") == [("no_report", raw[:KEPT_BYTES])]
 
 
 async def test_long_lines_are_taken(pool: Pool, bounces: SmtpServer) -> None:

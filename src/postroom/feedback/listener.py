@@ -17,14 +17,12 @@ the memory of a message, of which only the beginning is kept. Reports are read i
 | 552 5.3.4    | larger than a report may be                                                                |
 """
 
-import asyncio
 import socket
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import structlog
-from aiosmtpd.smtp import syntax
 
 from postroom.db.faults import is_connection_lost
 from postroom.db.pool import Pool
@@ -41,7 +39,6 @@ MEGABYTE = 1024 * 1024
 MAILBOXES = ("postmaster", "abuse", "fbl")
 MOST_RECIPIENTS = 100
 TIMEOUT_S = 120
-END = b".\r\n"
 TOO_LARGE = "552 5.3.4 Larger than a report may be"
 
 _log = structlog.get_logger()
@@ -96,9 +93,8 @@ class BounceHandler:
         server.messages += 1
         if server.is_too_large:
             return TOO_LARGE
-        raw = envelope.content if isinstance(envelope.content, bytes) else envelope.content.encode()
         peer = None if server.is_unlimited else network_of(server.peer)
-        message = Incoming(raw, ORIGIN, tuple(envelope.rcpt_tos), peer)
+        message = Incoming(envelope.content, ORIGIN, tuple(envelope.rcpt_tos), peer)
         try:
             await ingest(self._pool, [message], paths=self._options.paths, read=self._readers.read)
         except Exception as error:
@@ -118,52 +114,12 @@ class BounceHandler:
         return OUR_FAULT
 
 
-class Beginning:
-    """The lines of one message: the beginning is handed on, the rest is read and forgotten."""
-
-    def __init__(self, reader: asyncio.StreamReader, kept: int) -> None:
-        self._reader, self._kept = reader, kept
-        self.received = 0
-
-    async def readuntil(self, separator: bytes) -> bytes:
-        line = await self._next(separator)
-        while self.received > self._kept and line != END:
-            line = await self._next(separator)
-        return line
-
-    async def read(self, size: int) -> bytes:
-        piece = await self._reader.read(size)
-        self.received += len(piece)
-        return piece
-
-    async def _next(self, separator: bytes) -> bytes:
-        line = await self._reader.readuntil(separator)
-        self.received += len(line)
-        return line
-
-
 class BounceSession(SmtpConnection):
     """One connection, which keeps only the beginning of each message."""
 
     def __init__(self, handler: BounceHandler, server: SmtpServer) -> None:
-        super().__init__(handler, server, timeout=TIMEOUT_S)
-        self._beginning: Beginning | None = None
+        super().__init__(handler, server, kept=LARGEST, timeout=TIMEOUT_S)
         self.messages = 0
-
-    @property
-    def is_too_large(self) -> bool:
-        """True if the last message was larger than a report may be."""
-        return self._beginning is not None and self._beginning.received > self._size_limit
-
-    @syntax("DATA")
-    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802 - a command, by its name
-        whole = self._reader
-        self._beginning = Beginning(whole, LARGEST)
-        self._reader = cast("asyncio.StreamReader", self._beginning)  # what the command asks of a reader, it has
-        try:
-            await super().smtp_DATA(arg)
-        finally:
-            self._reader = whole
 
 
 def bounce_server(

@@ -118,11 +118,11 @@ class SubmissionHandler:
         envelope.rcpt_options.extend(options)
         return "250 2.1.5 OK"
 
-    async def handle_DATA(self, _server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - as above
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - as above
         submitter = session.auth_data
         if not isinstance(submitter, Submitter):
             return UNKNOWN_SENDER
-        if envelope.content is None:
+        if server.is_too_large:
             return "552 5.3.4 The message is larger than this server takes"
         self._in_flight += 1
         self._idle.clear()

@@ -13,7 +13,6 @@ from postroom.runtime.smtp_server import SmtpConnection, SmtpServer
 
 MOST_AUTHS = 3
 UNLIMITED = 10**9
-END_OF_DATA = b"\r\n.\r\n"
 STRANGER_TIMEOUT_S = 60
 """A client gets this long to authenticate, in all: NOOP does not extend it."""
 TIMEOUT_S = 300
@@ -67,47 +66,6 @@ class SubmissionSession(SmtpConnection):
         """Mechanisms are known in any case (RFC 4422 writes them in capitals, some programs do not)."""
         mechanism, space, rest = (arg or "").partition(" ")
         await super().smtp_AUTH(f"{mechanism.upper()}{space}{rest}")
-
-    async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - the command's name
-        """The library reads line by line, which takes seconds for a large file; this reads in large pieces."""
-        if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
-            return
-        envelope: Any = self.envelope
-        if arg:
-            await self.push("501 5.5.4 Syntax: DATA")
-        elif not envelope.rcpt_tos:
-            await self.push("503 5.5.1 No recipient was accepted")
-        else:
-            await self.push("354 End data with <CR><LF>.<CR><LF>")
-            envelope.content = await self._read_message()
-            answer = await self._submissions.handle_DATA(self, self.session, envelope)
-            self.envelope = self._create_envelope()
-            await self.push(answer)
-
-    async def _read_message(self) -> bytes | None:
-        """Everything up to the end of data; None if it is larger than allowed, read to its end all the same."""
-        # The end is CRLF.CRLF and nothing else: whoever takes a bare newline for one lets mail be smuggled. Its first
-        # CRLF may be the one that ended the DATA command, so that one is put back.
-        reader: Any = self._reader
-        reader._buffer[:0] = b"\r\n"  # noqa: SLF001 - a reader has no way to give bytes back
-        pieces: list[bytes] = []
-        size, is_complete = 0, False
-        while not is_complete:
-            try:
-                piece = await reader.readuntil(END_OF_DATA)
-                is_complete = True
-            except asyncio.LimitOverrunError as more:
-                piece = await reader.readexactly(more.consumed)
-            self._reset_timeout()
-            size += len(piece)
-            if size <= self._size_limit + len(END_OF_DATA):
-                pieces.append(piece)
-            else:
-                pieces.clear()
-        if not pieces:
-            return None
-        # A line that begins with a dot was given another one by the client.
-        return b"".join(pieces)[: -len(b".\r\n")].replace(b"\r\n.", b"\r\n")[len(b"\r\n") :]
 
     async def auth_PLAIN(self, server: Any, args: list[str]) -> Any:  # noqa: N802 - the mechanism's name
         return await self._verify(await super().auth_PLAIN(server, args))
