@@ -82,9 +82,9 @@ async def keep_doors(
         (doors.smtps, submission_options(settings, implicit=True)),
     ]
     receiving = None if doors.bounces is None else bounce_options(settings)
-    sites = [build_dashboard(room, secret=settings.secret_key, stop=stop)] if settings.secret_key else []
+    auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
+    sites = [build_dashboard(room, secret=settings.secret_key, stop=stop, auth=auth)] if settings.secret_key else []
     async with AsyncExitStack() as stack:
-        auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
         check = TemplateCheck(catalog)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:

@@ -49,14 +49,16 @@ ENDPOINTS = (
 )
 
 
-def build_dashboard(room: Room, *, secret: bytes, stop: asyncio.Event | None = None) -> Site:
+def build_dashboard(
+    room: Room, *, secret: bytes, stop: asyncio.Event | None = None, auth: Authenticator | None = None
+) -> Site:
     """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does."""
     static = read_static()
     dashboard = Dashboard(
         room=room,
         views=Views(room.name, static),
         sessions=Sessions(secret, room.name),
-        auth=Authenticator(room.pool),
+        auth=auth or Authenticator(room.pool),
         guesses=Guesses(),
         figures=FigureReader(room.pool),
         static=static,
