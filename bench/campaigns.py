@@ -30,7 +30,7 @@ from bench.sink import start_sink
 from bench.workers import python_command, run_workers
 from postroom.app import load_catalog, run_worker
 from postroom.campaigns import service
-from postroom.campaigns.model import Letter, LineFormat, Plan, Status
+from postroom.campaigns.model import CampaignContent, CampaignRequest, CampaignStatus, LineFormat
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.campaigns.worker import Feeder, FeederOptions
@@ -42,7 +42,7 @@ from postroom.delivery.worker import Worker
 from postroom.post.address import Address
 from postroom.post.reply import Content, Envelope
 from postroom.senders.check import SenderRequest
-from postroom.senders.factory import WaysOut
+from postroom.senders.factory import ProviderAddresses
 from postroom.senders.model import AuthType
 from postroom.senders.seal import LocalSealer
 from postroom.senders.service import Tools, create_sender
@@ -61,9 +61,9 @@ HTML = (
     f"<html><body><h1>Hello {{{{ first_name }}}}</h1>{LINKS}{FILLING}"
     '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p></body></html>'
 )
-PLAN = Plan(
+PLAN = CampaignRequest(
     name="Bench",
-    letter=Letter(subject="News for {{ first_name }}", html=HTML, sender=Address("news@example.org", "News")),
+    letter=CampaignContent(subject="News for {{ first_name }}", html=HTML, sender=Address("news@example.org", "News")),
 )
 ACCOUNTS = 10
 KEY = bytes(32)
@@ -196,7 +196,7 @@ async def add_account(pool: Pool, number: int, port: int) -> None:
         batch_size=50,
         send_delay_ms=0,
     )
-    tools = Tools(LocalSealer.from_keys(KEY), WaysOut())
+    tools = Tools(LocalSealer.from_keys(KEY), ProviderAddresses())
     await create_sender(pool, tools, request, actor="bench")
 
 
@@ -220,7 +220,7 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
     stop = asyncio.Event()
     async with open_room(settings) as opened:
         working = asyncio.create_task(run_worker(opened, load_catalog(settings), stop=stop))
-        while (await service.get_campaign(opened.pool, campaign)).status is Status.ACTIVE:  # noqa: ASYNC110 - in the database
+        while (await service.get_campaign(opened.pool, campaign)).status is CampaignStatus.ACTIVE:  # noqa: ASYNC110 - in the database
             await asyncio.sleep(0.1)
         stop.set()
         await working

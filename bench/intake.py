@@ -27,7 +27,7 @@ from postroom.db.room import Room, open_room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http import service as keys
 from postroom.http.auth import Authenticator
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 from postroom.intake.service import accept_commands
 from postroom.intake.smtp.server import SubmissionOptions, submission_server
 from postroom.intake.source import StreamSource
@@ -71,7 +71,7 @@ class Stopwatch:
 
 async def measure_accept(room: Room) -> None:
     """`accept_commands` alone: decode, accept, commit; one caller."""
-    entries = [Entry(f"bench {n}", msgspec.json.encode(command(n, "direct"))) for n in range(COMMANDS)]
+    entries = [StreamEntry(f"bench {n}", msgspec.json.encode(command(n, "direct"))) for n in range(COMMANDS)]
     for what in ("accepted", "replayed"):
         watch = Stopwatch()
         for start in range(0, COMMANDS, BATCH):

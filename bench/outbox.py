@@ -25,7 +25,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
 from postroom.events import Event, EventStore
 from postroom.outbox import service
-from postroom.outbox.model import Pair, Topic
+from postroom.outbox.model import Subscription, Topic
 from postroom.outbox.publisher import Batch, Publisher, Publishers
 from postroom.outbox.relay import RelayOptions
 from postroom.outbox.topics import save_topic
@@ -64,7 +64,7 @@ async def load(store: EventStore, many: int) -> None:
         await store.append([Event.of("Rare" if n % SPARSE == 0 else "Common", {"n": n}, wallet=n) for n in numbers])
 
 
-async def drained(pool: Pool, pair: Pair) -> None:
+async def drained(pool: Pool, pair: Subscription) -> None:
     """Wait until a pair has nothing before it."""
     while True:
         lines = await service.list_progress(pool, topic=pair.topic)
@@ -75,7 +75,7 @@ async def drained(pool: Pool, pair: Pair) -> None:
 
 async def relay_rate(room: Room, topic: Topic, publisher: Publisher, *, batch: int, many: int) -> float:
     """Events looked at a second, from the beginning of the store to its end."""
-    pair = Pair(topic.name, publisher.name)
+    pair = Subscription(topic.name, publisher.name)
     await save_topic(room.pool, topic, publishers=[publisher.name], from_now=False, actor="bench")
     await service.reset(room.pool, pair, position=0, actor="bench")
     stop = asyncio.Event()

@@ -34,12 +34,12 @@ from bench.statements import read_statements
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.runtime.loop import run_loops
-from postroom.schedule.model import Policy
+from postroom.schedule.model import SchedulePolicy
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 SQL = read_statements(Path(__file__).with_suffix(".sql"))
 ROOM = "postroom"
-POLICY = Policy(webhook_url="https://hooks.example.org/greet")
+POLICY = SchedulePolicy(webhook_url="https://hooks.example.org/greet")
 OPTIONS = SchedulerOptions(policy=POLICY)
 SIZES = (10_000, 1_000_000, 10_000_000)
 PER_SECOND = 500

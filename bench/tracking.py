@@ -32,9 +32,9 @@ from postroom.http.asgi import build_app
 from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.uvicorn_server import bind, serve
 from postroom.settings import Settings
-from postroom.tracking.buffer import HitBuffer
+from postroom.tracking.buffer import EngagementBuffer
 from postroom.tracking.maintenance import TrackingPartitions
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.public import PIXEL, PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
@@ -70,7 +70,7 @@ async def serve_until_told(app: object) -> None:
 async def serve_tracking(url: str) -> None:
     async with open_room(Settings(database_url=url)) as room:
         await TrackingPartitions(room.pool).run_once()
-        buffer = HitBuffer(room.pool)
+        buffer = EngagementBuffer(room.pool)
         running = asyncio.create_task(buffer.run())
         await serve_until_told(build_app(room, sites=[link_site(PublicLinks(SIGNER, buffer))]))
         buffer.stop()
@@ -84,7 +84,7 @@ def requests(kind: str, count: int) -> list[bytes]:
     """Requests for as many different mails."""
     made = []
     for number in range(count):
-        mark = Mark(number % 10, number, f"person{number}@example.org")
+        mark = LinkSubject(number % 10, number, f"person{number}@example.org")
         path = SIGNER.open_url(mark)
         if kind == "click":
             path = SIGNER.click_url(mark, f"https://shop.example/article/{number % 50}?from=mail")

@@ -21,7 +21,7 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
-from postroom.delivery.lane import Waker
+from postroom.delivery.lane import LaneWakeups
 from postroom.delivery.model import Channel, Lane
 from postroom.delivery.service import choose_facts
 from postroom.delivery.worker import Worker, WorkerOptions
@@ -30,7 +30,7 @@ from postroom.events.service import adopt_restored_events
 from postroom.inbox.transport import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, MailWriter
-from postroom.mail.worker import Renderer
+from postroom.mail.worker import RenderWorker
 from postroom.outbox.webhooks.service import disable_gone
 from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import domain_of
@@ -183,7 +183,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
     settings = room.settings
     if settings.tracing:
         enable_tracing()
-    waker = Waker()
+    waker = LaneWakeups()
     async with AsyncExitStack() as stack:
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
@@ -195,7 +195,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
             options=_worker_options(settings, until_empty=until_empty),
             waker=waker,
         )
-        renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
+        renderer = RenderWorker(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
         await stack.enter_async_context(listener(room, f"{room.name}_deliveries", waker.notified))
         if until_empty:
             if (collector := make_mailing_collector(room, stop=stop)) is not None:

@@ -10,7 +10,7 @@ import structlog
 
 from postroom.accounts import worker as accounts
 from postroom.archive.model import ArchiveOptions
-from postroom.archive.worker import ArchiveKeeper
+from postroom.archive.worker import ArchiveWorker
 from postroom.campaigns import worker as campaigns
 from postroom.db.listen import Listener
 from postroom.db.retention import Sweeper
@@ -74,7 +74,7 @@ async def open_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: 
         stats.Rollup(pool, stats.RollupOptions(interval=settings.stats_interval)).loop(),
         tracking.TrackingPartitions(pool).loop(),
         Sweeper(pool, RETENTION, settings).loop(),
-        ArchiveKeeper(room, ArchiveOptions.in_background(settings)).loop(),
+        ArchiveWorker(room, ArchiveOptions.in_background(settings)).loop(),
         await stack.enter_async_context(open_outbox(room, stop=stop)),
         *await stack.enter_async_context(consumers),
         *await _optional_loops(room, stack, stop),

@@ -11,7 +11,7 @@ from tests.conftest import TestServer
 from tests.support.accounts import account, sign_up, token, wrong
 
 from postroom.db.pool import Pool, Session
-from postroom.embedded.data_directory import Home
+from postroom.embedded.data_directory import DataDirectory
 
 PERSON = "(first_name, last_name, date_of_birth, timezone) VALUES ('Ada', 'Lovelace', '1990-05-17', 'Europe/London')"
 OCCASION = "(user_id, event_type, message, rule) SELECT id, 'REMINDER', 'Hello', '{}' FROM postroom.users"
@@ -80,7 +80,7 @@ async def test_the_room_is_found_from_any_search_path(database_url: str, stateme
 @pytest.fixture
 async def role(server: TestServer, server_directory: Path) -> AsyncIterator[str]:
     """A role that may nothing yet, as which the tests' own role may act."""
-    state = Home(server_directory / "data").read_state()
+    state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     where = {"host": state.socket_dir, "port": state.port, "user": "postgres", "database": "postgres"}
     administrator = await asyncpg.connect(**where)

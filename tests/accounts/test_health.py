@@ -18,7 +18,7 @@ from postroom.accounts.errors import TokenNotFound
 from postroom.accounts.model import Action
 from postroom.app import load_catalog, run_worker
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Verdict
+from postroom.cli.finding import Finding, Severity
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
@@ -72,7 +72,7 @@ async def test_metrics_say_for_whom_tokens_wait(room: Room, holder: int) -> None
 async def test_the_doctor_names_who_holds_tokens_back(room: Room, holder: int) -> None:
     """A warning: somebody else's transaction has to end."""
     finding = await tokens_finding(room)
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is Severity.WARN
     assert f"pid {holder} has held 1 back" in finding.found
 
 
@@ -80,20 +80,20 @@ async def test_the_doctor_fails_when_nobody_collects(room: Room, pool: Pool) -> 
     """Tokens that could be taken and are not: no sign-up is mailed, and the setting that is missing is named."""
     await sign_up(pool, "ada")
     await settle(pool)
-    assert (await tokens_finding(room)).verdict is Verdict.OK
+    assert (await tokens_finding(room)).verdict is Severity.OK
     await pool.execute("UPDATE tokens SET created_at = created_at - 1000")
     finding = await tokens_finding(room)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Severity.FAIL
     assert "1 wait" in finding.found
     assert "POSTROOM_SECRET_KEY" in finding.advice
     left_out = await tokens_finding(replace(room, settings=replace(room.settings, account_mail=False)))
     assert "postroom tokens collect" in left_out.advice
     await run_once(pool)
-    assert (await tokens_finding(room)).verdict is Verdict.OK
+    assert (await tokens_finding(room)).verdict is Severity.OK
 
 
-@pytest.mark.parametrize("default, verdict", [("en", Verdict.WARN), ("fr-CA", Verdict.OK)])
-def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize("default, verdict", [("en", Severity.WARN), ("fr-CA", Severity.OK)])
+def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, verdict: Severity) -> None:
     """A template of one's own that lacks the installation's language would fail every mail to those who have none."""
     own = tmp_path / "account-activation" / "fr"
     own.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, v
         (own / part).write_text("{{ link }}")
     finding = host_checks.templates(Settings(template_dir=tmp_path, default_locale=default))
     assert finding.verdict is verdict
-    assert ("account-activation" in finding.found) is (verdict is Verdict.WARN)
+    assert ("account-activation" in finding.found) is (verdict is Severity.WARN)
 
 
 async def test_a_worker_without_a_key_says_what_it_does_not_do(room: Room) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.accounts.model import AccountId, Action, DueToken, Stall, TokenId
+from postroom.accounts.model import AccountId, Action, CollectorStall, DueToken, TokenId
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -34,4 +34,4 @@ def test_actions_have_the_numbers_of_the_contract() -> None:
 @pytest.mark.parametrize("tokens, seconds, alarming", [(0, 100, False), (1, 59, False), (1, 61, True)])
 def test_a_stall_is_alarming_when_people_wait(tokens: int, seconds: float, *, alarming: bool) -> None:
     """Held back longer than a minute, and something to hold back."""
-    assert Stall(tokens, seconds, None, None).is_alarming() is alarming
+    assert CollectorStall(tokens, seconds, None, None).is_alarming() is alarming

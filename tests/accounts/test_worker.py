@@ -15,7 +15,7 @@ from tests.support.retention import swept
 from tests.support.silence import let_pass
 
 from postroom.accounts import service, store
-from postroom.accounts.letter import Letterhead
+from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.metrics import STALLED_SECONDS
 from postroom.accounts.model import Action, DueToken
 from postroom.accounts.signature import verify
@@ -27,7 +27,7 @@ from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery import store as deliveries
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryFilter, Lane, State
+from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.service import render_waiting
@@ -116,7 +116,7 @@ async def test_a_mail_speaks_the_persons_language(pool: Pool, own: str | None, d
     """That of the account, or the installation's for those who have none."""
     ada = await sign_up(pool, "ada", status="active", locale=own)
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
-    letterhead = Letterhead.of(Settings(secret_key=KEY, default_locale=default))
+    letterhead = AccountMailOptions.of(Settings(secret_key=KEY, default_locale=default))
     await run_once(pool, Collector(pool, Deliver(letterhead, idempotency_ttl=TTL)))
     await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))
     subject = await pool.fetchval("SELECT subject FROM delivery_payloads")
@@ -149,7 +149,7 @@ async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
     later = datetime.now(UTC) + timedelta(minutes=16)
     async with pool.acquire() as connection:
         [expired] = await deliveries.expire_waiting(connection, batch_limit=10, now=later)
-    assert (await delivery.get_delivery(pool, expired)).state is State.CANCELLED
+    assert (await delivery.get_delivery(pool, expired)).state is DeliveryState.CANCELLED
 
 
 async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
@@ -241,7 +241,7 @@ async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
     await sign_up(pool, "ada")
     await run_once(pool)
     await pool.execute("UPDATE jobs SET last_seq = 0, last_transaction_id = '0'")
-    moved = Letterhead("https://elsewhere.example.org", KEY)
+    moved = AccountMailOptions("https://elsewhere.example.org", KEY)
     assert await run_once(pool, Collector(pool, Deliver(moved, idempotency_ttl=TTL))) == 1
     assert len(await mailed_keys(pool)) == 1
 
@@ -433,17 +433,20 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
 def test_a_language_that_is_none_stops_the_start() -> None:
     """The variable is named before a mail is made."""
     with pytest.raises(SettingInvalid, match="POSTROOM_DEFAULT_LOCALE"):
-        Letterhead.of(Settings(secret_key=KEY, default_locale="no locale"))
+        AccountMailOptions.of(Settings(secret_key=KEY, default_locale="no locale"))
 
 
 def test_without_a_key_nothing_is_signed() -> None:
     """A collector that cannot sign says which setting is missing."""
     with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):
-        Letterhead.of(Settings())
+        AccountMailOptions.of(Settings())
 
 
 def test_links_lead_to_the_public_url_or_to_us() -> None:
     """Without a public URL, the address we listen at."""
-    assert Letterhead.of(Settings(secret_key=KEY)).public_url == "http://127.0.0.1:8025"
-    assert Letterhead.of(Settings(secret_key=KEY, http_addr=("::1", 80))).public_url == "http://[::1]:80"
-    assert Letterhead.of(Settings(secret_key=KEY, public_url="https://a.example")).public_url == "https://a.example"
+    assert AccountMailOptions.of(Settings(secret_key=KEY)).public_url == "http://127.0.0.1:8025"
+    assert AccountMailOptions.of(Settings(secret_key=KEY, http_addr=("::1", 80))).public_url == "http://[::1]:80"
+    assert (
+        AccountMailOptions.of(Settings(secret_key=KEY, public_url="https://a.example")).public_url
+        == "https://a.example"
+    )

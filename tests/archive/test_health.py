@@ -9,7 +9,7 @@ from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, option
 
 from postroom.archive import health
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Verdict
+from postroom.cli.finding import Finding, Severity
 from postroom.db.room import Room
 from postroom.erasure.service import erase
 from postroom.settings import Settings
@@ -40,22 +40,22 @@ async def files(room: Room, folder: Path) -> Finding:
 async def test_a_place_that_cannot_be_written_fails(tmp_path: Path) -> None:
     """Nowhere and not there yet are warnings, what cannot be is a failure, and looking leaves nothing."""
     (tmp_path / "file").write_text("")
-    assert (await place()).verdict is Verdict.WARN
-    assert (await place(archive_url=str(tmp_path))).verdict is Verdict.OK
-    assert (await place(archive_url=str(tmp_path / "missing"))).verdict is Verdict.WARN
+    assert (await place()).verdict is Severity.WARN
+    assert (await place(archive_url=str(tmp_path))).verdict is Severity.OK
+    assert (await place(archive_url=str(tmp_path / "missing"))).verdict is Severity.WARN
     for impossible in (tmp_path / "file", tmp_path / "file" / "archive", Path("/proc/postroom")):
-        assert (await place(archive_url=str(impossible))).verdict is Verdict.FAIL, impossible
+        assert (await place(archive_url=str(impossible))).verdict is Severity.FAIL, impossible
     assert names_in(tmp_path) == ["file"]
 
 
 async def test_the_folder_of_the_embedded_server_need_not_be_there(tmp_path: Path) -> None:
     """It is made when the first month leaves."""
-    assert (await place(database_url=None, data_dir=tmp_path)).verdict is Verdict.OK
+    assert (await place(database_url=None, data_dir=tmp_path)).verdict is Severity.OK
 
 
 async def test_files_that_are_missing_fail(room: Room, tmp_path: Path) -> None:
     """By name, together with the erasure that waits for them."""
-    assert (await files(room, tmp_path)).verdict is Verdict.OK
+    assert (await files(room, tmp_path)).verdict is Severity.OK
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, options_for(tmp_path))
     assert (await files(room, tmp_path)).found == "1 pieces, each where it should be"
@@ -63,11 +63,11 @@ async def test_files_that_are_missing_fail(room: Room, tmp_path: Path) -> None:
     path.rename(tmp_path / "away")
     assert not (await erase(room, options_for(tmp_path), address="ann@example.org", actor=ACTOR)).is_done
     found = await files(room, tmp_path)
-    assert found.verdict is Verdict.FAIL
+    assert found.verdict is Severity.FAIL
     assert f"1 of 1 missing, the first {path.relative_to(tmp_path)}; 1 erasures are not done" in found.found
     (tmp_path / "away").rename(path)
     waiting = await files(room, tmp_path)
-    assert (waiting.verdict, waiting.found) == (Verdict.WARN, "1 erasures are not done")
+    assert (waiting.verdict, waiting.found) == (Severity.WARN, "1 erasures are not done")
 
 
 async def test_a_copy_is_told_whose_its_files_are(room: Room, tmp_path: Path) -> None:
@@ -76,6 +76,6 @@ async def test_a_copy_is_told_whose_its_files_are(room: Room, tmp_path: Path) ->
     await run(room, options_for(tmp_path))
     await room.pool.execute("UPDATE archive_room SET place = 'elsewhere'")
     found = await files(room, tmp_path)
-    assert (found.verdict, "archive adopt" in str(found.advice)) == (Verdict.WARN, True)
+    assert (found.verdict, "archive adopt" in str(found.advice)) == (Severity.WARN, True)
     shutil.rmtree(tmp_path / files_of(tmp_path)[0].relative_to(tmp_path).parts[0])
-    assert (await files(room, tmp_path)).verdict is Verdict.FAIL
+    assert (await files(room, tmp_path)).verdict is Severity.FAIL

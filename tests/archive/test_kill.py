@@ -20,7 +20,7 @@ from tests.support.archive import (
 )
 from tests.support.archive_process import Orders, run_to_its_end
 
-from postroom.archive.model import State
+from postroom.archive.model import SegmentState
 from postroom.archive.service import list_segments, verify_archive
 from postroom.db.room import Room
 
@@ -66,7 +66,7 @@ async def test_a_killed_run_is_finished_by_the_next(room: Room, tmp_path: Path, 
     assert archived_ids(tmp_path) == [*OLD, *LATE]
     assert await delivery_ids(room.pool) == list(YOUNG)
     segments = await list_segments(room.pool)
-    assert {segment.state for segment in segments} == {State.ARCHIVED}
+    assert {segment.state for segment in segments} == {SegmentState.ARCHIVED}
     assert sum(segment.rows or 0 for segment in segments) == len(OLD) + len(LATE)
     assert not [name for name in await tables(room.pool) if name.endswith("2030_01") or "late" in name]
     assert [finding async for finding in verify_archive(room.pool, options) if not finding.is_good] == []
@@ -79,7 +79,7 @@ async def test_a_killed_expiry_is_finished_by_the_next(room: Room, tmp_path: Pat
     await run(room, options)
     assert await run_to_its_end(Orders(room.url, str(tmp_path), later, die_at="deleted")) == -signal.SIGKILL
     old = [segment for segment in await list_segments(room.pool) if segment.rows and segment.month < "2030-05"]
-    assert [segment.state for segment in old] == [State.ARCHIVED, State.ARCHIVED]
+    assert [segment.state for segment in old] == [SegmentState.ARCHIVED, SegmentState.ARCHIVED]
     report = await run(room, options, later)
     assert [segment.id for segment in report.expired] == [segment.id for segment in old]
     audited = await room.pool.fetchval("SELECT count(*) FROM audit_log WHERE action = 'archive.expire'")

@@ -11,7 +11,7 @@ from tests.support.archive import JANUARY, NOW, add_attempts, delivery_ids, opti
 from tests.support.archive_process import Orders, run_to_its_end
 
 from postroom.archive.errors import ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable
-from postroom.archive.model import ArchiveOptions, Month, State
+from postroom.archive.model import ArchiveOptions, Month, SegmentState
 from postroom.archive.objects import Objects, ReadOnly, objects_of, open_objects
 from postroom.archive.query import query_archive
 from postroom.archive.restore import restore_month
@@ -100,7 +100,7 @@ async def test_a_run_killed_after_its_upload_is_finished_by_the_next(room: Room,
     assert await run_to_its_end(dying) == -signal.SIGKILL
     [piece] = await list_segments(room.pool)
     assert await open_objects(bucket.url, endpoint=bucket.endpoint).exists(piece.path)
-    assert piece.state is State.EXPORTING
+    assert piece.state is SegmentState.EXPORTING
     assert (await run(room, bucket)).rows == 40
     assert await delivery_ids(room.pool) == []
     answer = await query_archive(room.pool, bucket, "SELECT count(*), count(DISTINCT delivery_id) FROM attempts")

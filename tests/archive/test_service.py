@@ -24,7 +24,7 @@ from tests.support.archive import (
 from tests.support.archive_process import Orders, peak_kilobytes
 
 from postroom.archive.errors import ArchiveBusy
-from postroom.archive.model import ArchiveOptions, Month, State
+from postroom.archive.model import ArchiveOptions, Month, SegmentState
 from postroom.archive.parquet import read_tables
 from postroom.archive.restore import restore_month
 from postroom.archive.service import archive_session, list_segments, run_archive, verify_archive
@@ -44,7 +44,7 @@ async def test_a_closed_month_moves_to_the_archive(room: Room, tmp_path: Path) -
         "attempts",
         "2030-01",
         500,
-        State.ARCHIVED,
+        SegmentState.ARCHIVED,
     )
     assert archived_ids(tmp_path) == list(range(1, 501))
     assert await delivery_ids(room.pool) == list(range(1001, 1011))
@@ -159,7 +159,7 @@ async def test_the_archive_forgets_after_a_year(room: Room, tmp_path: Path) -> N
     await run(room, options)
     assert (await run(room, options, NOW + timedelta(days=200))).expired == []
     report = await run(room, options, NOW + timedelta(days=366))
-    assert [(segment.month, segment.state) for segment in report.expired] == [("2030-01", State.EXPIRED)]
+    assert [(segment.month, segment.state) for segment in report.expired] == [("2030-01", SegmentState.EXPIRED)]
     assert [path for path in files_of(tmp_path) if path.parent.name == "2030-01"] == []
     subjects = await room.pool.fetch(
         "SELECT action FROM audit_log WHERE subject IN ('partition:attempts_late_2030_01_1', $1)",
@@ -257,7 +257,7 @@ async def test_a_reader_who_does_not_leave_postpones_the_detaching(
         await reader.fetch("SELECT FROM attempts")
         report = await run(room, options)
     assert report.postponed == ["attempts 2030-01 part 1"]
-    assert [segment.state for segment in await list_segments(room.pool)] == [State.VERIFIED]
+    assert [segment.state for segment in await list_segments(room.pool)] == [SegmentState.VERIFIED]
     assert len((await run(room, options)).archived) == 1
 
 

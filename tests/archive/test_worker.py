@@ -8,9 +8,9 @@ from tests.support.archive import JANUARY, add_attempts, at_now, delivery_ids, o
 
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.service import archive_session, list_segments
-from postroom.archive.worker import ArchiveKeeper
+from postroom.archive.worker import ArchiveWorker
 from postroom.cli import host_checks
-from postroom.cli.finding import Verdict
+from postroom.cli.finding import Severity
 from postroom.db.room import Room
 from postroom.settings import Settings
 
@@ -18,7 +18,7 @@ from postroom.settings import Settings
 async def test_a_turn_archives_what_is_old(room: Room, tmp_path: Path) -> None:
     """As a run by hand does."""
     await add_attempts(room.pool, JANUARY, 5)
-    await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
+    await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert await delivery_ids(room.pool) == []
 
 
@@ -26,19 +26,19 @@ async def test_a_turn_that_cannot_work_is_no_end(room: Room, tmp_path: Path) -> 
     """Somebody else at work, or an archive that cannot be written: the next turn tries again."""
     await add_attempts(room.pool, JANUARY, 5)
     async with archive_session(room):
-        await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
+        await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     (tmp_path / "file").write_text("in the way")
     options = replace(options_for(tmp_path), url=str(tmp_path / "file" / "archive"))
-    await ArchiveKeeper(room, options, clock=at_now).run_once()
+    await ArchiveWorker(room, options, clock=at_now).run_once()
     assert len(await list_segments(room.pool, table="attempts")) == 1
-    await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
+    await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert await delivery_ids(room.pool) == []
 
 
 async def test_without_a_place_nothing_leaves(room: Room) -> None:
     """Partitions are made ahead; old months stay where they are safe."""
     await add_attempts(room.pool, JANUARY, 5)
-    keeper = ArchiveKeeper(room, ArchiveOptions(), clock=at_now)
+    keeper = ArchiveWorker(room, ArchiveOptions(), clock=at_now)
     await keeper.run_once()
     assert len(await delivery_ids(room.pool)) == 5
     assert await list_segments(room.pool) == []
@@ -55,7 +55,7 @@ async def test_the_data_directory_is_an_archive_only_beside_the_embedded_server(
     assert ArchiveOptions.of(embedded).url == str(tmp_path / "archive")
     assert ArchiveOptions.of(shared).url is None
     assert ArchiveOptions.of(replace(shared, archive_url="s3://mail/archive")).url == "s3://mail/archive"
-    assert [(await host_checks.archive(each)).verdict for each in (embedded, shared)] == [Verdict.OK, Verdict.WARN]
+    assert [(await host_checks.archive(each)).verdict for each in (embedded, shared)] == [Severity.OK, Severity.WARN]
 
 
 def test_in_the_background_it_gives_way() -> None:

@@ -13,7 +13,7 @@ from tests.support.builders import a_mail, accepted
 from postroom.archive.errors import ArchivePathTaken, ArchiveUnreachable
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import Objects, open_objects
-from postroom.archive.worker import ArchiveKeeper
+from postroom.archive.worker import ArchiveWorker
 from postroom.backup import store
 from postroom.backup.service import restore_backup, verify_backup
 from postroom.backup.stores import (
@@ -101,10 +101,10 @@ async def test_one_process_makes_the_backup(room: Room, tmp_path: Path) -> None:
 
 async def test_the_loop_of_the_archive_makes_the_backup(room: Room, tmp_path: Path) -> None:
     """Without POSTROOM_BACKUP_URL none is made."""
-    await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
+    await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert not (tmp_path / "backups").exists()
     settings = replace(room.settings, backup_url=str(tmp_path / "backups"))
-    await ArchiveKeeper(replace(room, settings=settings), options_for(tmp_path), clock=at_now).run_once()
+    await ArchiveWorker(replace(room, settings=settings), options_for(tmp_path), clock=at_now).run_once()
     assert len(list((tmp_path / "backups").rglob("*.backup"))) == 1
     assert await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'backup.make'") == "postroom"
 

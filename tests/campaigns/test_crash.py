@@ -14,7 +14,7 @@ from tests.support.sessions import sessions_end
 from tests.support.smtp_server import Server, smtp_server, transport_to
 
 from postroom.campaigns import service
-from postroom.campaigns.model import Status
+from postroom.campaigns.model import CampaignStatus
 from postroom.campaigns.worker import Feeder
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance
@@ -47,7 +47,7 @@ async def finish(room: Room, server: Server, campaign: int) -> None:
     feeder = Feeder(room.pool, clock=later)
     async with transport_to(server) as transport, asyncio.timeout(600):
         worker = a_campaign_worker(room.pool, transport, clock=later, options=options)
-        while (await service.get_campaign(room.pool, campaign)).status is Status.ACTIVE:
+        while (await service.get_campaign(room.pool, campaign)).status is CampaignStatus.ACTIVE:
             await feeder.run_once()
             await worker.run_once(Lane.BULK)
 

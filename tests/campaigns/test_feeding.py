@@ -9,7 +9,7 @@ from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_cam
 from tests.support.loops import looping
 
 from postroom.campaigns import service
-from postroom.campaigns.model import RecipientState, Status
+from postroom.campaigns.model import CampaignStatus, RecipientState
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.pool import Pool, connect
 from postroom.delivery.model import Lane
@@ -50,7 +50,7 @@ async def test_each_person_is_fed_once_and_the_campaign_completes(pool: Pool) ->
     clock = Hands()
     campaign = await a_running_campaign(pool, 70, now=NOON)
     feeder = a_feeder(pool, clock=clock)
-    while (await service.get_campaign(pool, campaign)).status is Status.ACTIVE:
+    while (await service.get_campaign(pool, campaign)).status is CampaignStatus.ACTIVE:
         await feeder.run_once()
         await drain(pool, 30, clock)
     assert await states_of(pool, campaign) == {"sent": 70}
@@ -69,7 +69,7 @@ async def test_a_campaign_is_not_complete_while_mail_is_on_its_way(pool: Pool) -
     await feeder.run_once()
     await claimed(pool, Lane.BULK, now=NOON)
     await feeder.run_once()
-    assert (await service.get_campaign(pool, campaign)).status is Status.ACTIVE
+    assert (await service.get_campaign(pool, campaign)).status is CampaignStatus.ACTIVE
 
 
 async def test_several_feeders_feed_nobody_twice(pool: Pool) -> None:
@@ -173,7 +173,7 @@ async def test_a_pause_holds_what_waits_and_resuming_lets_it_go(pool: Pool) -> N
     campaign = await a_running_campaign(pool, 80, now=NOON)
     feeder = a_feeder(pool, clock=clock)
     await feeder.run_once()
-    assert (await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)).status is Status.PAUSED
+    assert (await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)).status is CampaignStatus.PAUSED
     clock.forward(days=30)
     assert await feeder.run_once() == 0
     assert await drain(pool, 100, clock) == []

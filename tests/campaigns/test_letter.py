@@ -7,7 +7,7 @@ from msgspec.structs import fields, replace
 from tests.support.builders import NOON
 from tests.support.campaigns import HTML, SIGNER, a_letter, letters_of
 
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.template import ready, text_template
 from postroom.delivery.model import (
@@ -24,7 +24,7 @@ from postroom.errors import BadInput
 from postroom.mail.compose import Composer
 from postroom.mail.render import Rendered
 from postroom.post.address import Address
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 
 HOSTILE = '<script>alert("1")</script>\r\nBcc: all@example.org\r\n\r\n{{ 7 * 7 }}'
 
@@ -41,7 +41,7 @@ def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **
     return Outgoing(**given)
 
 
-def letters_with(letter: Letter) -> CampaignRendering:
+def letters_with(letter: CampaignContent) -> CampaignRendering:
     letters = CampaignRendering(None, SIGNER, RenderingOptions(default_domain="example.org"))
     letters._letters[7] = letters._ready(7, letter)
     return letters
@@ -66,7 +66,7 @@ def test_a_mail_is_written_from_the_letter_and_the_person_s_fields() -> None:
 def test_every_mail_can_be_left_with_one_click() -> None:
     """RFC 8058: the header's URL is this person's own, beside the word that makes it one click."""
     written = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
-    url = SIGNER.unsubscribe_url(Mark(7, 12, "ann@example.org"))
+    url = SIGNER.unsubscribe_url(LinkSubject(7, 12, "ann@example.org"))
     assert written.headers["List-Unsubscribe"] == f"<{url}>"
     assert written.headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert written.headers["List-Id"] == "<campaigns.example.org>"
@@ -80,7 +80,7 @@ def test_every_mail_can_be_left_with_one_click() -> None:
 def test_links_and_opens_are_tracked_only_where_the_campaign_says_so() -> None:
     """The link in HTML goes through us, the one in the text and the way out do not; without tracking none does."""
     tracked = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
-    mark = Mark(7, 12, "ann@example.org")
+    mark = LinkSubject(7, 12, "ann@example.org")
     assert SIGNER.click_url(mark, "https://shop.example.org/?a=1&b=2") in (tracked.html or "")
     assert SIGNER.open_url(mark) in (tracked.html or "")
     assert "/track/" not in (tracked.text or "")
@@ -113,21 +113,21 @@ def test_merge_fields_cannot_become_markup_or_headers() -> None:
 def test_a_field_that_is_missing_fails_the_mail_and_names_it(part: str) -> None:
     """For good, and in words an operator can act on."""
     parts: dict[str, Any] = {"subject": "Hi", "text": "Hi", "html": "<p>Hi</p>", part: "Hi {{ first_name }}"}
-    letter = Letter(**parts)
+    letter = CampaignContent(**parts)
     with pytest.raises(ValueError, match=f"{part}: line 1: unknown variable: first_name"):
         letters_with(letter).write(claimed_mail())
 
 
 def test_a_default_stands_in_for_a_missing_field() -> None:
     """And, if it says so, for an empty one."""
-    letter = Letter(subject="Hi {{ first_name|default('friend', true) }}", text="x")
+    letter = CampaignContent(subject="Hi {{ first_name|default('friend', true) }}", text="x")
     assert letters_with(letter).write(claimed_mail()).subject == "Hi friend"
     assert letters_with(letter).write(claimed_mail(first_name="")).subject == "Hi friend"
 
 
 def test_nobody_s_field_can_pose_as_the_way_out() -> None:
     """`unsubscribe_url` and `email` are ours, whatever a person's fields are called."""
-    letter = Letter(subject="x", text="{{ unsubscribe_url }} {{ email }}")
+    letter = CampaignContent(subject="x", text="{{ unsubscribe_url }} {{ email }}")
     theirs = {"unsubscribe_url": "https://evil.example", "email": "evil@example.org"}
     written = letters_with(letter).write(replace(claimed_mail(), variables=theirs))
     assert "evil" not in (written.text or "")
@@ -182,7 +182,7 @@ def test_both_ways_of_deriving_say_the_same(html: str) -> None:
     """The words of the text part are those of the rendered HTML."""
     from postroom.mail.plaintext import plain_text
 
-    rendered = ready(Letter(subject="x", html=html)).render({"n": "<Ann>", "m": ["one", "two"]})
+    rendered = ready(CampaignContent(subject="x", html=html)).render({"n": "<Ann>", "m": ["one", "two"]})
     assert isinstance(rendered, Rendered)
     assert (rendered.text or "").split() == plain_text(rendered.html or "").split()
 

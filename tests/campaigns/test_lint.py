@@ -4,9 +4,9 @@ import pytest
 from tests.support.campaigns import a_letter
 
 from postroom.campaigns.lint import CLIPPED_AT, lint, merge_fields
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 
-GOOD = Letter(
+GOOD = CampaignContent(
     subject="News for {{ first_name }}",
     html='<p>Hi <a href="https://example.org">example.org</a> <img src="a.png" alt="A"> '
     '<a href="{{ unsubscribe_url }}">Unsubscribe</a></p>',
@@ -14,7 +14,7 @@ GOOD = Letter(
 )
 
 
-def codes(letter: Letter, **known: object) -> list[str]:
+def codes(letter: CampaignContent, **known: object) -> list[str]:
     return [remark.code for remark in lint(letter, **known)]  # type: ignore[arg-type]
 
 
@@ -64,5 +64,7 @@ def test_a_default_makes_a_missing_field_no_remark() -> None:
 
 def test_the_fields_of_a_letter_are_those_of_all_its_parts() -> None:
     """Without those that are always there."""
-    letter = Letter(subject="{{ a }} {{ email }}", html="{% for x in list %}{{ x }}{% endfor %}", text="{{ b.c }}")
+    letter = CampaignContent(
+        subject="{{ a }} {{ email }}", html="{% for x in list %}{{ x }}{% endfor %}", text="{{ b.c }}"
+    )
     assert merge_fields(letter) == {"a", "list", "b"}

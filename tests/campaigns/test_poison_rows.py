@@ -5,7 +5,7 @@ import pytest
 from tests.support.builders import Recording
 from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, states_of, upload
 
-from postroom.campaigns.model import LineFormat, Refused
+from postroom.campaigns.model import LineFormat, RejectedLine
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
@@ -42,7 +42,7 @@ async def test_poison_lines_are_refused_alone(pool: Pool) -> None:
         b'{"email": "d@example.org", "name": "\\ud800"}',
         b'{"email": "good@example.org"}',
     ]
-    refused: list[Refused] = []
+    refused: list[RejectedLine] = []
     await upload(pool, campaign.id, b"\n".join(lines) + b"\n", line_format=LineFormat.JSON_LINES, refused=refused)
     assert [row["email"] for row in await pool.fetch("SELECT email FROM campaign_recipients")] == ["good@example.org"]
     assert len(refused) == len(lines) - 1

@@ -13,7 +13,7 @@ from tests.support.senders import an_account
 from postroom.campaigns import preview as rehearsal
 from postroom.campaigns import service
 from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignRecipientNotFound, CampaignWrongStatus
-from postroom.campaigns.model import Status
+from postroom.campaigns.model import CampaignStatus
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.delivery.service import get_delivery
@@ -64,19 +64,19 @@ STEPS: dict[str, Callable[..., Awaitable[object]]] = {
 ALLOWED = {("draft", "start"), ("active", "pause"), ("active", "cancel"), ("paused", "resume"), ("paused", "cancel")}
 
 
-@pytest.mark.parametrize("status", list(Status))
+@pytest.mark.parametrize("status", list(CampaignStatus))
 @pytest.mark.parametrize("step", list(STEPS))
-async def test_only_the_steps_that_are_drawn_can_be_taken(pool: Pool, status: Status, step: str) -> None:
+async def test_only_the_steps_that_are_drawn_can_be_taken(pool: Pool, status: CampaignStatus, step: str) -> None:
     """Each of them, from each status."""
     campaign = (await a_campaign(pool, 1)).id
-    if status is not Status.DRAFT:
+    if status is not CampaignStatus.DRAFT:
         await service.start_campaign(pool, campaign, actor="tests")
     match status:
-        case Status.PAUSED:
+        case CampaignStatus.PAUSED:
             await service.pause_campaign(pool, campaign, actor="tests")
-        case Status.CANCELLED:
+        case CampaignStatus.CANCELLED:
             await service.cancel_campaign(pool, campaign, actor="tests")
-        case Status.COMPLETED:
+        case CampaignStatus.COMPLETED:
             await pool.execute("UPDATE campaigns SET status = 'completed', finished_at = now()")
     if (status, step) in ALLOWED:
         await STEPS[step](pool, campaign, actor="tests")
@@ -121,7 +121,7 @@ async def test_nothing_starts_that_cannot_be_left_or_has_nobody(pool: Pool) -> N
         await service.start_campaign(pool, campaign.id, actor="tests", has_secret_key=False)
     with pytest.raises(BadInput):
         await service.start_campaign(pool, campaign.id, actor="tests")
-    assert (await service.get_campaign(pool, campaign.id)).status is Status.DRAFT
+    assert (await service.get_campaign(pool, campaign.id)).status is CampaignStatus.DRAFT
 
 
 @pytest.mark.parametrize(

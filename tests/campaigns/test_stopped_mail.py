@@ -14,7 +14,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery import store as delivery_store
 from postroom.delivery.errors import CampaignCancelled
-from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane, State
+from postroom.delivery.model import DeadLetterFilter, DeliveryId, DeliveryState, Lane
 
 ADA = "cli:ada"
 Action = Callable[..., Awaitable[Any]]
@@ -79,7 +79,7 @@ async def test_mail_of_a_cancelled_campaign_is_refused(pool: Pool, action: Actio
         CampaignCancelled, match=rf"Delivery {delivery} cannot be \w+: it belongs to campaign {campaign}"
     ):
         await action(pool, delivery, now=hands())
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
     assert await left(pool, hands) == []
 
 

@@ -11,7 +11,7 @@ from tests.support.campaigns import a_campaign, a_running_campaign, csv_of, uplo
 
 from postroom.campaigns import service
 from postroom.campaigns.errors import CampaignNotFound, CampaignWrongStatus
-from postroom.campaigns.model import LineFormat, RecipientState, Refused, Uploaded
+from postroom.campaigns.model import LineFormat, RecipientState, RejectedLine, Uploaded
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
@@ -25,7 +25,7 @@ async def test_the_result_accounts_for_every_line(pool: Pool) -> None:
         "email,first_name\nann@example.org,Ann\nANN@Example.org,Ann again\nSue@example.org,Sue\nnonsense,x\n"
         "bob@example.org,Bob\n"
     )
-    refused: list[Refused] = []
+    refused: list[RejectedLine] = []
     result = await upload(pool, campaign.id, lines.encode(), refused=refused)
     assert result == Uploaded(total=5, added=2, duplicate=1, invalid=1, suppressed=1)
     assert [(each.line, each.field) for each in refused] == [(5, "email")]

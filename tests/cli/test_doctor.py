@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.command_line import PATIENT, answer, postroom, running
 
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Verdict, rough
+from postroom.cli.finding import Finding, Severity, rough
 from postroom.db.failures import record_loop_failure
 from postroom.db.pool import connect
 from postroom.db.room import Room
@@ -66,33 +66,33 @@ def test_without_a_running_embedded_server_nothing_is_started(tmp_path: Path) ->
 async def test_a_room_that_is_not_migrated_fails(database_url: str) -> None:
     """Room and migrations fail with what to run; checks of tables that do not exist are left out."""
     found = await _examine(database_url, "elsewhere")
-    assert (found["room"].verdict, found["migrations"].verdict) == (Verdict.FAIL, Verdict.FAIL)
+    assert (found["room"].verdict, found["migrations"].verdict) == (Severity.FAIL, Severity.FAIL)
     assert found["migrations"].advice == "run `postroom migrate`"
     assert "workers" not in found
 
 
 async def test_loops_that_failed_lately_are_shown(database_url: str, room: Room) -> None:
     """A side loop that raised is a warning for an hour, with its host, its error and how often."""
-    assert (await _examine(database_url))["loops"].verdict is Verdict.OK
+    assert (await _examine(database_url))["loops"].verdict is Severity.OK
     for _ in range(2):
         await record_loop_failure(room.pool, "Folder", asyncpg.InternalClientError("state 11"))
     found = (await _examine(database_url))["loops"]
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is Severity.WARN
     assert found.found.startswith(
         f"Folder on {socket.gethostname()} (pid {os.getpid()}): InternalClientError 0 s ago, 2 "
     )
     await room.pool.execute("UPDATE loop_failures SET failed_at = now() - interval '2 hours'")
-    assert (await _examine(database_url))["loops"].verdict is Verdict.OK
+    assert (await _examine(database_url))["loops"].verdict is Severity.OK
 
 
 async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
     """None, one that is not used because the inbox captures, and one that waits for a person."""
-    assert (await _examine(database_url))["senders"].verdict is Verdict.OK
+    assert (await _examine(database_url))["senders"].verdict is Severity.OK
     await room.pool.execute(
         "INSERT INTO sender_accounts (email, auth_type, smtp_host, smtp_port) VALUES ('a@example.org', 'smtp', 'h', 25)"
     )
     sending = (await _examine(database_url))["senders"]
-    assert (sending.verdict, sending.found) == (Verdict.WARN, "1 accounts, not used by POSTROOM_TRANSPORT=capture")
+    assert (sending.verdict, sending.found) == (Severity.WARN, "1 accounts, not used by POSTROOM_TRANSPORT=capture")
     await room.pool.execute("UPDATE sender_accounts SET status = 'suspended', status_reason = 'login refused'")
     assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
 
@@ -106,33 +106,33 @@ async def test_secrets_that_cannot_be_opened_are_told(room: Room) -> None:
     async with room.pool.acquire() as session:
         new = replace(room.settings, secret_key=b"new" * 8)
         checks = {each.check: each for each in await database_checks.examine(session, new)}
-        assert (checks["sealed secrets"].verdict, "webhooks" in checks["sealed secrets"].found) == (Verdict.FAIL, True)
+        assert (checks["sealed secrets"].verdict, "webhooks" in checks["sealed secrets"].found) == (Severity.FAIL, True)
         both = replace(new, old_secret_keys=(b"old" * 8,))
         checks = {each.check: each for each in await database_checks.examine(session, both)}
-        assert checks["sealed secrets"].verdict is Verdict.OK
+        assert checks["sealed secrets"].verdict is Severity.OK
 
 
 async def test_publishers_that_do_not_publish_are_told(
     database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody leads it, it fails, it has failed; or all wait for somebody's open transaction."""
-    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    assert (await _examine(database_url))["outbox"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO outbox_topics (name) VALUES ('money')")
     await room.pool.execute("INSERT INTO outbox_topic_progress (topic, publisher) VALUES ('money', 'redis')")
     alone = (await _examine(database_url))["outbox"]
-    assert (alone.verdict, alone.found) == (Verdict.WARN, "money/redis: nobody publishes it")
+    assert (alone.verdict, alone.found) == (Severity.WARN, "money/redis: nobody publishes it")
     await room.pool.execute(
         "UPDATE outbox_topic_progress SET leader_instance = 'i', leader_since = now(), leader_heartbeat = now()"
     )
-    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    assert (await _examine(database_url))["outbox"].verdict is Severity.OK
     await room.pool.execute("UPDATE outbox_topic_progress SET error_count = 1, last_error = 'Redis is away'")
     failing = (await _examine(database_url))["outbox"]
-    assert (failing.verdict, failing.found) == (Verdict.WARN, "money/redis: Redis is away")
+    assert (failing.verdict, failing.found) == (Severity.WARN, "money/redis: Redis is away")
     await room.pool.execute("UPDATE outbox_topic_progress SET status = 'FAILED'")
     failed = (await _examine(database_url))["outbox"]
-    assert (failed.verdict, failed.found) == (Verdict.FAIL, "given up: money/redis: Redis is away")
+    assert (failed.verdict, failed.found) == (Severity.FAIL, "given up: money/redis: Redis is away")
     await room.pool.execute("UPDATE outbox_topic_progress SET status = 'PAUSED', error_count = 0")
-    assert (await _examine(database_url))["outbox"].verdict is Verdict.OK
+    assert (await _examine(database_url))["outbox"].verdict is Severity.OK
     monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())
     async with room.pool.acquire() as holder, holder.transaction():
         await holder.execute("SELECT pg_current_xact_id()")
@@ -142,10 +142,10 @@ async def test_publishers_that_do_not_publish_are_told(
 
 async def test_malformed_commands_that_wait_are_told(database_url: str, room: Room) -> None:
     """A producer whose commands nobody can read is a warning until they are mended."""
-    assert (await _examine(database_url))["malformed commands"].verdict is Verdict.OK
+    assert (await _examine(database_url))["malformed commands"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO malformed_commands (source, reason, raw) VALUES ('shop', 'bad_field', 'x')")
     found = (await _examine(database_url))["malformed commands"]
-    assert (found.verdict, found.found) == (Verdict.WARN, "1 waiting")
+    assert (found.verdict, found.found) == (Severity.WARN, "1 waiting")
     assert "postroom malformed list" in found.advice
 
 
@@ -163,7 +163,7 @@ async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, m
         await holder.close()
     assert f"pid {pid} (nightly report, " in found.found
     assert f"pg_terminate_backend({pid})" in found.advice
-    assert (found.verdict, failed.verdict) == (Verdict.WARN, Verdict.FAIL)
+    assert (found.verdict, failed.verdict) == (Severity.WARN, Severity.FAIL)
 
 
 async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None:
@@ -179,16 +179,16 @@ async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None
             " VALUES ('auth', now() - interval '9 minutes 35 seconds', 'auth', 'test')"
         )
     found = await _examine(room.direct_url)
-    assert (found["claims"].verdict, found["workers"].verdict) == (Verdict.WARN, Verdict.OK)
+    assert (found["claims"].verdict, found["workers"].verdict) == (Severity.WARN, Severity.OK)
     assert "(bulk, 3) for 30 min" in found["claims"].found
     assert found["workers"].found == "2 on here, there"
     assert found["queue"].found == "auth 10 min late"
 
 
 @pytest.mark.parametrize(
-    "seconds, verdict", [(0.1, Verdict.OK), (-5, Verdict.WARN), (5, Verdict.WARN), (-60, Verdict.FAIL)]
+    "seconds, verdict", [(0.1, Severity.OK), (-5, Severity.WARN), (5, Severity.WARN), (-60, Severity.FAIL)]
 )
-def test_clocks_may_differ_a_little(seconds: float, verdict: Verdict) -> None:
+def test_clocks_may_differ_a_little(seconds: float, verdict: Severity) -> None:
     """Two seconds are worth a word, thirty are a failure, in both directions."""
     assert database_checks._clock(timedelta(seconds=seconds)).verdict is verdict
 
@@ -204,12 +204,12 @@ async def test_the_relay_is_asked_for_a_connection(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as relay:
         port = relay.getsockname()[1]
         smtp = replace(settings, transport="smtp", smtp_relay=f"smtp://u:hush@127.0.0.1:{port}")
-        assert (await host_checks.transport(smtp)).verdict is Verdict.OK
+        assert (await host_checks.transport(smtp)).verdict is Severity.OK
     refused = await host_checks.transport(smtp)
-    assert refused.verdict is Verdict.FAIL
+    assert refused.verdict is Severity.FAIL
     assert "hush" not in refused.found + refused.advice
     wrong = await host_checks.transport(replace(smtp, smtp_relay="gopher://x"))
-    assert wrong.verdict is Verdict.FAIL
+    assert wrong.verdict is Severity.FAIL
 
 
 async def test_a_port_taken_by_a_stranger_is_told_from_ours(settings: Settings, database_url: str) -> None:
@@ -219,8 +219,8 @@ async def test_a_port_taken_by_a_stranger_is_told_from_ours(settings: Settings, 
         checking = asyncio.create_task(host_checks.port(replace(settings, http_addr=("127.0.0.1", port))))
         connection, _ = await asyncio.to_thread(stranger.accept)
         connection.close()
-        assert (await checking).verdict is Verdict.WARN
-    assert (await host_checks.port(replace(settings, http_addr=("127.0.0.1", port)))).verdict is Verdict.OK
+        assert (await checking).verdict is Severity.WARN
+    assert (await host_checks.port(replace(settings, http_addr=("127.0.0.1", port)))).verdict is Severity.OK
     ours = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_HTTP_ADDR": "127.0.0.1:0"}
     with running("serve", settings=ours) as serve:
         url = serve.line(lambda line: "answers at" in line)
@@ -237,21 +237,21 @@ def test_a_signing_key_that_others_can_read_is_a_warning(settings: Settings, tmp
     signing = replace(settings, dkim_keys=f"a.example:s:{path}")
     path.chmod(0o644)
     found = host_checks.signatures(signing)
-    assert (found.verdict, found.advice) == (Verdict.WARN, f"chmod 600 {path}")
+    assert (found.verdict, found.advice) == (Severity.WARN, f"chmod 600 {path}")
     path.chmod(0o600)
-    assert host_checks.signatures(signing).verdict is Verdict.OK
+    assert host_checks.signatures(signing).verdict is Severity.OK
 
 
 def test_files_that_cannot_be_used_fail(settings: Settings, tmp_path: Path) -> None:
     """A template that does not parse and a signing key that cannot be read are failures, not surprises."""
-    assert host_checks.templates(replace(settings, template_dir=tmp_path / "none")).verdict is Verdict.FAIL
+    assert host_checks.templates(replace(settings, template_dir=tmp_path / "none")).verdict is Severity.FAIL
     missing = host_checks.signatures(replace(settings, dkim_keys="a.example:s:/nowhere.pem"))
-    assert missing.verdict is Verdict.FAIL
+    assert missing.verdict is Severity.FAIL
     assert "/nowhere.pem cannot be read: No such file or directory" in missing.found
     assert missing.advice == "correct the path in POSTROOM_DKIM_KEYS, or let this user read the file"
-    assert host_checks.secret(settings).verdict is Verdict.WARN
+    assert host_checks.secret(settings).verdict is Severity.WARN
     (tmp_path / "secret-key").write_text("x")
-    assert host_checks.secret(settings).verdict is Verdict.OK
+    assert host_checks.secret(settings).verdict is Severity.OK
 
 
 def test_little_room_on_the_disk_matters_to_the_embedded_server(
@@ -259,12 +259,12 @@ def test_little_room_on_the_disk_matters_to_the_embedded_server(
 ) -> None:
     """The thresholds decide; a database elsewhere has a disk of its own."""
     embedded = replace(settings, database_url=None)
-    assert host_checks.disk(settings).verdict is Verdict.OK
+    assert host_checks.disk(settings).verdict is Severity.OK
     monkeypatch.setattr(host_checks, "DISK_WARNS", 2**80)
-    assert host_checks.disk(embedded).verdict is Verdict.WARN
+    assert host_checks.disk(embedded).verdict is Severity.WARN
     monkeypatch.setattr(host_checks, "DISK_FAILS", 2**80)
-    assert host_checks.disk(embedded).verdict is Verdict.FAIL
-    assert host_checks.disk(settings).verdict is Verdict.OK
+    assert host_checks.disk(embedded).verdict is Severity.FAIL
+    assert host_checks.disk(settings).verdict is Severity.OK
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ COMMIT;
 
 async def test_a_row_that_keeps_its_month_from_having_a_partition_is_told(database_url: str, room: Room) -> None:
     """One of next month in the default partition is enough; one of the past is on its way into the archive."""
-    assert (await _examine(database_url))["partitions"].verdict is Verdict.OK
+    assert (await _examine(database_url))["partitions"].verdict is Severity.OK
     add = (
         "INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at)"
         " SELECT 1, 1, 'sent', 'bulk', at, at"
@@ -303,10 +303,10 @@ async def test_a_row_that_keeps_its_month_from_having_a_partition_is_told(databa
         " RETURNING to_char(finished_at, 'YYYY-MM')"
     )
     await room.pool.fetchval(add, -3)
-    assert (await _examine(database_url))["partitions"].verdict is Verdict.OK
+    assert (await _examine(database_url))["partitions"].verdict is Severity.OK
     month = await room.pool.fetchval(add, 2)
     kept = (await _examine(database_url))["partitions"]
-    assert (kept.verdict, f"keep back {month} of attempts" in kept.found) == (Verdict.WARN, True)
+    assert (kept.verdict, f"keep back {month} of attempts" in kept.found) == (Severity.WARN, True)
     assert "archive.md" in kept.advice
     await room.pool.execute(MOVED.format(month=month))
-    assert (await _examine(database_url))["partitions"].verdict is Verdict.OK
+    assert (await _examine(database_url))["partitions"].verdict is Severity.OK

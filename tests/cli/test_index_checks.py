@@ -1,7 +1,7 @@
 """Index bloat, found without an extension and without false alarms."""
 
 from postroom.cli import index_checks
-from postroom.cli.finding import Verdict
+from postroom.cli.finding import Severity
 from postroom.db.pool import Pool
 
 MEGABYTE = 1024 * 1024
@@ -21,12 +21,12 @@ async def test_an_index_that_shrank_is_named_with_the_statement_that_rebuilds_it
         await connection.execute(FILL)
         await connection.execute("SELECT pg_stat_force_next_flush()")
         await connection.execute("VACUUM ANALYZE")
-        assert (await index_checks.examine(connection, least_waste=MEGABYTE)).verdict is Verdict.OK
+        assert (await index_checks.examine(connection, least_waste=MEGABYTE)).verdict is Severity.OK
         await connection.execute("DELETE FROM deliveries WHERE id % 10 <> 0")
         await connection.execute("SELECT pg_stat_force_next_flush()")
         await connection.execute("VACUUM ANALYZE")
         found = await index_checks.examine(connection, least_waste=MEGABYTE)
-        assert found.verdict is Verdict.WARN
+        assert found.verdict is Severity.WARN
         assert found.found.startswith("deliveries_idempotency_idx")
         assert found.advice == 'REINDEX INDEX CONCURRENTLY "postroom"."deliveries_idempotency_idx"'
         await connection.execute(found.advice)
@@ -37,4 +37,4 @@ async def test_an_index_that_shrank_is_named_with_the_statement_that_rebuilds_it
 async def test_a_new_room_has_nothing_to_rebuild(pool: Pool) -> None:
     """Empty indexes are small, whatever the statistics say."""
     async with pool.acquire() as connection:
-        assert (await index_checks.examine(connection)).verdict is Verdict.OK
+        assert (await index_checks.examine(connection)).verdict is Severity.OK

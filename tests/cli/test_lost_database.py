@@ -15,7 +15,7 @@ from tests.support.freezing_proxy import FreezingProxy
 from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool, open_pool
-from postroom.embedded.data_directory import Home
+from postroom.embedded.data_directory import DataDirectory
 
 HANGING = """
 import asyncio, sys
@@ -88,7 +88,7 @@ def test_a_process_that_hangs_ends_after_its_grace_time(settings: dict[str, str]
 
 async def test_processes_follow_an_embedded_server_to_another_port(settings: dict[str, str]) -> None:
     """Another program takes the port while the server is down: mail is accepted and delivered on the new one."""
-    home = Home(Path(settings["POSTROOM_DATA_DIR"]))
+    home = DataDirectory(Path(settings["POSTROOM_DATA_DIR"]))
     with running("up", settings=settings, command=PATIENT) as up:
         up.line(lambda line: "Ctrl-C stops" in line)
         before = home.read_state()
@@ -121,6 +121,6 @@ def _taken(port: int) -> socket.socket:
 def test_the_embedded_server_listens_outside_the_ephemeral_range(settings: dict[str, str]) -> None:
     """No outgoing connection of another program can take its port."""
     assert postroom("migrate", settings=settings, command=PATIENT).returncode == 0
-    state = Home(Path(settings["POSTROOM_DATA_DIR"])).read_state()
+    state = DataDirectory(Path(settings["POSTROOM_DATA_DIR"])).read_state()
     assert state is not None
     assert 20_000 <= state.port < 32_000

@@ -5,7 +5,7 @@ from tests.support.command_line import PATIENT, answer, postroom
 from tests.support.pgbouncer import NEEDS_PGBOUNCER, pgbouncer
 
 from postroom.cli import pooler_checks
-from postroom.cli.finding import Finding, Verdict
+from postroom.cli.finding import Finding, Severity
 from postroom.cli.pooler_checks import Pooling, find_pooling
 from postroom.db.pool import Pool
 from postroom.settings import Settings
@@ -72,8 +72,8 @@ async def test_the_doctor_finds_listen_through_a_transaction_pooler(database_url
     with pgbouncer(database_url, ignore=SETTINGS_OF_POSTROOM) as pooled:
         only = await _examine(pooled, None)
         both = await _examine(pooled, pooled)
-    assert (only.verdict, "POSTROOM_DATABASE_URL leads to a pooler" in only.found) == (Verdict.FAIL, True)
-    assert (both.verdict, "POSTROOM_DATABASE_DIRECT_URL leads" in both.found) == (Verdict.FAIL, True)
+    assert (only.verdict, "POSTROOM_DATABASE_URL leads to a pooler" in only.found) == (Severity.FAIL, True)
+    assert (both.verdict, "POSTROOM_DATABASE_DIRECT_URL leads" in both.found) == (Severity.FAIL, True)
 
 
 async def test_pooling_is_recognised(database_url: str) -> None:

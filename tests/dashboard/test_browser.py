@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.support.builders import REFUSED, a_mail, accepted, state_of
 from tests.support.dashboard import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
 
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.http.service import list_keys, revoke_key
 
 LONG = "unbroken" * 40
@@ -54,7 +54,7 @@ async def test_a_person_finds_and_cancels_a_delivery(chromium: Browser, office: 
         await page.get_by_text("Cancel…").click()
         await page.get_by_role("button", name="Cancel the delivery").click()
         await expect(page.get_by_role("status")).to_have_text("The delivery is cancelled.")
-        assert await state_of(office.pool, delivery_id) is State.CANCELLED
+        assert await state_of(office.pool, delivery_id) is DeliveryState.CANCELLED
         await page.get_by_role("button", name="Sign out").click()
         await page.goto(f"{office.url}/deliveries/{delivery_id}")
         await expect(page.get_by_role("heading")).to_have_text("Sign in")
@@ -66,17 +66,20 @@ async def test_dead_letters_come_back_by_two_clicks(chromium: Browser, office: O
     async with signed_in(chromium, office) as page:
         await page.goto(f"{office.url}/dead-letters")
         await page.get_by_label(f"Mark as sent: delivery {unclear}").click()
-        assert await state_of(office.pool, unclear) is State.DEAD_LETTER
+        assert await state_of(office.pool, unclear) is DeliveryState.DEAD_LETTER
         await page.get_by_role("button", name="Mark as sent").click()
         await expect(page.get_by_role("status")).to_have_text("The delivery counts as sent.")
         await page.goto(f"{office.url}/dead-letters")
         await page.get_by_label("Source").fill("shop")
         await page.get_by_role("button", name="Count them").click()
         await expect(page.locator("#count")).to_have_text("1")
-        assert await state_of(office.pool, dead) is State.DEAD_LETTER
+        assert await state_of(office.pool, dead) is DeliveryState.DEAD_LETTER
         await page.get_by_role("button", name="Bring it back").click()
         await expect(page.get_by_text("None. Nothing was given up.")).to_be_visible()
-    assert (await state_of(office.pool, dead), await state_of(office.pool, unclear)) == (State.QUEUED, State.SENT)
+    assert (await state_of(office.pool, dead), await state_of(office.pool, unclear)) == (
+        DeliveryState.QUEUED,
+        DeliveryState.SENT,
+    )
 
 
 async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Browser, office: Office) -> None:

@@ -23,7 +23,7 @@ from postroom.dashboard.page import POLICY
 from postroom.dashboard.service import FRESH_S, FigureReader
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 
 RAW = b"From: a@example.org\r\nSubject: Hi\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>Hello</p>"
 
@@ -173,7 +173,7 @@ async def test_buttons_do_what_they_say_and_are_audited(room: Room, guest: Guest
     done = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/cancel")
     assert (done.status, done.headers["location"]) == (303, f"/deliveries/{one}?done=cancel")
     assert "The delivery is cancelled." in text_of(await guest.get(done.headers["location"]))
-    assert await state_of(room.pool, one) is State.CANCELLED
+    assert await state_of(room.pool, one) is DeliveryState.CANCELLED
     resent = await guest.submit(f"/deliveries/{one}", f"/deliveries/{one}/resend")
     clone = int(resent.headers["location"].split("/")[2].partition("?")[0])
     assert f"Resend of {one}" in text_of(await guest.get(f"/deliveries/{clone}"))
@@ -205,7 +205,7 @@ async def test_looking_is_not_operating(room: Room) -> None:
         assert (path, (await guest.post(path, token)).status) == (path, 403)
     for path in ["/dead-letters/redrive", "/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]:
         assert (path, (await guest.get(path)).status) == (path, 403)
-    assert await state_of(room.pool, delivery_id) is State.QUEUED
+    assert await state_of(room.pool, delivery_id) is DeliveryState.QUEUED
 
 
 async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room, guest: Guest) -> None:
@@ -214,11 +214,14 @@ async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room
     await given_up(room.pool, a_mail(source="other"))
     asked = await guest.get("/dead-letters/redrive?source=shop&reason=&template=")
     assert "1 dead letter would go back" in text_of(asked)
-    assert await state_of(room.pool, one) is State.DEAD_LETTER
+    assert await state_of(room.pool, one) is DeliveryState.DEAD_LETTER
     before = asked.body.decode().partition('name="before" value="')[2].partition('"')[0]
     late = await given_up(room.pool, a_mail(source="shop"))
     await guest.submit("/dead-letters", "/dead-letters/redrive", source="shop", before=before)
-    assert (await state_of(room.pool, one), await state_of(room.pool, late)) == (State.QUEUED, State.DEAD_LETTER)
+    assert (await state_of(room.pool, one), await state_of(room.pool, late)) == (
+        DeliveryState.QUEUED,
+        DeliveryState.DEAD_LETTER,
+    )
     actor = await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'dead_letter.redrive'")
     assert actor == "key:1:operator"
     for fields in [{}, {"before": "soon"}, {"before": "2030-01-01"}, {"before": before, "reason": "odd"}]:
@@ -232,7 +235,7 @@ async def test_an_ambiguous_letter_is_settled(room: Room, guest: Guest) -> None:
     assert f"/dead-letters/{unclear}/settle".encode() in listing.body
     assert f"/dead-letters/{plain}/settle".encode() not in listing.body
     await guest.submit(f"/deliveries/{unclear}", f"/dead-letters/{unclear}/settle")
-    assert await state_of(room.pool, unclear) is State.SENT
+    assert await state_of(room.pool, unclear) is DeliveryState.SENT
     assert (await guest.submit("/", f"/dead-letters/{plain}/settle")).status == 404
     assert (await guest.get("/dead-letters?reason=ambiguous")).body.count(b"<tr>") == 0
     assert (await guest.get("/dead-letters?reason=odd")).status == 400

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.dashboard.session import IDLE_S, LIFETIME_S, RENEWED_AFTER_S, Session, Sessions
+from postroom.dashboard.session import IDLE_S, LIFETIME_S, RENEWED_AFTER_S, DashboardSession, Sessions
 from postroom.http.model import ApiKey
 
 SECRET = bytes(32)
@@ -34,7 +34,7 @@ def test_a_sealed_session_opens() -> None:
 def test_the_cookie_holds_nothing_of_the_key() -> None:
     """Not even the part of a key that people may see is in the cookie's session."""
     session = Sessions(SECRET, "postroom").begin(KEY)
-    assert set(Session.__dataclass_fields__) == {"key_id", "key_made", "expires", "nonce", "seen"}
+    assert set(DashboardSession.__dataclass_fields__) == {"key_id", "key_made", "expires", "nonce", "seen"}
     assert KEY.prefix not in repr(session)
 
 

@@ -12,7 +12,7 @@ from tests.support.served import served
 
 from postroom.dashboard.page import local_path
 from postroom.db.room import Room
-from postroom.delivery.model import State
+from postroom.delivery.model import DeliveryState
 from postroom.http.model import new_key
 from postroom.http.service import create_key, list_keys, revoke_key
 from postroom.runtime.peers import GUESSES
@@ -193,7 +193,7 @@ async def test_a_form_without_its_token_does_nothing(room: Room) -> None:
     for fields in ({}, {"token": ""}, {"token": "wrong"}, {"token": await other.token("/")}):
         response = await guest.post(f"/deliveries/{delivery_id}/cancel", fields)
         assert response.status == 403
-    assert await state_of(room.pool, delivery_id) is State.QUEUED
+    assert await state_of(room.pool, delivery_id) is DeliveryState.QUEUED
 
 
 async def test_forms_of_other_sites_are_refused(room: Room) -> None:

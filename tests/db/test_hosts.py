@@ -17,7 +17,7 @@ from postroom.db.pool import connect, open_pool
 from postroom.db.room import open_room
 from postroom.db.url import Host, for_programs, hosts_of
 from postroom.embedded.binaries import find_client
-from postroom.embedded.data_directory import Home, ServerState
+from postroom.embedded.data_directory import DataDirectory, ServerState
 from postroom.embedded.server import EmbeddedServer
 from postroom.errors import SettingInvalid
 from postroom.settings import Settings
@@ -84,7 +84,7 @@ async def read_only(tmp_path: Path, server: TestServer) -> AsyncIterator[str]:
     assert password is not None
     home = tmp_path / "standby"
     home.mkdir(mode=0o700)
-    Home(home).write_state(ServerState(0, "", password))
+    DataDirectory(home).write_state(ServerState(0, "", password))
     async with EmbeddedServer(home, FAST) as standby:
         await ask(standby.admin_url, "ALTER DATABASE postroom SET default_transaction_read_only = on")
         yield standby.url

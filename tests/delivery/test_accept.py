@@ -25,7 +25,7 @@ from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.check import check_batch
-from postroom.delivery.model import Acceptance, DeliveryRequest, Lane, State
+from postroom.delivery.model import Acceptance, DeliveryRequest, DeliveryState, Lane
 from postroom.errors import BadInput, IdempotencyConflict
 from postroom.post.address import Address
 from postroom.post.mime import Attachment
@@ -54,7 +54,7 @@ async def count(pool: Pool) -> int:
 async def test_an_accepted_request_is_queued(pool: Pool) -> None:
     """A request without a template is queued and can be claimed."""
     [delivery] = await accepted(pool)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     assert await outcomes_of(pool, delivery) == {"ada@example.org": "pending"}
 
 
@@ -134,7 +134,7 @@ async def test_thirty_two_clients_with_one_key_make_one_delivery(room: Room) -> 
         )
     assert len({answer.id for answer in answers}) == 1
     assert Counter(answer.acceptance for answer in answers) == {Acceptance.ACCEPTED: 1, Acceptance.REPLAYED: 31}
-    assert {answer.state for answer in answers} == {State.QUEUED}
+    assert {answer.state for answer in answers} == {DeliveryState.QUEUED}
     assert await count(room.pool) == 1
 
 
@@ -216,7 +216,7 @@ async def test_a_replay_answers_the_state_of_now(pool: Pool) -> None:
     await service.cancel(pool, delivery, actor="cli:ada")
     async with pool.acquire() as connection:
         answer = await service.accept(connection, a_checked_mail(idempotency_key="k"))
-    assert (answer.id, answer.state, answer.replayed) == (delivery, State.CANCELLED, True)
+    assert (answer.id, answer.state, answer.replayed) == (delivery, DeliveryState.CANCELLED, True)
 
 
 async def test_an_expired_key_can_be_used_again(pool: Pool) -> None:
@@ -330,15 +330,15 @@ async def test_a_foreign_connection_names_the_room(room: Room) -> None:
 @pytest.mark.parametrize(
     "scope, lane, state",
     [
-        ("bulk", Lane.BULK, State.SUPPRESSED),
-        ("bulk", Lane.TRANSACTIONAL, State.QUEUED),
-        ("bulk", Lane.AUTH, State.QUEUED),
-        ("all", Lane.BULK, State.SUPPRESSED),
-        ("all", Lane.TRANSACTIONAL, State.SUPPRESSED),
-        ("all", Lane.AUTH, State.SUPPRESSED),
+        ("bulk", Lane.BULK, DeliveryState.SUPPRESSED),
+        ("bulk", Lane.TRANSACTIONAL, DeliveryState.QUEUED),
+        ("bulk", Lane.AUTH, DeliveryState.QUEUED),
+        ("all", Lane.BULK, DeliveryState.SUPPRESSED),
+        ("all", Lane.TRANSACTIONAL, DeliveryState.SUPPRESSED),
+        ("all", Lane.AUTH, DeliveryState.SUPPRESSED),
     ],
 )
-async def test_suppression_holds_for_its_lanes(pool: Pool, scope: str, lane: Lane, state: State) -> None:
+async def test_suppression_holds_for_its_lanes(pool: Pool, scope: str, lane: Lane, state: DeliveryState) -> None:
     """Who unsubscribed gets no bulk mail and all codes; who bounced gets nothing."""
     await suppress(pool, "ada@example.org", scope=scope)
     [delivery] = await accepted(pool, a_mail("Ada@Example.org", lane=lane))
@@ -349,7 +349,7 @@ async def test_suppression_is_per_recipient(pool: Pool) -> None:
     """One suppressed address leaves the others as they are."""
     await suppress(pool, "b@example.org")
     [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org")))
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     assert await outcomes_of(pool, delivery) == {"a@example.org": "pending", "b@example.org": "suppressed"}
 
 
@@ -358,15 +358,15 @@ async def test_a_suppression_ends_with_its_time(pool: Pool) -> None:
     await suppress(pool, "ada@example.org", until=NOON)
     [before] = await accepted(pool, now=NOON - timedelta(seconds=1))
     [after] = await accepted(pool, now=NOON)
-    assert await state_of(pool, before) is State.SUPPRESSED
-    assert await state_of(pool, after) is State.QUEUED
+    assert await state_of(pool, before) is DeliveryState.SUPPRESSED
+    assert await state_of(pool, after) is DeliveryState.QUEUED
 
 
 async def test_a_suppressed_reply_to_does_not_matter(pool: Pool) -> None:
     """Reply-To receives nothing, so a list has nothing to say about it."""
     await suppress(pool, "desk@example.org")
     [delivery] = await accepted(pool, a_mail(reply_to=addresses("desk@example.org")))
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 async def test_a_suppressed_delivery_says_why(pool: Pool) -> None:

@@ -17,7 +17,7 @@ from tests.support.builders import (
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.errors import BodyGone
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.post.reply import Reply, Stage
 
@@ -45,15 +45,15 @@ async def work(pool: Pool, answer: Reply) -> None:
 @pytest.mark.parametrize(
     "lane, answer, state, is_kept",
     [
-        (Lane.AUTH, DELIVERED, State.SENT, False),
-        (Lane.AUTH, REFUSED, State.FAILED, False),
-        (Lane.AUTH, LATER, State.QUEUED, True),
-        (Lane.TRANSACTIONAL, DELIVERED, State.SENT, True),
-        (Lane.BULK, REFUSED, State.FAILED, True),
+        (Lane.AUTH, DELIVERED, DeliveryState.SENT, False),
+        (Lane.AUTH, REFUSED, DeliveryState.FAILED, False),
+        (Lane.AUTH, LATER, DeliveryState.QUEUED, True),
+        (Lane.TRANSACTIONAL, DELIVERED, DeliveryState.SENT, True),
+        (Lane.BULK, REFUSED, DeliveryState.FAILED, True),
     ],
 )
 async def test_an_attempt_that_ends_a_code_deletes_it(
-    pool: Pool, lane: Lane, answer: Reply, state: State, *, is_kept: bool
+    pool: Pool, lane: Lane, answer: Reply, state: DeliveryState, *, is_kept: bool
 ) -> None:
     """Sent or failed, at once; what is tried again, and every other lane, keeps its content."""
     delivery_id = await a_code(pool, lane)
@@ -69,7 +69,7 @@ async def test_a_suppressed_code_is_not_kept(pool: Pool) -> None:
     late = await a_code(pool)
     await work(pool, DELIVERED)
     for delivery_id in (early, late):
-        assert await state_of(pool, delivery_id) is State.SUPPRESSED
+        assert await state_of(pool, delivery_id) is DeliveryState.SUPPRESSED
         assert not await has_content(pool, delivery_id)
 
 
@@ -99,7 +99,7 @@ async def test_a_dead_letter_keeps_its_code_until_it_is_settled(pool: Pool) -> N
     await pool.execute("INSERT INTO dead_letters (delivery_id, reason) VALUES ($1, 'ambiguous')", delivery_id)
     assert await has_content(pool, delivery_id)
     await service.settle(pool, delivery_id, actor="tests")
-    assert await state_of(pool, delivery_id) is State.SENT
+    assert await state_of(pool, delivery_id) is DeliveryState.SENT
     assert not await has_content(pool, delivery_id)
 
 

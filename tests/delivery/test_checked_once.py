@@ -11,7 +11,7 @@ from postroom.db.room import Room
 from postroom.delivery import check
 from postroom.delivery.send import send
 from postroom.delivery.service import AcceptCombiner
-from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.intake.smtp.submission import SubmittedEnvelope, read_submission
 from postroom.post.mime import Attachment
 
 FILE = {"filename": "a.txt", "content_type": "text/plain", "content": "aGVsbG8="}
@@ -61,6 +61,8 @@ async def test_smtp_submission_checks_a_request_once(room: Room, checks: Counter
     message["From"], message["To"], message["Subject"] = "shop@example.org", "ann@example.org", "Hello"
     message.set_content("Hello Ann")
     message.add_attachment(b"hello", maintype="text", subtype="plain", filename="a.txt")
-    requests = read_submission(message.as_bytes(), Envelope("shop@example.org", ("ann@example.org",)), source="shop")
+    requests = read_submission(
+        message.as_bytes(), SubmittedEnvelope("shop@example.org", ("ann@example.org",)), source="shop"
+    )
     await AcceptCombiner(room.pool).accept_together(requests)
     assert checks == {"Hello": 1}

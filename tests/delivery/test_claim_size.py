@@ -10,7 +10,7 @@ from tests.support.senders import an_account
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.lane import chunks
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.post.reply import Content, Envelope, Reply
 
@@ -107,7 +107,7 @@ async def test_a_suppression_counts_until_a_chunk_starts(pool: Pool) -> None:
     await a_worker(pool, transport, signal=steps, options=WorkerOptions(chunk=1, until_empty=True)).run()
     assert steps.heard.count("claimed") == 1
     assert sorted(transport.delivery_ids) == ids[:2]
-    await until(pool, f"(SELECT state = '{State.SUPPRESSED}' FROM deliveries WHERE id = {ids[2]})")
+    await until(pool, f"(SELECT state = '{DeliveryState.SUPPRESSED}' FROM deliveries WHERE id = {ids[2]})")
 
 
 async def test_a_claim_is_cut_by_count_and_by_size(pool: Pool) -> None:

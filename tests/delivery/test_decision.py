@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, NOON, REFUSED
 
 from postroom.delivery.decision import (
-    Policy,
-    Result,
+    AttemptPolicy,
+    AttemptResult,
     complete_columns,
     decide,
     expired,
@@ -67,10 +67,10 @@ def test_the_reason_is_in_the_words_that_decided() -> None:
     assert (result.outcome, result.detail) == ("deferred", "try again later")
 
 
-def decided(outgoing: Outgoing, reply: Reply) -> Result:
+def decided(outgoing: Outgoing, reply: Reply) -> AttemptResult:
     waiting = outgoing.open_addresses
     outcome = classify(reply, Envelope(7, "<7@example.org>", "post@example.org", waiting))
-    policy = Policy(0.0, ("bulk",))
+    policy = AttemptPolicy(0.0, ("bulk",))
     return decide(outgoing, reply, outcome, policy, elapsed=timedelta(seconds=1), transport="test")
 
 
@@ -189,7 +189,9 @@ def test_columns_hold_nothing_that_text_cannot_hold() -> None:
 THROTTLED = Reply(Stage.FINAL, 421, "4.7.0", "slow down")
 
 
-def throttled(*earlier: int, account: int = 1, age: timedelta = timedelta(), about_account: bool = False) -> Result:
+def throttled(
+    *earlier: int, account: int = 1, age: timedelta = timedelta(), about_account: bool = False
+) -> AttemptResult:
     outgoing = replace(an_outgoing(attempt_no=9), sender_account_id=account, throttled_by=earlier, age=age)
     return forgiven(decided(outgoing, THROTTLED), about_account=about_account)
 

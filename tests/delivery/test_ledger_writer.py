@@ -24,9 +24,9 @@ from tests.support.builders import (
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
-from postroom.delivery.decision import Result, complete_columns
+from postroom.delivery.decision import AttemptResult, complete_columns
 from postroom.delivery.ledger import Ledger
-from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientOutcome, State
+from postroom.delivery.model import DeliveryState, Lane, Outgoing, Recipient, RecipientOutcome
 from postroom.runtime.clock import database_time
 from postroom.runtime.signals import Signal, unheard
 
@@ -57,7 +57,7 @@ async def test_results_that_come_together_are_written_together(pool: Pool) -> No
             ledger.add(result)
         await asyncio.wait_for(ledger.drain(), 60)
     assert steps.heard == ["completed"]
-    assert {await state_of(pool, delivery) for delivery in ids} == {State.SENT}
+    assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.SENT}
 
 
 async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> None:
@@ -99,13 +99,13 @@ async def test_a_lost_claim_changes_nothing(pool: Pool) -> None:
         ledger.expect(outgoing.claim_id, 1)
         ledger.add(finished([outgoing])[0])
         await ledger.drain()
-    assert await state_of(pool, outgoing.id) is State.QUEUED
+    assert await state_of(pool, outgoing.id) is DeliveryState.QUEUED
     assert await attempts_of(pool, outgoing.id) == []
 
 
-def with_outcome(outgoing: Outgoing, outcome: RecipientOutcome, state: str) -> Result:
+def with_outcome(outgoing: Outgoing, outcome: RecipientOutcome, state: str) -> AttemptResult:
     told = tuple(Recipient(r.kind, r.position, r.address, r.name, outcome) for r in outgoing.recipients)
-    return Result(outgoing=outgoing, outcome="failed", state=state, reason="test", recipients=told)
+    return AttemptResult(outgoing=outgoing, outcome="failed", state=state, reason="test", recipients=told)
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["old first", "new first"])
@@ -127,7 +127,7 @@ async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, o
             ledger.expect(result.outgoing.claim_id, 1)
             ledger.add(result)
         await ledger.drain()
-    assert await state_of(pool, new.id) is State.SENT
+    assert await state_of(pool, new.id) is DeliveryState.SENT
     assert await outcomes_of(pool, new.id) == {"ada@example.org": "delivered"}
 
 
@@ -210,7 +210,7 @@ async def test_a_result_that_the_database_rejects_does_not_take_the_others_with_
         await asyncio.wait_for(ledger.drain(), 60)
         assert ledger.held() == [batch[0].claim_id]
     states = [await state_of(pool, delivery) for delivery in ids]
-    assert states == [State.SENT] * 3 + [State.SENDING] + [State.SENT] * 6
+    assert states == [DeliveryState.SENT] * 3 + [DeliveryState.SENDING] + [DeliveryState.SENT] * 6
 
 
 async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -> None:
@@ -220,7 +220,7 @@ async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -
     async with pool.acquire() as connection:
         with pytest.raises(asyncpg.PostgresError):
             await store.complete(connection, now=None, **complete_columns(finished(batch, state="lost")))
-    assert await state_of(pool, batch[0].id) is State.SENDING
+    assert await state_of(pool, batch[0].id) is DeliveryState.SENDING
 
 
 async def test_a_lane_of_its_own(pool: Pool) -> None:

@@ -34,7 +34,7 @@ from postroom.delivery.check import check_request
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.maintenance import NOTICE, RETENTION, Maintenance, MaintenanceOptions
-from postroom.delivery.model import DeliveryFilter, DeliveryId, Lane, Outgoing, State
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, Outgoing
 from postroom.delivery.notices import Notifier
 from postroom.post.address import Address
 from postroom.settings import Settings
@@ -76,7 +76,10 @@ async def test_bulk_that_was_started_is_held(pool: Pool) -> None:
     hands = Hands()
     started, untouched = await abandoned(pool, Lane.BULK, hands, count=2, started=1)
     await Maintenance(pool, clock=hands).recover()
-    assert (await state_of(pool, started), await state_of(pool, untouched)) == (State.DEAD_LETTER, State.QUEUED)
+    assert (await state_of(pool, started), await state_of(pool, untouched)) == (
+        DeliveryState.DEAD_LETTER,
+        DeliveryState.QUEUED,
+    )
     [letter], _ = await service.list_dead_letters(pool)
     assert (letter.delivery_id, letter.reason) == (started, "ambiguous")
 
@@ -93,7 +96,7 @@ async def test_a_rendered_delivery_comes_back_rendered(pool: Pool) -> None:
     await claimed(pool, now=hands())
     hands.forward(minutes=2)
     await Maintenance(pool, clock=hands).recover()
-    assert await state_of(pool, delivery) is State.RENDERED
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
 
 
 async def test_a_living_claim_is_left_alone(pool: Pool) -> None:
@@ -101,7 +104,7 @@ async def test_a_living_claim_is_left_alone(pool: Pool) -> None:
     await accepted(pool, now=NOON)
     [outgoing] = await claimed(pool, now=NOON)
     assert await Maintenance(pool, clock=Hands(NOON + LEASE - timedelta(microseconds=1))).recover() == 0
-    assert await state_of(pool, outgoing.id) is State.SENDING
+    assert await state_of(pool, outgoing.id) is DeliveryState.SENDING
 
 
 async def cut_off(pool: Pool, hands: Hands) -> tuple[Maintenance, Outgoing]:
@@ -196,7 +199,7 @@ async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
     hands.forward(seconds=1)
     assert await swept(pool, MAIL, clock=hands) == 1
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.subject, found.text) == (State.SENT, None, None)
+    assert (found.state, found.subject, found.text) == (DeliveryState.SENT, None, None)
     hands.forward(days=4, seconds=-2)
     assert await swept(pool, MAIL, clock=hands) == 0
     hands.forward(seconds=2)

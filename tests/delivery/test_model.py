@@ -1,6 +1,6 @@
 """The model's promises that need no database."""
 
-from postroom.delivery.model import Acceptance, Accepted, DeliveryId, DeliveryRequest, Lane, State
+from postroom.delivery.model import Acceptance, Accepted, DeliveryId, DeliveryRequest, DeliveryState, Lane
 from postroom.delivery.retry import LADDERS
 
 
@@ -11,7 +11,7 @@ def test_lanes_are_named_in_the_order_in_which_they_wait() -> None:
 
 def test_only_a_recognised_request_is_a_replay() -> None:
     """Neither the first acceptance nor a conflict is."""
-    answers = [Accepted(DeliveryId(1), State.QUEUED, acceptance) for acceptance in Acceptance]
+    answers = [Accepted(DeliveryId(1), DeliveryState.QUEUED, acceptance) for acceptance in Acceptance]
     assert [answer.replayed for answer in answers] == [False, True, False]
 
 

@@ -22,12 +22,12 @@ from tests.support.silence import let_pass
 from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, transport_to
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Lane, State
-from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, Gate
+from postroom.delivery.model import DeliveryState, Lane
+from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, TransportSlots
 from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
-from postroom.senders.factory import WaysOut
-from postroom.senders.model import HealthPolicy, Status
+from postroom.senders.factory import ProviderAddresses
+from postroom.senders.model import HealthPolicy, SenderStatus
 from postroom.transports.noop import NoopTransport
 
 OPTIONS = WorkerOptions(batch=8, chunk=4, lease=timedelta(hours=1), grace=timedelta(milliseconds=20))
@@ -45,7 +45,7 @@ async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
         for name, server in (("silent", silent), ("good", good)):
             await an_account(pool, f"{name}@example.org", smtp_port=server.port)
         desk = AccountsInUse(
-            pool, SEALER, WaysOut(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2)
+            pool, SEALER, ProviderAddresses(connections=2, allow_private=True), policy=HealthPolicy(errors_in_a_row=2)
         )
         worker = a_worker(pool, NoopTransport(), senders=desk, options=OPTIONS)
         running = asyncio.create_task(worker.run())
@@ -82,8 +82,8 @@ async def test_silence_is_an_error_of_the_account(pool: Pool) -> None:
             let_pass(SILENCE_S / 2)
             await until(pool, "true")
         silent = await account_of(pool, 1)
-        assert (silent.status, silent.status_reason) == (Status.PAUSED, "2 errors in a row")
-    assert (await account_of(pool, 2)).status is Status.ACTIVE
+        assert (silent.status, silent.status_reason) == (SenderStatus.PAUSED, "2 errors in a row")
+    assert (await account_of(pool, 2)).status is SenderStatus.ACTIVE
 
 
 async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
@@ -101,7 +101,7 @@ async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
 
 async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
     """Two wait for one place; the first is cancelled as it becomes free: the second gets it."""
-    gate = Gate(1, may_stall=False)
+    gate = TransportSlots(1, may_stall=False)
     assert await gate.enter()
     first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
     await asyncio.sleep(0)
@@ -153,7 +153,11 @@ async def test_a_code_that_expires_while_it_waits_for_a_connection_does_not_leav
         hold.go.set()
         await asyncio.wait_for(working, 60)
         assert len(server.messages) == 1
-    assert [await state_of(pool, delivery) for delivery in ids] == [State.SENT, State.CANCELLED, State.CANCELLED]
+    assert [await state_of(pool, delivery) for delivery in ids] == [
+        DeliveryState.SENT,
+        DeliveryState.CANCELLED,
+        DeliveryState.CANCELLED,
+    ]
     assert [attempt.outcome for attempt in await attempts_of(pool, ids[2])] == ["cancelled"]
 
 
@@ -168,7 +172,7 @@ async def test_a_code_that_expires_while_a_connection_opens_does_not_leave(pool:
         hold.go.set()
         await asyncio.wait_for(working, 60)
         assert not [command for command in server.commands if command.startswith("MAIL")]
-    assert await state_of(pool, delivery) is State.CANCELLED
+    assert await state_of(pool, delivery) is DeliveryState.CANCELLED
 
 
 def test_a_lease_is_longer_than_a_look() -> None:

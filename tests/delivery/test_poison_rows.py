@@ -11,10 +11,10 @@ from tests.support.schedule import many_due, scheduler
 
 from postroom.campaigns import rendering as letters
 from postroom.campaigns import template as letter
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
-from postroom.delivery.model import DeliveryId, Lane, State
+from postroom.delivery.model import DeliveryId, DeliveryState, Lane
 from postroom.mail.catalog import Catalog
 from postroom.mail.service import render_waiting
 
@@ -46,7 +46,7 @@ async def test_each_poison_template_row_fails_alone(pool: Pool, catalog: Catalog
         await poison(pool, delivery, "variables", value)
     batch = await render_waiting(pool, catalog)
     assert (batch.rendered, batch.failed) == (1, len(POISON))
-    assert await state_of(pool, good) is State.RENDERED
+    assert await state_of(pool, good) is DeliveryState.RENDERED
     for delivery in poisoned:
         row = await pool.fetchrow("SELECT state::text, reason, detail FROM deliveries WHERE id = $1", delivery)
         assert row is not None
@@ -61,7 +61,7 @@ async def test_template_that_renders_nul_fails_alone(pool: Pool, tmp_path: Path,
         (tmp_path / "nul" / "en" / part).write_text(r'{{ "a\u0000b" }}', "utf-8")
     nul, good = await accepted(pool, a_mail(template="nul"), a_mail(template="note", variables={"name": "Ada"}))
     await render_waiting(pool, Catalog.load(tmp_path))
-    assert (await state_of(pool, nul), await state_of(pool, good)) == (State.FAILED, State.RENDERED)
+    assert (await state_of(pool, nul), await state_of(pool, good)) == (DeliveryState.FAILED, DeliveryState.RENDERED)
 
 
 ATTACHMENT = f'[{{"filename": "a", "content_type": "text/plain", "content": "YQ==", "x": {DEEP}}}]'
@@ -83,14 +83,14 @@ async def test_unreadable_claimed_row_fails_alone(pool: Pool, column: str, value
     transport = Recording()
     assert await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL) == 2
     assert transport.delivery_ids == [good]
-    assert (await state_of(pool, bad), await state_of(pool, good)) == (State.FAILED, State.SENT)
+    assert (await state_of(pool, bad), await state_of(pool, good)) == (DeliveryState.FAILED, DeliveryState.SENT)
 
 
 async def test_letter_that_raises_fails_only_its_own_campaign(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error while one campaign's letter is parsed ends that campaign's mail; the other campaign's mail is sent."""
     parse = letter.ready
 
-    def ready(given: Letter, *, tracked: bool = False) -> letter.PreparedTemplate:
+    def ready(given: CampaignContent, *, tracked: bool = False) -> letter.PreparedTemplate:
         if given.subject == "broken":
             raise RecursionError  # no letter is known that does this today; a parser of tomorrow may
         return parse(given, tracked=tracked)

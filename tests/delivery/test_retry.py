@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.delivery.outcome import Outcome, Verdict
+from postroom.delivery.outcome import Disposition, Outcome
 from postroom.delivery.retry import JITTER, LADDERS, LONGEST_HINT, GiveUp, RetryIn, find_ladder, next_step
 
 DAY = timedelta(days=1)
@@ -19,7 +19,7 @@ def step(
     age: timedelta = timedelta(),
     jitter: float = 0,
     hint: float | None = None,
-    verdict: Verdict = Verdict.DEFERRED,
+    verdict: Disposition = Disposition.DEFERRED,
     hold: bool = False,
     max_retries: int | None = None,
     give_up_after: timedelta | None = None,
@@ -92,9 +92,9 @@ def test_chance_moves_a_wait_by_a_quarter_at_most(jitter: float, attempts: int, 
 
 def test_an_unknown_end_is_held_where_the_lane_says_so() -> None:
     """Held: a dead letter at once. Not held: the ladder."""
-    assert step(verdict=Verdict.UNKNOWN, hold=True) == GiveUp("ambiguous")
-    assert isinstance(step(verdict=Verdict.UNKNOWN), RetryIn)
-    assert isinstance(step(verdict=Verdict.DEFERRED, hold=True), RetryIn)
+    assert step(verdict=Disposition.UNKNOWN, hold=True) == GiveUp("ambiguous")
+    assert isinstance(step(verdict=Disposition.UNKNOWN), RetryIn)
+    assert isinstance(step(verdict=Disposition.DEFERRED, hold=True), RetryIn)
 
 
 @pytest.mark.parametrize("most", [0, 1, 12])

@@ -14,7 +14,7 @@ from tests.support.requests import ALLOWED, BAD, GOOD, as_sql
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.post.address import Address
 from postroom.post.header import FORBIDDEN_HEADERS
 from postroom.post.mime import Attachment
@@ -55,7 +55,7 @@ async def test_a_committed_call_is_a_delivery(pool: Pool, foreign: Session) -> N
     delivery = await send(foreign, **HELLO)
     found = await service.get_delivery(pool, delivery)
     assert (found.state, found.source, found.lane, found.ladder) == (
-        State.QUEUED,
+        DeliveryState.QUEUED,
         "sql",
         Lane.TRANSACTIONAL,
         "generic",
@@ -222,7 +222,10 @@ async def test_suppression_holds_here_too(pool: Pool, foreign: Session) -> None:
     )
     bulk = await send(foreign, **HELLO, p_lane="bulk")
     receipt = await send(foreign, **HELLO)
-    assert (await state_of(pool, bulk), await state_of(pool, receipt)) == (State.SUPPRESSED, State.QUEUED)
+    assert (await state_of(pool, bulk), await state_of(pool, receipt)) == (
+        DeliveryState.SUPPRESSED,
+        DeliveryState.QUEUED,
+    )
     assert await outcomes_of(pool, bulk) == {"ada@example.org": "suppressed"}
 
 

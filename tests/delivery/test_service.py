@@ -25,7 +25,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.delivery.maintenance import RETENTION
-from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, Lane, State
+from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, DeliveryState, Lane
 from postroom.errors import BadInput
 from postroom.events.store import list_audit
 
@@ -54,7 +54,7 @@ async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
     [delivery] = await accepted(pool)
     await service.cancel(pool, delivery, actor=ADA)
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason) == (State.CANCELLED, "cancelled_by_operator")
+    assert (found.state, found.reason) == (DeliveryState.CANCELLED, "cancelled_by_operator")
     assert await claimed(pool) == []
     assert await audited(pool) == [(ADA, "delivery.cancel", f"delivery:{delivery}")]
 
@@ -94,7 +94,7 @@ async def test_a_resend_is_a_new_delivery(pool: Pool) -> None:
     before = await service.get_delivery(pool, original)
     clone = await service.resend(pool, original, actor=ADA)
     found = await service.get_delivery(pool, clone)
-    assert (found.resend_of, found.state, found.idempotency_key) == (original, State.QUEUED, None)
+    assert (found.resend_of, found.state, found.idempotency_key) == (original, DeliveryState.QUEUED, None)
     assert (found.subject, found.text) == (before.subject, before.text)
     assert await outcomes_of(pool, clone) == {"a@example.org": "pending", "b@example.org": "pending"}
     assert await service.get_delivery(pool, original) == before
@@ -144,7 +144,7 @@ async def test_a_settled_letter_is_sent(pool: Pool) -> None:
     [delivery] = await given_up(pool)
     await service.settle(pool, delivery, actor=ADA)
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason) == (State.SENT, "settled_by_operator")
+    assert (found.state, found.reason) == (DeliveryState.SENT, "settled_by_operator")
     assert await outcomes_of(pool, delivery) == {"ada@example.org": "delivered"}
     assert await service.list_dead_letters(pool) == ([], None)
     assert await audited(pool) == [(ADA, "dead_letter.settle", f"delivery:{delivery}")]
@@ -158,10 +158,10 @@ async def test_only_an_ambiguous_letter_can_be_settled(pool: Pool) -> None:
     for _ in range(4):
         await worker.run_once(Lane.TRANSACTIONAL)
         hands.forward(minutes=1)
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
     with pytest.raises(DeadLetterNotFound):
         await service.settle(pool, delivery, actor=ADA)
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
         chosen = DeadLetterFilter(delivery_ids=(delivery, DeliveryId(999999)))
         with pytest.raises(DeadLetterNotFound, match=r"no dead letter with the id 999999\."):
             await service.redrive(pool, chosen, actor=ADA, dry_run=dry_run)
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
 
 
 async def test_a_redriven_letter_is_due_at_once(pool: Pool) -> None:
@@ -224,7 +224,7 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
         await service.retry(pool, delivery, actor=ADA)
     with pytest.raises(BodyGone, match=r"cannot be resent\. Content is kept for POSTROOM_PAYLOAD_RETENTION"):
         await service.resend(pool, delivery, actor=ADA)
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
 
 
 async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> None:
@@ -270,8 +270,8 @@ async def test_a_cursor_that_is_none_is_refused(pool: Pool) -> None:
 @pytest.mark.parametrize(
     "chosen, subjects",
     [
-        (DeliveryFilter(state=State.QUEUED), ["c", "b"]),
-        (DeliveryFilter(state=State.CANCELLED), ["a"]),
+        (DeliveryFilter(state=DeliveryState.QUEUED), ["c", "b"]),
+        (DeliveryFilter(state=DeliveryState.CANCELLED), ["a"]),
         (DeliveryFilter(recipient="ANN@example.org"), ["a"]),
         (DeliveryFilter(recipient="copy@example.org"), ["b"]),
         (DeliveryFilter(recipient="reply@example.org"), []),

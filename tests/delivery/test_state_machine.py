@@ -14,20 +14,21 @@ from tests.support.builders import LEASE, NOON, Hands, a_mail, accepted, attempt
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import Result, complete_columns
-from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeadLetterFilter, Lane, Outgoing, State
+from postroom.delivery.decision import AttemptResult, complete_columns
+from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeadLetterFilter, DeliveryState, Lane, Outgoing
 
 DRAWING = Path(__file__).parents[2] / "docs" / "architecture.md"
 
+_WAITING = "next_attempt_at = now(), claim_id = NULL, claim_ordinal = NULL, finished_at = NULL, reason = NULL"
 COLUMNS = {
-    State.QUEUED: "next_attempt_at = now(), claim_id = NULL, claim_ordinal = NULL, finished_at = NULL, reason = NULL",
-    State.RENDERED: "next_attempt_at = now(), claim_id = NULL, claim_ordinal = NULL, finished_at = NULL, reason = NULL",
-    State.SENDING: "next_attempt_at = NULL, claim_id = 1, claim_ordinal = 1, finished_at = NULL, reason = NULL",
+    DeliveryState.QUEUED: _WAITING,
+    DeliveryState.RENDERED: _WAITING,
+    DeliveryState.SENDING: "next_attempt_at = NULL, claim_id = 1, claim_ordinal = 1, finished_at = NULL, reason = NULL",
 }
 ENDED_COLUMNS = "next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, finished_at = now(), reason = 'test'"
 
 
-def columns_of(state: State) -> str:
+def columns_of(state: DeliveryState) -> str:
     """What the CHECKs ask of a row in this state."""
     return COLUMNS.get(state, ENDED_COLUMNS)
 
@@ -37,9 +38,9 @@ def columns_of(state: State) -> str:
 
 def test_the_drawing_is_the_model() -> None:
     """Every arrow between two states in the architecture's drawing is a transition of the model, and the reverse."""
-    states = {state.value for state in State}
+    states = {state.value for state in DeliveryState}
     arrows = re.findall(r"^\s*(\w+) --> (\w+)", DRAWING.read_text("utf-8"), re.MULTILINE)
-    drawn = {(State(old), State(new)) for old, new in arrows if {old, new} <= states}
+    drawn = {(DeliveryState(old), DeliveryState(new)) for old, new in arrows if {old, new} <= states}
     assert drawn == TRANSITIONS
 
 
@@ -52,14 +53,14 @@ async def test_the_trigger_is_the_model(pool: Pool) -> None:
         )
         passed = {
             (old, new)
-            for old in State
-            for new in State
+            for old in DeliveryState
+            for new in DeliveryState
             if old is not new and await passes(connection, delivery, old, new)
         }
     assert passed == TRANSITIONS
 
 
-async def passes(connection: Session, delivery: int, old: State, new: State) -> bool:
+async def passes(connection: Session, delivery: int, old: DeliveryState, new: DeliveryState) -> bool:
     """Put the row into one state behind the guard's back, then try to move it in front of it."""
     transaction = connection.transaction()
     await transaction.start()
@@ -78,7 +79,7 @@ async def passes(connection: Session, delivery: int, old: State, new: State) -> 
         await transaction.rollback()
 
 
-async def move(connection: Session, delivery: int, state: State) -> None:
+async def move(connection: Session, delivery: int, state: DeliveryState) -> None:
     await connection.execute(f"UPDATE deliveries SET state = '{state}', {columns_of(state)} WHERE id = $1", delivery)
 
 
@@ -110,13 +111,13 @@ async def test_a_row_that_contradicts_itself_is_refused(pool: Pool, broken: str)
 
 def test_waiting_sending_and_ended_are_all_states() -> None:
     """No state is forgotten or counted twice."""
-    assert WAITING | ENDED | {State.SENDING} == set(State)
+    assert WAITING | ENDED | {DeliveryState.SENDING} == set(DeliveryState)
     assert not WAITING & ENDED
 
 
 def test_ends_are_ends() -> None:
     """Nothing leads out of an end but a dead letter, which a person may bring back."""
-    assert {old for old, _ in TRANSITIONS} & ENDED == {State.DEAD_LETTER}
+    assert {old for old, _ in TRANSITIONS} & ENDED == {DeliveryState.DEAD_LETTER}
 
 
 # ── a late worker ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -134,7 +135,7 @@ async def late(pool: Pool) -> AsyncIterator[tuple[Outgoing, Hands]]:
     [taken] = await claimed(pool, now=hands(), worker_id=2)
     assert taken.id == outgoing.id
     yield outgoing, hands
-    assert await state_of(pool, outgoing.id) is State.SENDING
+    assert await state_of(pool, outgoing.id) is DeliveryState.SENDING
     async with pool.acquire() as connection:
         held = await connection.fetchrow("SELECT claim_id, attempt_count FROM deliveries")
     assert tuple(held) == (taken.claim_id, 1)
@@ -284,14 +285,16 @@ class Walker:
         if self.chance.random() < 0.8:
             self.held.pop(0)
         ends = [("sent", "sent"), ("failed", "failed"), ("suppressed", "suppressed"), ("cancelled", "cancelled")]
-        result = Result(outgoing=outgoing, outcome="deferred", state="waiting", retry_in=LEASE, reason="deferred")
+        result = AttemptResult(
+            outgoing=outgoing, outcome="deferred", state="waiting", retry_in=LEASE, reason="deferred"
+        )
         match self.chance.randrange(3):
             case 0:
                 outcome, state = self.chance.choice(ends)
-                result = Result(outgoing=outgoing, outcome=outcome, state=state, reason="test")
+                result = AttemptResult(outgoing=outgoing, outcome=outcome, state=state, reason="test")
             case 1:
                 reason = self.chance.choice(["ambiguous", "max_age", "attempts_exhausted"])
-                result = Result(
+                result = AttemptResult(
                     outgoing=outgoing,
                     outcome="ambiguous",
                     state="dead_letter",
@@ -347,6 +350,9 @@ async def test_whatever_happens_the_ledger_stays_true(pool: Pool, seed: int) -> 
             for promise, violations in INVARIANTS.items():
                 assert await connection.fetchval(violations) == 0, promise
     async with pool.acquire() as connection:
-        seen = {(State(old), State(new)) for old, new in await connection.fetch("SELECT DISTINCT old, new FROM seen")}
+        seen = {
+            (DeliveryState(old), DeliveryState(new))
+            for old, new in await connection.fetch("SELECT DISTINCT old, new FROM seen")
+        }
     assert seen <= TRANSITIONS
     assert len(seen) >= 10, "the walk went nowhere"

@@ -33,7 +33,7 @@ from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Channel, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.address import Address
@@ -143,7 +143,7 @@ async def test_an_attempt_is_written_with_all_it_knows(pool: Pool) -> None:
     assert (attempt.reply_text, attempt.remote_host, attempt.tls) == ("queued as 7", "mx.example.org:25", "TLSv1.3")
     assert attempt.finished_at == hands()
     assert timedelta() <= attempt.finished_at - attempt.started_at <= took
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
 async def test_words_that_cannot_be_stored_are_mended(pool: Pool) -> None:
@@ -189,7 +189,7 @@ async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
     assert len(silent.envelopes) == 2
     worker.stop()
     await running
-    assert {await state_of(pool, post) for post in posts} == {State.QUEUED}
+    assert {await state_of(pool, post) for post in posts} == {DeliveryState.QUEUED}
 
 
 async def test_a_claim_that_cannot_be_prepared_is_released(pool: Pool) -> None:
@@ -292,5 +292,5 @@ async def test_a_claim_the_worker_does_not_know_of_is_not_renewed(pool: Pool) ->
         assert kept == {}
     hands.forward(minutes=2)
     assert await Maintenance(pool, clock=hands).recover() == 1
-    assert await state_of(pool, outgoing.id) is State.QUEUED
+    assert await state_of(pool, outgoing.id) is DeliveryState.QUEUED
     assert await attempts_of(pool, outgoing.id) == []

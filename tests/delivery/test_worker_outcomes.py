@@ -27,7 +27,7 @@ from tests.support.builders import (
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Lane, Outgoing, State
+from postroom.delivery.model import DeliveryState, Lane, Outgoing
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.noop import NoopTransport
 from postroom.transports.stub import StubTransport
@@ -49,13 +49,13 @@ async def test_each_recipient_has_an_outcome_of_its_own(pool: Pool) -> None:
 
     await worker.run_once(Lane.TRANSACTIONAL)
     assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "pending"}
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
     hands.forward(hours=1)
     await worker.run_once(Lane.TRANSACTIONAL)
     assert transport.envelopes[1].recipients == ("b@example.org",)
     assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "refused"}
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "failed"]
 
 
@@ -63,7 +63,7 @@ async def test_one_refused_address_does_not_refuse_the_others(pool: Pool) -> Non
     """One success makes the delivery sent; only the refused recipient is refused."""
     [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org")))
     await a_worker(pool, Recording(per_recipient({"b@example.org": (550, "5.1.1")}))).run_once(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "refused"}
 
 
@@ -80,7 +80,7 @@ async def test_a_refusal_ends_a_delivery(pool: Pool) -> None:
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording(REFUSED)).run_once(Lane.TRANSACTIONAL)
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason, found.detail) == (State.FAILED, "refused", "go away")
+    assert (found.state, found.reason, found.detail) == (DeliveryState.FAILED, "refused", "go away")
 
 
 async def test_a_copy_to_the_same_address_is_one_delivery_to_it(pool: Pool) -> None:
@@ -107,14 +107,14 @@ async def test_the_stub_transport_suppresses(pool: Pool) -> None:
     [delivery] = await accepted(pool)
     await a_worker(pool, StubTransport()).run_once(Lane.TRANSACTIONAL)
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason) == (State.SUPPRESSED, "stub_transport")
+    assert (found.state, found.reason) == (DeliveryState.SUPPRESSED, "stub_transport")
 
 
 async def test_the_noop_transport_sends(pool: Pool) -> None:
     """Through the no-op everything is delivered."""
     [delivery] = await accepted(pool)
     await a_worker(pool, NoopTransport()).run_once(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
 # ── retries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +140,7 @@ async def test_retries_follow_the_ladder(pool: Pool, lane: Lane, ladder: list[in
         hands.now = found.next_attempt_at - timedelta(microseconds=1)
         assert await worker.run_once(lane) == 0
         hands.now = found.next_attempt_at
-    while await state_of(pool, delivery) is State.QUEUED:
+    while await state_of(pool, delivery) is DeliveryState.QUEUED:
         await worker.run_once(lane)
         hands.forward(days=1.5)
     [letter], _ = await service.list_dead_letters(pool)
@@ -165,7 +165,7 @@ async def test_mail_that_had_to_wait_keeps_its_retries(pool: Pool) -> None:
     [delivery] = await accepted(pool, now=hands())
     hands.forward(days=5)
     await a_worker(pool, Recording(BUSY), clock=hands).run_once(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 async def test_the_age_counts_from_the_first_attempt(pool: Pool) -> None:
@@ -203,10 +203,10 @@ async def test_a_redrive_gives_a_new_budget(pool: Pool) -> None:
     for _ in range(6):
         await worker.run_once(Lane.AUTH)
         hands.forward(minutes=8)
-    assert await state_of(pool, delivery) is State.DEAD_LETTER
+    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
     await service.retry(pool, delivery, actor="cli:ada", now=hands())
     await worker.run_once(Lane.AUTH)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     assert len(await attempts_of(pool, delivery)) == 7
     assert await service.list_dead_letters(pool) == ([], None)
 
@@ -223,7 +223,7 @@ async def test_a_code_dies_with_its_time_while_it_waits(pool: Pool) -> None:
     hands.forward(hours=1)
     assert await maintenance.expire() == 1
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason) == (State.CANCELLED, "expired")
+    assert (found.state, found.reason) == (DeliveryState.CANCELLED, "expired")
 
 
 async def test_a_code_dies_with_its_time_when_it_is_claimed(pool: Pool) -> None:
@@ -233,7 +233,7 @@ async def test_a_code_dies_with_its_time_when_it_is_claimed(pool: Pool) -> None:
     hands.forward(hours=1)
     await a_worker(pool, transport, clock=hands).run_once(Lane.AUTH)
     assert transport.envelopes == []
-    assert await state_of(pool, delivery) is State.CANCELLED
+    assert await state_of(pool, delivery) is DeliveryState.CANCELLED
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["cancelled"]
 
 
@@ -245,7 +245,7 @@ async def test_suppression_after_acceptance_stops_a_delivery(pool: Pool) -> None
     await a_worker(pool, transport).run_once(Lane.BULK)
     assert transport.envelopes == []
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.reason) == (State.SUPPRESSED, "recipient_suppressed")
+    assert (found.state, found.reason) == (DeliveryState.SUPPRESSED, "recipient_suppressed")
     assert await outcomes_of(pool, delivery) == {"ada@example.org": "suppressed"}
 
 
@@ -268,7 +268,7 @@ async def test_suppression_between_attempts_ends_what_was_partly_sent(pool: Pool
     await suppress(pool, "b@example.org")
     hands.forward(hours=1)
     await worker.run_once(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     assert await outcomes_of(pool, delivery) == {"a@example.org": "delivered", "b@example.org": "suppressed"}
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "suppressed"]
 
@@ -285,7 +285,7 @@ async def test_an_unknown_end_is_tried_again_and_told(pool: Pool, lane: Lane) ->
     await worker.run_once(lane)
     hands.forward(hours=1)
     await worker.run_once(lane)
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous", "sent"]
 
 
@@ -328,7 +328,7 @@ async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> Non
     transport = Recording(RuntimeError("a bug"), DELIVERED)
     await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
     assert [attempt.outcome for attempt in await attempts_of(pool, crashed)] == ["ambiguous"]
-    assert await state_of(pool, fine) is State.SENT
+    assert await state_of(pool, fine) is DeliveryState.SENT
 
 
 # ── what cannot be sent ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -345,7 +345,7 @@ async def test_what_cannot_be_written_fails(pool: Pool) -> None:
     await a_worker(pool, transport, compose=compose).run_once(Lane.TRANSACTIONAL)
     found = await service.get_delivery(pool, delivery)
     assert (found.state, found.reason, found.detail) == (
-        State.FAILED,
+        DeliveryState.FAILED,
         "compose_failed",
         "subject: holds half a character",
     )
@@ -373,7 +373,7 @@ async def test_a_crash_while_composing_is_tried_again(pool: Pool) -> None:
     [delivery] = await accepted(pool, now=hands())
     worker = a_worker(pool, Recording(), compose=compose, clock=hands)
     await worker.run_once(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     hands.forward(hours=1)
     await worker.run_once(Lane.TRANSACTIONAL)
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "sent"]

@@ -16,7 +16,7 @@ from tests.support.http import served
 from postroom.cli.database import psql_command, room_url
 from postroom.db.room import Room
 from postroom.embedded.binaries import find_binaries
-from postroom.embedded.data_directory import Home
+from postroom.embedded.data_directory import DataDirectory
 from postroom.http import service
 from postroom.http.asgi import build_app
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -111,7 +111,7 @@ async def test_an_example_runs(name: str, room: Room, environment: dict[str, str
 
 async def test_the_roles_of_the_handbook_suffice(database_url: str, server_directory: Path) -> None:
     """With roles.sql and grants.sql the owner migrates, the worker works, the sender sends and the reader reads."""
-    state = Home(server_directory / "data").read_state()
+    state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     database = urlsplit(database_url).path
     host = quote(state.socket_dir, safe="")
@@ -160,7 +160,7 @@ async def test_the_rights_of_an_application_with_accounts_suffice(room: Room, se
     """With the grants of accounts.md an application signs up, asks for tokens and checks codes, and reads no token."""
     page = (DOCS / "how-to" / "accounts.md").read_text("utf-8")
     grants = next(code for code in re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if "GRANT" in code)
-    state = Home(server_directory / "data").read_state()
+    state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     where = f"/{urlsplit(room.url).path.strip('/')}?host={quote(state.socket_dir, safe='')}&port={state.port}"
     administrator = f"postgresql://postgres@{where}"

@@ -20,7 +20,15 @@ from postroom.dashboard import build_dashboard
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import Channel, Delivery, DeliveryRequest, Lane, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import (
+    Channel,
+    Delivery,
+    DeliveryRequest,
+    DeliveryState,
+    Lane,
+    RecipientKind,
+    RecipientOutcome,
+)
 from postroom.dropins.resend.answers import email_of, last_event, refusal
 from postroom.dropins.resend.shapes import parse_schedule
 from postroom.errors import BadInput
@@ -89,7 +97,7 @@ async def test_a_mail_is_a_delivery(shop: Shop) -> None:
         headers={"X-Order": "7"},
         tags=[{"name": "kind", "value": "greeting"}, {"name": "bare"}],
     )
-    assert (delivery.state, delivery.source) == (State.QUEUED, "shop")
+    assert (delivery.state, delivery.source) == (DeliveryState.QUEUED, "shop")
     assert delivery.sender == Address("shop@example.org", "Shop")
     assert (delivery.subject, delivery.text, delivery.html) == ("Hello", "Hello, Ada.", "<p>Hello</p>")
     assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]
@@ -462,14 +470,14 @@ async def test_a_body_without_end_is_refused(room: Room) -> None:
 
 STATES: dict[str, tuple[dict[str, Any], str]] = {
     "waiting": ({}, "queued"),
-    "rendered": ({"state": State.RENDERED}, "queued"),
+    "rendered": ({"state": DeliveryState.RENDERED}, "queued"),
     "deferred": ({"attempt_count": 1}, "delivery_delayed"),
-    "sending": ({"state": State.SENDING}, "queued"),
-    "sent": ({"state": State.SENT}, "sent"),
-    "failed": ({"state": State.FAILED}, "failed"),
-    "dead letter": ({"state": State.DEAD_LETTER}, "failed"),
-    "cancelled": ({"state": State.CANCELLED}, "canceled"),
-    "suppressed": ({"state": State.SUPPRESSED}, "suppressed"),
+    "sending": ({"state": DeliveryState.SENDING}, "queued"),
+    "sent": ({"state": DeliveryState.SENT}, "sent"),
+    "failed": ({"state": DeliveryState.FAILED}, "failed"),
+    "dead letter": ({"state": DeliveryState.DEAD_LETTER}, "failed"),
+    "cancelled": ({"state": DeliveryState.CANCELLED}, "canceled"),
+    "suppressed": ({"state": DeliveryState.SUPPRESSED}, "suppressed"),
 }
 
 
@@ -479,9 +487,9 @@ async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
     now = datetime.now(UTC) + timedelta(seconds=1)
     words = {name: last_event(replace(delivery, **change), now=now) for name, (change, _word) in STATES.items()}
     assert words == {name: word for name, (_change, word) in STATES.items()}
-    assert {change.get("state", State.QUEUED) for change, _word in STATES.values()} == set(State)
+    assert {change.get("state", DeliveryState.QUEUED) for change, _word in STATES.values()} == set(DeliveryState)
     refused = tuple(msgspec.structs.replace(each, outcome=RecipientOutcome.REFUSED) for each in delivery.recipients)
-    assert last_event(replace(delivery, state=State.FAILED, recipients=refused), now=now) == "bounced"
+    assert last_event(replace(delivery, state=DeliveryState.FAILED, recipients=refused), now=now) == "bounced"
 
 
 async def test_one_time_codes_stay_hidden(shop: Shop) -> None:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import Delivery, RecipientKind, State
+from postroom.delivery.model import Delivery, DeliveryState, RecipientKind
 from postroom.dropins.ses.answers import refusal
 from postroom.dropins.ses.cli import ses_credentials
 from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
@@ -127,7 +127,7 @@ async def test_a_simple_mail_is_a_delivery(shop: Shop) -> None:
         EmailTags=[{"Name": "kind", "Value": "greeting"}],
         ConfigurationSetName="ignored",
     )
-    assert (delivery.state, delivery.source) == (State.QUEUED, "shop")
+    assert (delivery.state, delivery.source) == (DeliveryState.QUEUED, "shop")
     assert delivery.sender == Address("shop@example.org", "Shop")
     assert (delivery.subject, delivery.text, delivery.html) == ("Héllo", "Hello", "<p>Hello</p>")
     assert addresses(delivery, RecipientKind.TO) == ["ada@example.org"]

@@ -14,7 +14,7 @@ import pytest
 from tests.support.embedded import FAST, ROOT_ONLY, USER, ask, owner_of_process, owners, postmaster
 
 from postroom.embedded import binaries
-from postroom.embedded.binaries import Account, Binaries, find_binaries, programs_for, readable_copy
+from postroom.embedded.binaries import Binaries, UnixAccount, find_binaries, programs_for, readable_copy
 from postroom.embedded.errors import EmbeddedServerError
 from postroom.embedded.server import EmbeddedServer
 
@@ -137,7 +137,7 @@ def test_root_copies_what_the_account_cannot_read(
     data_dir.mkdir()
     os.chown(data_dir, NOBODY, NOBODY)
     programs = programs_for(data_dir, hidden)
-    assert programs.account == Account(uid=NOBODY, gid=NOBODY)
+    assert programs.account == UnixAccount(uid=NOBODY, gid=NOBODY)
     assert programs.binaries.bin_dir.is_relative_to(open_dir)
     assert programs.account.can_run(programs.binaries.tool("postgres"))
 

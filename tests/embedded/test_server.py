@@ -16,7 +16,7 @@ from tests.support.embedded import FAST, USER, ask, command_line, mode, postmast
 from postroom.embedded import data_directory
 from postroom.embedded import server as embedded
 from postroom.embedded.binaries import find_binaries
-from postroom.embedded.data_directory import Home
+from postroom.embedded.data_directory import DataDirectory
 from postroom.embedded.errors import EmbeddedServerError
 from postroom.embedded.server import EmbeddedServer, ServerOptions, running_url
 
@@ -106,7 +106,7 @@ async def test_the_role_owns_its_database_and_may_clone_it_but_is_no_superuser(u
 async def test_the_password_is_kept_from_other_eyes(data_dir: Path) -> None:
     """Files are private, and the password is in none of repr, log, command line and errors."""
     async with EmbeddedServer(data_dir, ServerOptions(fsync=False, extra=(("log_statement", "all"),))) as server:
-        home = Home(data_dir)
+        home = DataDirectory(data_dir)
         state = home.read_state()
         assert state is not None
         assert [mode(data_dir), mode(home.cluster), mode(Path(state.socket_dir))] == [0o700] * 3
@@ -138,7 +138,7 @@ async def test_two_objects_share_one_server_and_the_last_stops_it(used_dir: Path
     await second.stop()
     await second.stop()
     assert await running_url(used_dir) is None
-    assert not Home(used_dir).is_alive()
+    assert not DataDirectory(used_dir).is_alive()
 
 
 async def test_the_starter_may_leave_before_the_others(used_dir: Path, start_user: StartUser) -> None:
@@ -160,8 +160,8 @@ async def test_processes_that_start_together_get_one_server(data_dir: Path, star
     assert len(set(urls)) == 1
     await asyncio.gather(*(user.communicate(b"\n") for user in users))
     assert [user.returncode for user in users] == [0, 0, 0, 0]
-    assert Home(data_dir).log.read_text().count("ready to accept connections") == 1
-    assert not Home(data_dir).is_alive()
+    assert DataDirectory(data_dir).log.read_text().count("ready to accept connections") == 1
+    assert not DataDirectory(data_dir).is_alive()
 
 
 async def test_a_killed_server_starts_again_with_its_data(used_dir: Path) -> None:
@@ -211,7 +211,7 @@ async def test_a_server_outlives_its_killed_starter(
     async with EmbeddedServer(used_dir, FAST) as server:
         assert (server.url, postmaster(used_dir)) == (url, pid)
         assert await ask(url, "SELECT 1") == 1
-    assert not Home(used_dir).is_alive()
+    assert not DataDirectory(used_dir).is_alive()
 
 
 async def test_a_start_killed_while_making_the_cluster_is_repeated(
@@ -221,10 +221,10 @@ async def test_a_start_killed_while_making_the_cluster_is_repeated(
     trap = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && kill -9 $PPID')
     starter = await start_user(data_dir, PG_BIN=str(trap))
     assert await starter.wait() == -signal.SIGKILL
-    assert (Home(data_dir).unfinished / "PG_VERSION").exists()
+    assert (DataDirectory(data_dir).unfinished / "PG_VERSION").exists()
     async with EmbeddedServer(data_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
-    assert not Home(data_dir).unfinished.exists()
+    assert not DataDirectory(data_dir).unfinished.exists()
 
 
 async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> None:
@@ -247,8 +247,8 @@ async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> N
 async def test_a_pid_file_that_names_a_stranger_is_ignored(used_dir: Path) -> None:
     """A process id left from before a reboot, now somebody else's, does not stop the start."""
     async with EmbeddedServer(used_dir, FAST):
-        lines = (Home(used_dir).cluster / "postmaster.pid").read_text().splitlines()
-    (Home(used_dir).cluster / "postmaster.pid").write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
+        lines = (DataDirectory(used_dir).cluster / "postmaster.pid").read_text().splitlines()
+    (DataDirectory(used_dir).cluster / "postmaster.pid").write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
     async with EmbeddedServer(used_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
 
@@ -256,7 +256,7 @@ async def test_a_pid_file_that_names_a_stranger_is_ignored(used_dir: Path) -> No
 async def test_a_lost_state_file_is_replaced(used_dir: Path) -> None:
     """A running server whose password was lost is adopted, with a new password."""
     async with EmbeddedServer(used_dir, FAST) as first:
-        Home(used_dir).state.unlink()
+        DataDirectory(used_dir).state.unlink()
         async with EmbeddedServer(used_dir, FAST) as second:
             assert second.url != first.url
             assert await ask(second.url, "SELECT 1") == 1
@@ -278,7 +278,7 @@ async def test_the_wrong_major_says_so_and_what_to_do(data_dir: Path) -> None:
 async def test_a_long_path_still_has_a_socket(tmp_path: Path) -> None:
     """Where the path is too long for a socket, a short private directory serves and is removed in the end."""
     async with EmbeddedServer(tmp_path / ("x" * 120), FAST) as server:
-        state = Home(tmp_path / ("x" * 120)).read_state()
+        state = DataDirectory(tmp_path / ("x" * 120)).read_state()
         assert state is not None
         assert len(state.socket_dir) < 85
         assert await ask(server.admin_url, "SELECT 1") == 1
@@ -314,7 +314,7 @@ async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
         await server.start()
     with pytest.raises(EmbeddedServerError, match="not been started"):
         _ = server.url
-    assert not Home(used_dir).is_alive()
+    assert not DataDirectory(used_dir).is_alive()
 
 
 async def test_a_cancelled_start_can_be_repeated(
@@ -324,14 +324,14 @@ async def test_a_cancelled_start_can_be_repeated(
     endless = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && exec sleep 300')
     monkeypatch.setenv("PG_BIN", str(endless))
     starting = asyncio.create_task(EmbeddedServer(data_dir, FAST).start())
-    while not (Home(data_dir).unfinished / "PG_VERSION").exists():
+    while not (DataDirectory(data_dir).unfinished / "PG_VERSION").exists():
         assert not starting.done()
         await asyncio.sleep(data_directory.POLL_S)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
     monkeypatch.delenv("PG_BIN")
-    assert Home(data_dir).major() is None
+    assert DataDirectory(data_dir).major() is None
     async with EmbeddedServer(data_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
 
@@ -356,7 +356,7 @@ async def test_the_log_keeps_no_values(used_dir: Path) -> None:
         finally:
             await connection.close()
     assert "Zerlina" in str(caught.value.detail)
-    log = Home(used_dir).log.read_text()
+    log = DataDirectory(used_dir).log.read_text()
     assert "people_name_check" in log
     assert "Zerlina" not in log
 
@@ -378,7 +378,7 @@ def test_a_long_log_is_set_aside(data_dir: Path, monkeypatch: pytest.MonkeyPatch
     """The log starts anew when it has grown too long; one predecessor is kept."""
     monkeypatch.setattr(data_directory, "LOG_LIMIT_BYTES", 3)
     data_dir.mkdir()
-    home = Home(data_dir)
+    home = DataDirectory(data_dir)
     home.log.write_text("old")
     assert home.rotate_log() == 3
     home.log.write_text("older")

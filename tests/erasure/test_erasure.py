@@ -26,7 +26,7 @@ from postroom.archive.service import archive_session, verify_archive
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.erasure.files import address_pattern
 from postroom.erasure.places import EXEMPT, tables_erased
 from postroom.erasure.service import erase, list_erasures, resume_erasures
@@ -167,7 +167,7 @@ async def test_who_was_erased_gets_nothing_whatever_way_mail_takes(room: Room, t
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     [refused] = await accepted(room.pool, a_mail("Ann@Example.org"))
-    assert await state_of(room.pool, refused) is State.SUPPRESSED
+    assert await state_of(room.pool, refused) is DeliveryState.SUPPRESSED
 
     await room.pool.execute("CREATE TABLE kept AS TABLE suppressions; DELETE FROM suppressions")
     [waiting] = await accepted(room.pool, a_mail(ANN))
@@ -175,7 +175,7 @@ async def test_who_was_erased_gets_nothing_whatever_way_mail_takes(room: Room, t
     await room.pool.execute("INSERT INTO suppressions SELECT * FROM kept")
     transport = Recording()
     await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
-    assert (await state_of(room.pool, waiting), transport.envelopes) == (State.SUPPRESSED, [])
+    assert (await state_of(room.pool, waiting), transport.envelopes) == (DeliveryState.SUPPRESSED, [])
     assert await Feeder(room.pool).run_once() == 1
     rows = await room.pool.fetch(
         "SELECT lower(email), state::text FROM campaign_recipients WHERE campaign_id = $1", campaign
@@ -189,9 +189,9 @@ async def test_mail_that_waits_for_the_person_is_cancelled(room: Room, tmp_path:
     await room.pool.execute("UPDATE deliveries SET next_attempt_at = now() + interval '1 h' WHERE id <> $1", held)
     assert [outgoing.id for outgoing in await claimed(room.pool)] == [held]
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
-    assert await state_of(room.pool, alone) is State.CANCELLED
-    assert await state_of(room.pool, held) is State.CANCELLED
-    assert await state_of(room.pool, shared) is State.QUEUED
+    assert await state_of(room.pool, alone) is DeliveryState.CANCELLED
+    assert await state_of(room.pool, held) is DeliveryState.CANCELLED
+    assert await state_of(room.pool, shared) is DeliveryState.QUEUED
     outcomes = await outcomes_of(room.pool, shared)
     assert outcomes.pop(BOB) == "pending"
     assert list(outcomes.values()) == ["suppressed"]

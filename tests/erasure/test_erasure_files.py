@@ -23,10 +23,10 @@ from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.http import open_browser
 
 from postroom.archive import api
-from postroom.archive.model import State
+from postroom.archive.model import SegmentState
 from postroom.archive.parquet import read_tables
 from postroom.archive.service import list_segments, verify_archive
-from postroom.archive.worker import ArchiveKeeper
+from postroom.archive.worker import ArchiveWorker
 from postroom.db.room import Room
 from postroom.erasure.service import erase, list_erasures, resume_erasures
 from postroom.http.asgi import HttpApplication
@@ -70,7 +70,7 @@ async def test_a_file_that_is_damaged_keeps_nothing_else_waiting(room: Room, tmp
     assert ANN not in bytes_in(tmp_path)
 
     await add_attempts(room.pool, JANUARY, 5, first=900)
-    await ArchiveKeeper(room, options_for(tmp_path), clock=at_now).run_once()
+    await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert await delivery_ids(room.pool) == []
 
     january.write_bytes(whole)
@@ -189,7 +189,7 @@ async def test_a_kill_while_a_file_is_thrown_away_loses_nothing(room: Room, tmp_
     assert await run_to_its_end(Orders(room.url, str(tmp_path), NOW, die_at="detached")) == -signal.SIGKILL
     dying = Orders(room.url, str(tmp_path), NOW, task="erase", die_at="marked_stale")
     assert await run_to_its_end(dying) == -signal.SIGKILL
-    assert [segment.state for segment in await list_segments(room.pool)] == [State.EXPORTING]
+    assert [segment.state for segment in await list_segments(room.pool)] == [SegmentState.EXPORTING]
     await resume_erasures(room, options_for(tmp_path))
     await run(room, options_for(tmp_path))
     assert archived_ids(tmp_path) == list(range(1, 11))

@@ -14,7 +14,7 @@ from tests.support.feedback import PATHS, report, sent
 from postroom.archive.service import archive_session
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import State
+from postroom.delivery.model import DeliveryState
 from postroom.erasure.model import spellings
 from postroom.erasure.service import erase, resume_erasures
 from postroom.events import Event, EventStore
@@ -23,7 +23,7 @@ from postroom.feedback import service as feedback
 from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import ingest
 from postroom.feedback.lists import ListReader, write_lines
-from postroom.feedback.model import NewSuppression, Reason
+from postroom.feedback.model import NewSuppression, SuppressionReason
 from postroom.post.address import Address
 
 JOERG = "jörg@bücher.example"
@@ -264,12 +264,12 @@ async def test_a_suppression_of_somebody_erased_is_found_and_lifted(room: Room, 
     assert listed == found
     assert await feedback.list_history(room.pool, ANN)
     made = await feedback.suppress(
-        room.pool, NewSuppression(email=ANN, reason=Reason.MANUAL, origin="api"), actor=ACTOR
+        room.pool, NewSuppression(email=ANN, reason=SuppressionReason.MANUAL, origin="api"), actor=ACTOR
     )
     assert made.email == ANN
     assert len(await feedback.lift(room.pool, ANN, actor=ACTOR)) == 2
     [mail] = await accepted(room.pool, a_mail(ANN))
-    assert await state_of(room.pool, mail) is State.QUEUED
+    assert await state_of(room.pool, mail) is DeliveryState.QUEUED
 
 
 async def test_a_list_with_somebody_erased_goes_out_and_in_again(room: Room, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ async def test_a_list_with_somebody_erased_goes_out_and_in_again(room: Room, tmp
     await feedback.import_batch(room.pool, reader.read(lines), actor=ACTOR)
     assert reader.result.problems == []
     [mail] = await accepted(room.pool, a_mail(ANN))
-    assert await state_of(room.pool, mail) is State.SUPPRESSED
+    assert await state_of(room.pool, mail) is DeliveryState.SUPPRESSED
 
 
 @pytest.mark.parametrize("others", [(), ("carol@example.org",)])

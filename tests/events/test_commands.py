@@ -17,7 +17,7 @@ from postroom.events.commands import list_commands
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.outbox.publisher import Publishers
-from postroom.outbox.views import View, Views
+from postroom.outbox.views import View, ViewCatalog
 from postroom.outbox.worker import Outbox
 
 
@@ -106,18 +106,18 @@ async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: Event
     pool, stop = room.pool, asyncio.Event()
     await pool.execute("CREATE TABLE totals AS SELECT 0 AS deposited")
     view = View("deposited", count, forget, types=("Deposited",))
-    await Views(pool).install(view)
+    await ViewCatalog(pool).install(view)
     app = HttpApplication(room, endpoints(store), auth=Authenticator(pool))
     running = asyncio.create_task(Outbox(room, Publishers.of([view])).loop(stop).run(stop))
     try:
         result = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
         assert result.place is not None
-        await Views(pool).wait_for(view, result.place, timeout=timedelta(minutes=1))
+        await ViewCatalog(pool).wait_for(view, result.place, timeout=timedelta(minutes=1))
         assert await pool.fetchval("SELECT deposited FROM totals") == 3
         browser = await open_browser(room, app=app)
         answer = (await browser.post("/v1/events", json={"events": [{"type": "Deposited"}] * 2})).json
         place = Place(answer["transaction_id"], answer["position"])
-        await Views(pool).wait_for(view, place, timeout=timedelta(minutes=1))
+        await ViewCatalog(pool).wait_for(view, place, timeout=timedelta(minutes=1))
         assert await pool.fetchval("SELECT deposited FROM totals") == 5
     finally:
         stop.set()

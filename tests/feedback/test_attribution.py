@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from tests.support.feedback import DOMAIN, KEY, PATHS, report
 
-from postroom.feedback.attribution import Candidates, ReturnPaths, Sent, attribute, find_candidates
+from postroom.feedback.attribution import Candidates, ReturnPaths, SentDelivery, attribute, find_candidates
 from postroom.feedback.model import Bounce, BounceClass, Complaint
 from postroom.post.message_id import make_message_id
 from postroom.post.report import read_report
@@ -13,12 +13,17 @@ from postroom.post.return_path import make_return_path
 CREATED = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 
-def known(*recipients: str, delivery_id: int = 7) -> dict[int, Sent]:
-    return {delivery_id: Sent(delivery_id, CREATED, recipients)}
+def known(*recipients: str, delivery_id: int = 7) -> dict[int, SentDelivery]:
+    return {delivery_id: SentDelivery(delivery_id, CREATED, recipients)}
 
 
 def attributed(
-    name: str, sent: dict[int, Sent], *, tag: int | None = 7, envelope: int | None = None, paths: ReturnPaths = PATHS
+    name: str,
+    sent: dict[int, SentDelivery],
+    *,
+    tag: int | None = 7,
+    envelope: int | None = None,
+    paths: ReturnPaths = PATHS,
 ) -> list[tuple[int | None, str | None, bool]]:
     read = read_report(report(name, delivery_id=tag))
     to = (make_return_path(envelope, domain=DOMAIN, key=KEY),) if envelope is not None else ()

@@ -9,7 +9,7 @@ from tests.support.feedback import a_bounce, a_soft_bounce, rows
 
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.feedback.record import record
 
 DAY = timedelta(days=1)
@@ -72,7 +72,7 @@ async def test_a_hold_that_became_a_suppression_ends_the_mail(pool: Pool) -> Non
     async with pool.acquire() as connection:
         await record(connection, [a_bounce()], now=NOON + HOUR)
     await a_worker(pool, Recording(), clock=Hands(NOON + DAY)).run_once(Lane.BULK)
-    assert await state_of(pool, delivery) is State.SUPPRESSED
+    assert await state_of(pool, delivery) is DeliveryState.SUPPRESSED
 
 
 async def test_one_suppressed_and_one_held_recipient(pool: Pool) -> None:
@@ -89,7 +89,7 @@ async def test_mail_that_expires_during_a_hold_is_not_held_again(pool: Pool) -> 
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK, expires_at=NOON + HOUR), now=NOON)
     await hold(pool)
     await a_worker(pool, Recording(), clock=Hands(NOON + HOUR)).run_once(Lane.BULK)
-    assert await state_of(pool, delivery) is State.CANCELLED
+    assert await state_of(pool, delivery) is DeliveryState.CANCELLED
 
 
 async def test_people_on_hold_get_campaign_mail_later(pool: Pool) -> None:

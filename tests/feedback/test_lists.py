@@ -8,7 +8,7 @@ from tests.support.feedback import rows
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.feedback.lists import ListReader, lines_of, write_lines
-from postroom.feedback.model import NewSuppression, Reason, Scope
+from postroom.feedback.model import NewSuppression, Scope, SuppressionReason
 from postroom.feedback.service import export, import_batch
 
 
@@ -19,10 +19,10 @@ def read(*lines: str) -> tuple[list[NewSuppression], list[tuple[int, str]]]:
 
 def test_a_header_names_the_columns() -> None:
     """In any order and case; columns nobody knows are ignored."""
-    found, problems = read("Reason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
+    found, problems = read("SuppressionReason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
     assert problems == []
     assert [(each.email, each.reason, each.detail) for each in found] == [
-        ("ada@example.org", Reason.COMPLAINT, "said, loudly")
+        ("ada@example.org", SuppressionReason.COMPLAINT, "said, loudly")
     ]
 
 
@@ -30,8 +30,8 @@ def test_without_a_header_the_first_column_is_the_address() -> None:
     """A plain list of addresses is a list."""
     found, _ = read("ada@example.org\n", "ben@example.org,whatever\n", "\n")
     assert [(each.email, each.reason, each.origin) for each in found] == [
-        ("ada@example.org", Reason.MANUAL, "import"),
-        ("ben@example.org", Reason.MANUAL, "import"),
+        ("ada@example.org", SuppressionReason.MANUAL, "import"),
+        ("ben@example.org", SuppressionReason.MANUAL, "import"),
     ]
 
 
@@ -86,7 +86,14 @@ async def test_an_export_is_read_again(pool: Pool) -> None:
     """All of it, page by page; reasons, scopes and words with commas and line breaks survive."""
     wanted = [
         NewSuppression(email=f"p{number}@example.org", reason=reason, scope=Scope.ALL, detail='says "no,\nno"')
-        for number, reason in enumerate((Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE, Reason.UNSUBSCRIBE))
+        for number, reason in enumerate(
+            (
+                SuppressionReason.MANUAL,
+                SuppressionReason.COMPLAINT,
+                SuppressionReason.HARD_BOUNCE,
+                SuppressionReason.UNSUBSCRIBE,
+            )
+        )
     ]
     await import_batch(pool, wanted, actor="tests")
     pages = [page async for page in export(pool, page=2)]
@@ -102,7 +109,7 @@ async def test_an_export_is_read_again(pool: Pool) -> None:
 
 async def test_the_gravest_of_a_batch_wins(pool: Pool) -> None:
     """An address that stands in a file three times is written once."""
-    reasons = (Reason.MANUAL, Reason.COMPLAINT, Reason.HARD_BOUNCE)
+    reasons = (SuppressionReason.MANUAL, SuppressionReason.COMPLAINT, SuppressionReason.HARD_BOUNCE)
     batch = [
         NewSuppression(email=address, reason=reason)
         for address, reason in zip(("A@x.org", "a@X.org", "a@x.org"), reasons, strict=True)

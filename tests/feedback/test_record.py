@@ -9,7 +9,15 @@ from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, s
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
-from postroom.feedback.model import BounceClass, Feedback, NewSuppression, Reason, Refusal, Unsubscribe, report_identity
+from postroom.feedback.model import (
+    BounceClass,
+    Feedback,
+    NewSuppression,
+    RefusedRecipient,
+    SuppressionReason,
+    Unsubscribe,
+    report_identity,
+)
 from postroom.feedback.record import bounces_of, clear_soft, record, record_refusals
 from postroom.feedback.service import import_batch, lift, suppress
 from postroom.post.reply import Stage
@@ -149,7 +157,7 @@ async def test_what_a_person_asked_for_outlives_an_operator(pool: Pool) -> None:
 
     manual = NewSuppression(email="ada@example.org", scope=Scope.BULK)
     await suppress(pool, manual, actor="tests")
-    await suppress(pool, NewSuppression(email="ada@example.org", reason=Reason.UNSUBSCRIBE), actor="tests")
+    await suppress(pool, NewSuppression(email="ada@example.org", reason=SuppressionReason.UNSUBSCRIBE), actor="tests")
     await suppress(pool, manual, actor="tests")
     assert await suppressed(pool) == [("unsubscribe", "bulk", None)]
 
@@ -308,9 +316,9 @@ async def test_an_import_leaves_history_and_no_flood_of_facts(pool: Pool) -> Non
     assert await rows(pool, "SELECT FROM events") == []
 
 
-def refusal(address: str = "ada@example.org", **fields: object) -> Refusal:
+def refusal(address: str = "ada@example.org", **fields: object) -> RefusedRecipient:
     given = {"delivery_id": 1, "attempt_no": 1, "code": 550, "enhanced": "5.1.1", "text": "no such user"}
-    return Refusal(address=address, **{**given, **fields})  # type: ignore[arg-type]
+    return RefusedRecipient(address=address, **{**given, **fields})  # type: ignore[arg-type]
 
 
 async def test_settling_an_attempt(pool: Pool) -> None:

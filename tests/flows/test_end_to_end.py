@@ -20,7 +20,7 @@ from postroom.app import load_catalog, run_worker
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 
 WELCOME = {"name": "Ada", "product": "Postroom", "url": "https://example.org"}
 
@@ -45,7 +45,7 @@ async def test_content_and_templates_arrive(room: Room) -> None:
     await work(room)
     assert sorted(await inbox(room)) == ["Bienvenue sur Postroom, Ada", "Plain"]
     for delivery in (plain, rendered):
-        assert await state_of(room.pool, delivery) is State.SENT
+        assert await state_of(room.pool, delivery) is DeliveryState.SENT
         assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["sent"]
 
 
@@ -81,8 +81,8 @@ async def test_every_lane_and_every_recipient_is_served(room: Room) -> None:
     assert [await outcomes_of(room.pool, delivery) for delivery in ids] == [served] * 3
 
 
-@pytest.mark.parametrize("transport, state", [("stub", State.SUPPRESSED), ("noop", State.SENT)])
-async def test_the_settings_choose_the_way_out(room: Room, transport: str, state: State) -> None:
+@pytest.mark.parametrize("transport, state", [("stub", DeliveryState.SUPPRESSED), ("noop", DeliveryState.SENT)])
+async def test_the_settings_choose_the_way_out(room: Room, transport: str, state: DeliveryState) -> None:
     """Stub and no-op send nothing; what is written differs."""
     [delivery] = await accepted(room.pool)
     await work(replace(room, settings=replace(room.settings, transport=transport)))

@@ -14,7 +14,7 @@ from tests.support.loops import logged, looping
 from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.post.reply import Content, Envelope, Reply
 
@@ -128,7 +128,7 @@ async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None
     await limit_connections(witness, -1)
     await witness.close()
     own.terminate()
-    assert (transport.delivery_ids, await state_of(room.pool, delivery)) == ([delivery], State.SENDING)
+    assert (transport.delivery_ids, await state_of(room.pool, delivery)) == ([delivery], DeliveryState.SENDING)
 
 
 async def test_maintenance_survives_a_cut(room: Room) -> None:

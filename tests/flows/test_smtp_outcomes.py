@@ -8,7 +8,7 @@ from tests.support.smtp_server import DROP, SILENT, Says, Script, ThenDrop, smtp
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 A, B = "a@example.org", "b@example.org"
@@ -20,7 +20,7 @@ class Case:
 
     name: str
     says: Says
-    state: State
+    state: DeliveryState
     attempt: tuple[str, str, int | None]  # outcome, stage, code
     a: str = "pending"
     b: str = "pending"
@@ -28,44 +28,90 @@ class Case:
 
 
 CASES = [
-    Case("takes it", {}, State.SENT, ("sent", "final", 250), "delivered", "delivered"),
-    Case("advertises nothing", {}, State.SENT, ("sent", "final", 250), "delivered", "delivered", extensions=()),
-    Case("refuses one", {f"RCPT {B}": "550 5.1.1 who?"}, State.SENT, ("sent", "final", 250), "delivered", "refused"),
-    Case("defers one", {f"RCPT {B}": "451 4.3.0 later"}, State.QUEUED, ("deferred", "final", 250), "delivered"),
-    Case("one mailbox is full", {f"RCPT {B}": "552 5.2.2 full"}, State.QUEUED, ("deferred", "final", 250), "delivered"),
+    Case("takes it", {}, DeliveryState.SENT, ("sent", "final", 250), "delivered", "delivered"),
+    Case("advertises nothing", {}, DeliveryState.SENT, ("sent", "final", 250), "delivered", "delivered", extensions=()),
+    Case(
+        "refuses one",
+        {f"RCPT {B}": "550 5.1.1 who?"},
+        DeliveryState.SENT,
+        ("sent", "final", 250),
+        "delivered",
+        "refused",
+    ),
+    Case("defers one", {f"RCPT {B}": "451 4.3.0 later"}, DeliveryState.QUEUED, ("deferred", "final", 250), "delivered"),
+    Case(
+        "one mailbox is full",
+        {f"RCPT {B}": "552 5.2.2 full"},
+        DeliveryState.QUEUED,
+        ("deferred", "final", 250),
+        "delivered",
+    ),
     Case(
         "refuses one and defers the other",
         {f"RCPT {A}": "550 5.1.1 who?", f"RCPT {B}": "451 4.3.0 later"},
-        State.QUEUED,
+        DeliveryState.QUEUED,
         ("deferred", "recipient", 451),
         "refused",
     ),
-    Case("refuses both", {"RCPT": "550 5.1.1 who?"}, State.FAILED, ("failed", "recipient", 550), "refused", "refused"),
-    Case("defers both", {"RCPT": "450 4.2.0 greylisted"}, State.QUEUED, ("deferred", "recipient", 450)),
-    Case("refuses the sender", {"MAIL": "550 5.7.1 no"}, State.FAILED, ("failed", "sender", 550), "refused", "refused"),
-    Case("defers the sender", {"MAIL": "451 4.7.1 slowly"}, State.QUEUED, ("deferred", "sender", 451)),
-    Case("refuses DATA", {"DATA": "554 5.7.1 no"}, State.FAILED, ("failed", "content", 554), "refused", "refused"),
-    Case("defers DATA", {"DATA": "452 4.3.1 full"}, State.QUEUED, ("deferred", "content", 452)),
-    Case("refuses the content", {".": "554 5.7.1 spam"}, State.FAILED, ("failed", "final", 554), "refused", "refused"),
-    Case("defers the content", {".": "451 4.3.0 later"}, State.QUEUED, ("deferred", "final", 451)),
-    Case("is full, in five hundreds", {".": "552 5.3.1 full"}, State.QUEUED, ("deferred", "final", 552)),
-    Case("turns us away", {"connect": "554 5.7.1 not you"}, State.QUEUED, ("deferred", "connect", 554)),
-    Case("is busy", {"connect": "421 4.3.2 busy"}, State.QUEUED, ("deferred", "connect", 421)),
-    Case("hangs up at once", {"connect": DROP}, State.QUEUED, ("deferred", "connect", None)),
-    Case("says nothing at all", {"connect": SILENT}, State.QUEUED, ("deferred", "connect", None)),
-    Case("hangs up at EHLO", {"EHLO": DROP}, State.QUEUED, ("deferred", "connect", None)),
-    Case("hangs up at MAIL", {"MAIL": DROP}, State.QUEUED, ("deferred", "sender", None)),
-    Case("hangs up at RCPT", {"RCPT": DROP}, State.QUEUED, ("deferred", "recipient", None)),
-    Case("is silent at RCPT", {"RCPT": SILENT}, State.QUEUED, ("deferred", "recipient", None)),
-    Case("hangs up at DATA", {"DATA": DROP}, State.QUEUED, ("deferred", "content", None)),
-    Case("says 421 and hangs up", {"MAIL": ThenDrop("421 4.3.2 closing")}, State.QUEUED, ("deferred", "sender", 421)),
     Case(
-        "hangs up after the content", {".": DROP}, State.QUEUED, ("ambiguous", "final", None), "ambiguous", "ambiguous"
+        "refuses both",
+        {"RCPT": "550 5.1.1 who?"},
+        DeliveryState.FAILED,
+        ("failed", "recipient", 550),
+        "refused",
+        "refused",
+    ),
+    Case("defers both", {"RCPT": "450 4.2.0 greylisted"}, DeliveryState.QUEUED, ("deferred", "recipient", 450)),
+    Case(
+        "refuses the sender",
+        {"MAIL": "550 5.7.1 no"},
+        DeliveryState.FAILED,
+        ("failed", "sender", 550),
+        "refused",
+        "refused",
+    ),
+    Case("defers the sender", {"MAIL": "451 4.7.1 slowly"}, DeliveryState.QUEUED, ("deferred", "sender", 451)),
+    Case(
+        "refuses DATA", {"DATA": "554 5.7.1 no"}, DeliveryState.FAILED, ("failed", "content", 554), "refused", "refused"
+    ),
+    Case("defers DATA", {"DATA": "452 4.3.1 full"}, DeliveryState.QUEUED, ("deferred", "content", 452)),
+    Case(
+        "refuses the content",
+        {".": "554 5.7.1 spam"},
+        DeliveryState.FAILED,
+        ("failed", "final", 554),
+        "refused",
+        "refused",
+    ),
+    Case("defers the content", {".": "451 4.3.0 later"}, DeliveryState.QUEUED, ("deferred", "final", 451)),
+    Case("is full, in five hundreds", {".": "552 5.3.1 full"}, DeliveryState.QUEUED, ("deferred", "final", 552)),
+    Case("turns us away", {"connect": "554 5.7.1 not you"}, DeliveryState.QUEUED, ("deferred", "connect", 554)),
+    Case("is busy", {"connect": "421 4.3.2 busy"}, DeliveryState.QUEUED, ("deferred", "connect", 421)),
+    Case("hangs up at once", {"connect": DROP}, DeliveryState.QUEUED, ("deferred", "connect", None)),
+    Case("says nothing at all", {"connect": SILENT}, DeliveryState.QUEUED, ("deferred", "connect", None)),
+    Case("hangs up at EHLO", {"EHLO": DROP}, DeliveryState.QUEUED, ("deferred", "connect", None)),
+    Case("hangs up at MAIL", {"MAIL": DROP}, DeliveryState.QUEUED, ("deferred", "sender", None)),
+    Case("hangs up at RCPT", {"RCPT": DROP}, DeliveryState.QUEUED, ("deferred", "recipient", None)),
+    Case("is silent at RCPT", {"RCPT": SILENT}, DeliveryState.QUEUED, ("deferred", "recipient", None)),
+    Case("hangs up at DATA", {"DATA": DROP}, DeliveryState.QUEUED, ("deferred", "content", None)),
+    Case(
+        "says 421 and hangs up",
+        {"MAIL": ThenDrop("421 4.3.2 closing")},
+        DeliveryState.QUEUED,
+        ("deferred", "sender", 421),
+    ),
+    Case(
+        "hangs up after the content",
+        {".": DROP},
+        DeliveryState.QUEUED,
+        ("ambiguous", "final", None),
+        "ambiguous",
+        "ambiguous",
     ),
     Case(
         "is silent after the content",
         {".": SILENT},
-        State.QUEUED,
+        DeliveryState.QUEUED,
         ("ambiguous", "final", None),
         "ambiguous",
         "ambiguous",
@@ -108,7 +154,7 @@ async def test_nobody_listening_is_a_deferral(pool: Pool) -> None:
     await transport.close()
     [attempt] = await attempts_of(pool, delivery)
     assert (attempt.outcome, attempt.stage, attempt.code) == ("deferred", "connect", None)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 async def test_a_hint_in_the_reply_moves_the_next_attempt(pool: Pool) -> None:
@@ -132,4 +178,4 @@ async def test_a_batch_of_mixed_fates_is_told_apart(pool: Pool) -> None:
         await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
         assert [message.recipients for message in server.messages] == [("good@example.org",)]
     states = [await state_of(pool, delivery) for delivery in (good, bad, busy)]
-    assert states == [State.SENT, State.FAILED, State.QUEUED]
+    assert states == [DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.QUEUED]

@@ -11,7 +11,7 @@ from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
 from postroom.db.listen import Listener
 from postroom.db.pool import connect
 from postroom.db.room import Room
-from postroom.delivery.lane import Waker
+from postroom.delivery.lane import LaneWakeups
 from postroom.delivery.model import Lane
 from postroom.delivery.worker import WorkerOptions
 
@@ -21,7 +21,7 @@ NEVER = timedelta(hours=1)
 @asynccontextmanager
 async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Steps]:
     """A worker that polls once an hour and has gone to sleep in all lanes."""
-    steps, waker = Steps(), Waker()
+    steps, waker = Steps(), LaneWakeups()
     worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
     listener = Listener(room.url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
     async with listener:

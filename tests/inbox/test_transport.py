@@ -8,7 +8,7 @@ import pytest
 from tests.support.http import Browser, Letter, open_browser
 
 from postroom.db.room import Room
-from postroom.delivery.outcome import Verdict, classify
+from postroom.delivery.outcome import Disposition, classify
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
 
@@ -58,16 +58,16 @@ async def test_a_captured_message_is_stored_before_its_250(room: Room, transport
 @pytest.mark.parametrize(
     "address,answer,verdict,kept",
     [
-        ("bounce@example.org", (Stage.RECIPIENT, 550, "5.1.1"), Verdict.REFUSED, 0),
-        ("Bounce+signup@example.org", (Stage.RECIPIENT, 550, "5.1.1"), Verdict.REFUSED, 0),
-        ("blocked@example.org", (Stage.RECIPIENT, 550, "5.7.1"), Verdict.REFUSED, 0),
-        ("defer@example.org", (Stage.RECIPIENT, 451, "4.3.0"), Verdict.DEFERRED, 0),
-        ("full@example.org", (Stage.RECIPIENT, 452, "4.2.2"), Verdict.DEFERRED, 0),
-        ("drop+x@example.org", (Stage.CONTENT, None, None), Verdict.DEFERRED, 0),
-        ("ambiguous@example.org", (Stage.FINAL, None, None), Verdict.UNKNOWN, 1),
-        ("slow@example.org", (Stage.FINAL, 250, "2.0.0"), Verdict.DELIVERED, 1),
-        ("bouncer@example.org", (Stage.FINAL, 250, "2.0.0"), Verdict.DELIVERED, 1),
-        ("ann+bounce@example.org", (Stage.FINAL, 250, "2.0.0"), Verdict.DELIVERED, 1),
+        ("bounce@example.org", (Stage.RECIPIENT, 550, "5.1.1"), Disposition.REFUSED, 0),
+        ("Bounce+signup@example.org", (Stage.RECIPIENT, 550, "5.1.1"), Disposition.REFUSED, 0),
+        ("blocked@example.org", (Stage.RECIPIENT, 550, "5.7.1"), Disposition.REFUSED, 0),
+        ("defer@example.org", (Stage.RECIPIENT, 451, "4.3.0"), Disposition.DEFERRED, 0),
+        ("full@example.org", (Stage.RECIPIENT, 452, "4.2.2"), Disposition.DEFERRED, 0),
+        ("drop+x@example.org", (Stage.CONTENT, None, None), Disposition.DEFERRED, 0),
+        ("ambiguous@example.org", (Stage.FINAL, None, None), Disposition.UNKNOWN, 1),
+        ("slow@example.org", (Stage.FINAL, 250, "2.0.0"), Disposition.DELIVERED, 1),
+        ("bouncer@example.org", (Stage.FINAL, 250, "2.0.0"), Disposition.DELIVERED, 1),
+        ("ann+bounce@example.org", (Stage.FINAL, 250, "2.0.0"), Disposition.DELIVERED, 1),
     ],
 )
 async def test_magic_recipients_behave_badly_on_purpose(
@@ -75,7 +75,7 @@ async def test_magic_recipients_behave_badly_on_purpose(
     transport: CaptureTransport,
     address: str,
     answer: tuple[Stage, int | None, str | None],
-    verdict: Verdict,
+    verdict: Disposition,
     kept: int,
 ) -> None:
     """Each magic name gives its reply, and the reply means what the table says."""
@@ -92,9 +92,9 @@ async def test_recipients_are_answered_one_by_one(room: Room, transport: Capture
     reply = await transport.send(envelope, Letter())
     verdicts = {entry.address: entry.verdict for entry in classify(reply, envelope).recipients}
     assert verdicts == {
-        "bounce@example.org": Verdict.REFUSED,
-        "ann@example.org": Verdict.DELIVERED,
-        "defer@example.org": Verdict.DEFERRED,
+        "bounce@example.org": Disposition.REFUSED,
+        "ann@example.org": Disposition.DELIVERED,
+        "defer@example.org": Disposition.DEFERRED,
     }
     assert await room.pool.fetchval("SELECT recipients FROM inbox_messages") == ["ann@example.org"]
 

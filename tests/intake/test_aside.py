@@ -12,8 +12,8 @@ from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput
 from postroom.intake import aside
-from postroom.intake.aside import ASIDE_BYTES, Copies, read_aside
-from postroom.intake.smtp.submission import Envelope, read_copies, read_submission
+from postroom.intake.aside import ASIDE_BYTES, RequestCopies, read_aside
+from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies, read_submission
 from postroom.post.address import Address
 from postroom.runtime.bounded import Children, Limits
 
@@ -30,17 +30,17 @@ def children(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> It
     children.close()
 
 
-def who_reads() -> Copies:
-    return Copies(CheckedRequest(DeliveryRequest(subject=str(os.getpid()))), [])
+def who_reads() -> RequestCopies:
+    return RequestCopies(CheckedRequest(DeliveryRequest(subject=str(os.getpid()))), [])
 
 
-def fill_the_memory() -> Copies:
-    return Copies(CheckedRequest(DeliveryRequest(text="x" * Limits().memory_bytes * 4)), [])
+def fill_the_memory() -> RequestCopies:
+    return RequestCopies(CheckedRequest(DeliveryRequest(text="x" * Limits().memory_bytes * 4)), [])
 
 
-def wait_for_line(path: str) -> Copies:
+def wait_for_line(path: str) -> RequestCopies:
     """Wait until a test writes into the pipe."""
-    return Copies(CheckedRequest(DeliveryRequest(subject=Path(path).read_text())), [])
+    return RequestCopies(CheckedRequest(DeliveryRequest(subject=Path(path).read_text())), [])
 
 
 async def test_a_large_message_is_read_in_another_process() -> None:
@@ -57,7 +57,7 @@ async def test_a_child_reads_what_this_process_reads() -> None:
     mail["From"], mail["Subject"], mail["Message-ID"] = "Zoë <zoe@example.com>", "Grüße", "<1@example.com>"
     mail.set_content("Hello 🦊\n" * 1000)
     mail.add_attachment(os.urandom(10_000), "application", "pdf", filename="ü.pdf")
-    envelope = Envelope("zoe@example.com", (ADA, "bob@example.com", "eve@example.com"))
+    envelope = SubmittedEnvelope("zoe@example.com", (ADA, "bob@example.com", "eve@example.com"))
     raw = mail.as_bytes()
     found = await read_aside(len(raw), "shop", read_copies, raw, envelope, source="shop")
     assert found == read_submission(raw, envelope, source="shop")
@@ -68,7 +68,7 @@ async def test_a_refusal_of_the_child_reaches_the_caller() -> None:
     """The same `BadInput` as in this process."""
     raw = b"Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n" + b"x" * ASIDE_BYTES
     with pytest.raises(BadInput, match="message: is signed or encrypted"):
-        await read_aside(len(raw), "shop", read_copies, raw, Envelope("a@example.com", (ADA,)), source="shop")
+        await read_aside(len(raw), "shop", read_copies, raw, SubmittedEnvelope("a@example.com", (ADA,)), source="shop")
 
 
 async def test_a_message_that_exceeds_the_limits_is_refused() -> None:
@@ -85,7 +85,7 @@ async def test_the_largest_message_is_read() -> None:
     mail.set_content("See the file.")
     mail.add_attachment(os.urandom(25 * 1024 * 1024), "application", "octet-stream", filename="a.bin")
     raw = mail.as_bytes()
-    envelope = Envelope("zoe@example.com", (ADA,))
+    envelope = SubmittedEnvelope("zoe@example.com", (ADA,))
     [found] = await read_aside(len(raw), "shop", read_copies, raw, envelope, source="shop")
     assert len(found.attachments[0].content) == 4 * -(-25 * 1024 * 1024 // 3)
 

@@ -14,7 +14,7 @@ from postroom.errors import BadInput, IdempotencyConflict
 from postroom.intake import service
 from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
-from postroom.intake.model import Entry, Malformed, MalformedFilter
+from postroom.intake.model import Malformed, MalformedFilter, StreamEntry
 
 BROKEN = b"{not json \xff"
 
@@ -60,8 +60,8 @@ async def test_an_entry_handed_out_twice_is_recorded_once(pool: Pool) -> None:
 
 async def test_another_entry_at_the_same_place_is_recorded(pool: Pool) -> None:
     """A stream that lost its memory counts anew; other bytes at an old place are another command."""
-    await service.accept_commands(pool, [Entry("test 0", b"one")])
-    await service.accept_commands(pool, [Entry("test 0", b"two")])
+    await service.accept_commands(pool, [StreamEntry("test 0", b"one")])
+    await service.accept_commands(pool, [StreamEntry("test 0", b"two")])
     assert [row["raw"] for row in await malformed_rows(pool)] == [b"one", b"two"]
 
 
@@ -87,8 +87,8 @@ async def test_what_only_the_database_refuses_is_found_and_kept_apart(pool: Pool
 
 async def test_a_heavy_batch_is_cut_into_pieces(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """No statement carries more than the bound, unless one command alone does; all arrive, in their order."""
-    batch = [*entries(*(raw(idempotency_key=key) for key in "abcd")), Entry("test x", BROKEN)]
-    heavy = Entry("test heavy", raw({**PAYLOAD, "text": "x" * 5000}, idempotency_key="e"))
+    batch = [*entries(*(raw(idempotency_key=key) for key in "abcd")), StreamEntry("test x", BROKEN)]
+    heavy = StreamEntry("test heavy", raw({**PAYLOAD, "text": "x" * 5000}, idempotency_key="e"))
     monkeypatch.setattr(service, "HEAVIEST", 2 * len(batch[0].raw) + 1)
     outcomes = await service.accept_commands(pool, [*batch, heavy])
     assert [type(outcome) for outcome in outcomes] == [*[Accepted] * 4, Malformed, Accepted]

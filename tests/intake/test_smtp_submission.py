@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.errors import BadInput
-from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.intake.smtp.submission import SubmittedEnvelope, read_submission
 from postroom.post.address import Address
 from postroom.post.mime_guard import find_excess
 
@@ -40,7 +40,7 @@ def read(message: EmailMessage | bytes, *recipients: str) -> DeliveryRequest:
 
 def read_all(message: EmailMessage | bytes, *recipients: str) -> list[CheckedRequest]:
     data = message if isinstance(message, bytes) else message.as_bytes(policy=SMTPUTF8)
-    return read_submission(data, Envelope("bounce@example.com", recipients or (ADA,)), source="shop")
+    return read_submission(data, SubmittedEnvelope("bounce@example.com", recipients or (ADA,)), source="shop")
 
 
 def test_a_plain_message_keeps_what_it_says() -> None:
@@ -287,10 +287,10 @@ def test_a_bare_name_in_from_leaves_it_to_the_envelope() -> None:
 
 def test_a_report_without_a_sender_is_written_by_its_from() -> None:
     """The envelope of a report names nobody; without a From there is nobody left to show."""
-    [report] = read_submission(mail().as_bytes(), Envelope(None, (ADA,)), source="shop")
+    [report] = read_submission(mail().as_bytes(), SubmittedEnvelope(None, (ADA,)), source="shop")
     assert report.sender == Address("shop@example.com", "Shop")
     with pytest.raises(BadInput, match="From"):
-        read_submission(mail(From="").as_bytes(), Envelope(None, (ADA,)), source="shop")
+        read_submission(mail(From="").as_bytes(), SubmittedEnvelope(None, (ADA,)), source="shop")
 
 
 def test_trace_headers_and_old_signatures_do_not_go_along() -> None:

@@ -13,7 +13,7 @@ from tests.support.streams import nats_server
 
 from postroom.db.pool import Pool
 from postroom.errors import SettingInvalid
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 from postroom.intake.source import open_sources
 from postroom.intake.worker import CommandConsumer, open_consumers
 from postroom.settings import read_settings
@@ -24,24 +24,24 @@ class ListSource:
 
     interruptions = ()
 
-    def __init__(self, *batches: Sequence[Entry], failures: int = 0) -> None:
+    def __init__(self, *batches: Sequence[StreamEntry], failures: int = 0) -> None:
         self.waiting = list(batches)
         self.failures = failures
-        self.acknowledged: list[Entry] = []
-        self.given_back: list[Entry] = []
+        self.acknowledged: list[StreamEntry] = []
+        self.given_back: list[StreamEntry] = []
         self.is_closed = False
 
-    async def fetch(self) -> Sequence[Entry]:
+    async def fetch(self) -> Sequence[StreamEntry]:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
             raise ConnectionError
         return self.waiting.pop(0) if self.waiting else []
 
-    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+    async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
         self.acknowledged += entries
 
-    async def give_back(self, entries: Sequence[Entry]) -> None:
+    async def give_back(self, entries: Sequence[StreamEntry]) -> None:
         self.given_back += entries
         self.waiting.insert(0, entries)
 

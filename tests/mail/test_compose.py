@@ -26,14 +26,14 @@ from postroom.mail.compose import Composer, format_date
 from postroom.post.address import Address
 from postroom.post.dkim import Signer
 from postroom.post.return_path import make_return_path
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
 NOW = datetime(2026, 1, 5, 10, 30, tzinfo=UTC)
 SENDER = Address("shop@example.org", "The Shop")
 KEY = bytes(32)
 LINKS = TokenSigner(KEY, "https://u.example", room="postroom")
-UNSUBSCRIBE = f"<{LINKS.unsubscribe_url(Mark(None, 42, 'ann@example.net'))}>"
+UNSUBSCRIBE = f"<{LINKS.unsubscribe_url(LinkSubject(None, 42, 'ann@example.net'))}>"
 
 
 def recipient(

@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.catalog import Catalog
 from postroom.mail.markup import inline_at_load, inline_styles
-from postroom.mail.render import MAX_PART, Message, Rendered, Renderer, RenderError, seal
+from postroom.mail.render import MAX_PART, Rendered, Renderer, RenderError, TemplateParts, seal
 
 EMPTY = Catalog.load()
 
@@ -221,7 +221,7 @@ def test_many_answers_keep_their_order() -> None:
     """One failure does not disturb its neighbours."""
     renderer = Renderer()
     renderer.add("s", "{{ x }}", html=False)
-    answers = renderer.render_many(Message("t", "s", None, None), [{"x": 1}, {}, {"x": 3}])
+    answers = renderer.render_many(TemplateParts("t", "s", None, None), [{"x": 1}, {}, {"x": 3}])
     assert answers == [
         Rendered("1", None, None),
         RenderError("t", "subject", "line 1: unknown variable: x"),
@@ -293,7 +293,7 @@ def unstyled(source: str) -> str:
     renderer = Renderer()
     renderer.add("s", "s", html=False)
     renderer.add("h", source, html=True)
-    letter = renderer.render(Message("t", "s", None, "h"), VALUES)
+    letter = renderer.render(TemplateParts("t", "s", None, "h"), VALUES)
     assert isinstance(letter, Rendered), letter
     assert letter.html is not None
     return letter.html

@@ -12,12 +12,12 @@ from tests.support.loops import looping
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service, store
-from postroom.delivery.lane import Waker
-from postroom.delivery.model import DeliveryRequest, Lane, State
+from postroom.delivery.lane import LaneWakeups
+from postroom.delivery.model import DeliveryRequest, DeliveryState, Lane
 from postroom.mail.catalog import Catalog
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.service import render_waiting
-from postroom.mail.worker import Renderer
+from postroom.mail.worker import RenderWorker
 
 PARTS = {
     "note/en/subject": "Hello {{ name }}",
@@ -46,7 +46,7 @@ async def test_a_template_is_rendered_and_stored(pool: Pool, catalog: Catalog) -
     batch = await render_waiting(pool, catalog, now=NOON)
     assert (batch.rendered, batch.failed, batch.lanes) == (1, 0, frozenset({Lane.TRANSACTIONAL}))
     found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.subject, found.rendered_at) == (State.RENDERED, "Hello Ada", NOON)
+    assert (found.state, found.subject, found.rendered_at) == (DeliveryState.RENDERED, "Hello Ada", NOON)
     assert [outgoing.id for outgoing in await claimed(pool)] == [delivery]
 
 
@@ -72,9 +72,9 @@ async def test_what_cannot_be_rendered_fails_and_says_why(
     batch = await render_waiting(pool, catalog)
     assert (batch.rendered, batch.failed) == (2, 1)
     found = await service.get_delivery(pool, broken)
-    assert (found.state, found.reason) == (State.FAILED, "render_failed")
+    assert (found.state, found.reason) == (DeliveryState.FAILED, "render_failed")
     assert detail in (found.detail or "")
-    assert {await state_of(pool, delivery) for delivery in (before, after)} == {State.RENDERED}
+    assert {await state_of(pool, delivery) for delivery in (before, after)} == {DeliveryState.RENDERED}
     assert await attempts_of(pool, broken) == []
 
 
@@ -87,7 +87,7 @@ async def test_lanes_are_rendered_in_their_order(pool: Pool, catalog: Catalog) -
     for _ in range(3):
         await render_waiting(pool, catalog, batch_limit=1)
         states = {delivery: await state_of(pool, delivery) for delivery in (bulk, receipt, code)}
-        order.append([delivery for delivery, state in states.items() if state is State.RENDERED])
+        order.append([delivery for delivery, state in states.items() if state is DeliveryState.RENDERED])
     assert order == [[code], [receipt, code], [bulk, receipt, code]]
 
 
@@ -95,7 +95,7 @@ async def test_what_has_no_template_is_left_alone(pool: Pool, catalog: Catalog) 
     """Content that came ready is not the renderer's business."""
     [delivery] = await accepted(pool)
     assert (await render_waiting(pool, catalog)).total == 0
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 class Dying(Catalog):
@@ -116,7 +116,7 @@ async def test_a_death_while_rendering_leaves_everything_as_it_was(pool: Pool, c
     ids = await accepted(pool, a_note(), a_note(), a_note())
     with pytest.raises(SystemExit):
         await render_waiting(pool, Dying(catalog))
-    assert {await state_of(pool, delivery) for delivery in ids} == {State.QUEUED}
+    assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.QUEUED}
     assert (await service.get_delivery(pool, ids[0])).subject is None
     assert (await render_waiting(pool, catalog)).rendered == 3
 
@@ -128,7 +128,7 @@ async def test_renderers_do_not_wait_for_each_other(pool: Pool, catalog: Catalog
         [held] = await store.lock_unrendered(connection, batch_limit=1)
         assert (await render_waiting(pool, catalog)).rendered == 1
     states = {delivery: await state_of(pool, delivery) for delivery in ids}
-    assert states == {held.id: State.QUEUED, ids[1]: State.RENDERED}
+    assert states == {held.id: DeliveryState.QUEUED, ids[1]: DeliveryState.RENDERED}
 
 
 async def test_a_cancelled_delivery_is_not_rendered(pool: Pool, catalog: Catalog) -> None:
@@ -146,7 +146,7 @@ async def test_a_retry_is_not_rendered_again(pool: Pool, catalog: Catalog) -> No
     [outgoing] = await claimed(pool, now=hands())
     async with pool.acquire() as connection:
         await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[delivery], now=hands())
-    assert await state_of(pool, delivery) is State.RENDERED
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
     assert (await render_waiting(pool, catalog)).total == 0
 
 
@@ -154,20 +154,20 @@ async def test_a_template_that_waits_for_its_time_is_rendered_ahead(pool: Pool, 
     """Rendering does not wait for `send_at`; sending does."""
     [delivery] = await accepted(pool, a_note(send_at=NOON + timedelta(hours=1)), now=NOON)
     await render_waiting(pool, catalog, now=NOON)
-    assert await state_of(pool, delivery) is State.RENDERED
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
     assert await claimed(pool, now=NOON) == []
 
 
 @pytest.fixture
-async def running(room: Room, catalog: Catalog) -> AsyncIterator[Waker]:
+async def running(room: Room, catalog: Catalog) -> AsyncIterator[LaneWakeups]:
     """A renderer that would look once an hour."""
-    waker = Waker()
-    renderer = Renderer(room.pool, catalog, waker=waker, poll_interval=timedelta(hours=1))
+    waker = LaneWakeups()
+    renderer = RenderWorker(room.pool, catalog, waker=waker, poll_interval=timedelta(hours=1))
     async with looping(renderer.loop()):
         yield waker
 
 
-async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: Waker) -> None:
+async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: LaneWakeups) -> None:
     """A bell for any lane makes it look; what it has rendered rings that lane's bell."""
     [delivery] = await accepted(room.pool, a_note(lane=Lane.AUTH))
     running.notified("transactional")

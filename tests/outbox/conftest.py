@@ -14,13 +14,13 @@ from tests.support.streams import be_patient_with_nats
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.events import EventStore
-from postroom.outbox.model import Pair, Topic
+from postroom.outbox.model import Subscription, Topic
 from postroom.outbox.publisher import Publisher, Publishers
 from postroom.outbox.relay import Relay, RelayOptions
 from postroom.outbox.topics import save_topic
 from postroom.outbox.worker import Outbox, OutboxOptions
 
-MakeTopic = Callable[..., Awaitable[Pair]]
+MakeTopic = Callable[..., Awaitable[Subscription]]
 MakeRelay = Callable[..., Awaitable[Relay]]
 RunOutbox = Callable[..., contextlib.AbstractAsyncContextManager[Outbox]]
 
@@ -40,10 +40,10 @@ def store(pool: Pool) -> EventStore:
 def make_topic(pool: Pool) -> MakeTopic:
     """A topic with one publisher, from the beginning."""
 
-    async def make(name: str = "all", publisher: str = "recorder", **about: tuple[str, ...]) -> Pair:
+    async def make(name: str = "all", publisher: str = "recorder", **about: tuple[str, ...]) -> Subscription:
         topic = Topic(name=name, **about)  # type: ignore[arg-type]
         await save_topic(pool, topic, publishers=[publisher], from_now=False, actor="tests")
-        return Pair(name, publisher)
+        return Subscription(name, publisher)
 
     return make
 
@@ -52,7 +52,7 @@ def make_topic(pool: Pool) -> MakeTopic:
 def make_relay(pool: Pool) -> MakeRelay:
     """A relay that leads its pair, for tests that call `run_once` themselves."""
 
-    async def make(pair: Pair, publisher: Publisher, **options: object) -> Relay:
+    async def make(pair: Subscription, publisher: Publisher, **options: object) -> Relay:
         await lead(pool, pair, "tests")
         chosen = replace(HURRY, **options)  # type: ignore[arg-type]
         return Relay(pool, pair, publisher, instance="tests", options=chosen)

@@ -14,7 +14,7 @@ from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.http.openapi import describe
 from postroom.outbox.api import ENDPOINTS
-from postroom.outbox.relay import Step
+from postroom.outbox.relay import PublishStep
 from postroom.outbox.webhooks.api import ENDPOINTS as WEBHOOK_ENDPOINTS
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 
@@ -195,7 +195,7 @@ async def test_a_webhook_s_deliveries_are_listed_and_replayed(
     path = f"/v1/webhooks/{made.json['id']}"
     await append(store, 1)
     relay = await make_relay(pair, WebhookPublisher())
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     (posted,) = (await browser.get(f"{path}/deliveries")).json["items"]
     early = await browser.post(f"{path}/replay", json={"delivery_id": posted["id"]})

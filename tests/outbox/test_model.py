@@ -10,11 +10,11 @@ from postroom.outbox.model import (
     LINGER,
     LINGERS,
     BatchSize,
-    Look,
-    Pair,
-    Rest,
+    NextEvents,
+    PollInterval,
+    PublisherStatus,
     ScanSize,
-    Status,
+    Subscription,
     Topic,
     assign,
     check_topic,
@@ -24,10 +24,10 @@ from postroom.outbox.publisher import find_path
 SECOND = timedelta(seconds=1)
 
 
-def look(*, horizon: int = 10, newest: int = 10, has_unsettled: bool = False) -> Look:
+def look(*, horizon: int = 10, newest: int = 10, has_unsettled: bool = False) -> NextEvents:
     place = Place(1, 1)
-    return Look(
-        status=Status.ACTIVE,
+    return NextEvents(
+        status=PublisherStatus.ACTIVE,
         leader_instance="tests",
         place=place,
         end=place,
@@ -58,7 +58,7 @@ def test_a_topic_that_no_event_can_match_is_refused(field: str, value: object) -
 
 def test_everybody_arrives_at_the_same_sharing() -> None:
     """Who knows the same shares the same, whatever the order of what it knows."""
-    pairs = [Pair(f"topic{number}", "log") for number in range(10)]
+    pairs = [Subscription(f"topic{number}", "log") for number in range(10)]
     instances = {11: ["log"], 22: ["log"], 33: ["log"]}
     shared = assign(pairs, instances)
     assert shared == assign(pairs[::-1], dict(reversed(instances.items())))
@@ -68,14 +68,20 @@ def test_everybody_arrives_at_the_same_sharing() -> None:
 
 def test_a_pair_goes_only_to_who_has_its_publisher() -> None:
     """What only one can do is its; the others take more of the rest. What nobody can do is nobody's."""
-    pairs = [Pair("a", "redis"), Pair("b", "redis"), Pair("a", "log"), Pair("b", "log"), Pair("a", "nats")]
+    pairs = [
+        Subscription("a", "redis"),
+        Subscription("b", "redis"),
+        Subscription("a", "log"),
+        Subscription("b", "log"),
+        Subscription("a", "nats"),
+    ]
     shared = assign(pairs, {1: ["log"], 2: ["log", "redis"]})
     assert shared == {pairs[0]: 2, pairs[1]: 2, pairs[2]: 1, pairs[3]: 1}
 
 
 def test_most_pairs_stay_when_somebody_leaves() -> None:
     """Each pair that was not the leaver's moves only for the balance."""
-    pairs = [Pair(f"topic{number:02}", "log") for number in range(30)]
+    pairs = [Subscription(f"topic{number:02}", "log") for number in range(30)]
     before = assign(pairs, {1: ["log"], 2: ["log"], 3: ["log"]})
     after = assign(pairs, {1: ["log"], 2: ["log"]})
     stayed = sum(after[pair] == before[pair] for pair in pairs)
@@ -107,7 +113,7 @@ def test_a_look_goes_further_where_few_events_match() -> None:
 
 def test_an_idle_leader_lingers_then_sleeps_and_polls_ever_more_rarely() -> None:
     """Ten short looks, then one more look after falling asleep, then a second, two, four, up to a minute."""
-    rest = Rest()
+    rest = PollInterval()
     assert [rest.found_nothing(look()) for _ in range(LINGERS)] == [LINGER] * LINGERS
     assert (rest.found_nothing(look()), rest.is_asleep) == (timedelta(), True)
     pauses = [rest.found_nothing(look()).total_seconds() for _ in range(8)]
@@ -118,7 +124,7 @@ def test_an_idle_leader_lingers_then_sleeps_and_polls_ever_more_rarely() -> None
 
 def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> None:
     """A transaction that is older than the sleep may commit an event without a notification."""
-    rest = Rest()
+    rest = PollInterval()
     for _ in range(LINGERS + 1):
         rest.found_nothing(look())
     assert [rest.found_nothing(look(horizon=8, newest=12)) for _ in range(3)] == [SECOND] * 3
@@ -127,7 +133,7 @@ def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> N
 
 def test_what_is_held_back_is_looked_for_even_asleep() -> None:
     """Its notification has been, and who holds it back need not ring."""
-    rest = Rest()
+    rest = PollInterval()
     for _ in range(LINGERS + 8):
         rest.found_nothing(look())
     assert rest.is_asleep
@@ -137,7 +143,7 @@ def test_what_is_held_back_is_looked_for_even_asleep() -> None:
 
 def test_what_is_held_back_is_waited_for_awake() -> None:
     """A leader that is awake does not fall asleep over it."""
-    rest = Rest()
+    rest = PollInterval()
     pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
     assert (pauses[0], pauses[-1], rest.is_asleep) == (LINGER, timedelta(milliseconds=250), False)
 

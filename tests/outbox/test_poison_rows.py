@@ -7,7 +7,7 @@ from tests.support.outbox import Recorder, settled
 
 from postroom.db.pool import Pool
 from postroom.events import Event, EventStore
-from postroom.outbox.relay import Step
+from postroom.outbox.relay import PublishStep
 
 
 async def test_unreadable_event_holds_its_topic_and_no_other(
@@ -24,8 +24,8 @@ async def test_unreadable_event_holds_its_topic_and_no_other(
     held, free = Recorder(), Recorder()
     holding = await make_relay(await make_topic("paid", types=("Paid",)), held)
     going = await make_relay(await make_topic("refunded", types=("Refunded",)), free)
-    assert [await holding.run_once() for _ in range(2)] == [Step.MOVED, Step.FAILED]
-    assert await going.run_once() is Step.MOVED
+    assert [await holding.run_once() for _ in range(2)] == [PublishStep.MOVED, PublishStep.FAILED]
+    assert await going.run_once() is PublishStep.MOVED
     assert (len(held.messages), len(free.messages)) == (1, 1)
     row = await pool.fetchrow("SELECT failed_position FROM outbox_topic_progress WHERE topic = 'paid'")
     assert row is not None

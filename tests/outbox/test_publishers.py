@@ -30,10 +30,10 @@ from postroom.outbox.errors import PublishFailed
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.mails.publisher import MailPublisher
-from postroom.outbox.model import Pair, Topic
+from postroom.outbox.model import Subscription, Topic
 from postroom.outbox.publisher import Batch, Encode, Publisher, encode_json, make_batch
 from postroom.outbox.publishers.log import LogPublisher
-from postroom.outbox.relay import Relay, Step
+from postroom.outbox.relay import PublishStep, Relay
 from postroom.outbox.topics import save_topic
 from postroom.outbox.views import View
 from postroom.outbox.webhooks import service as webhooks
@@ -54,8 +54,8 @@ class Case:
     arrived: Callable[[], Awaitable[list[str]]]
 
     @property
-    def pair(self) -> Pair:
-        return Pair(TOPIC, self.publisher.name)
+    def pair(self) -> Subscription:
+        return Subscription(TOPIC, self.publisher.name)
 
 
 Open = Callable[[str], Awaitable[Case]]
@@ -183,8 +183,8 @@ async def opened(store: EventStore, count: int) -> list[str]:
 
 async def publish_all(relay: Relay) -> None:
     """Until nothing is left."""
-    while (step := await relay.run_once()) is not Step.IDLE:
-        assert step is Step.MOVED
+    while (step := await relay.run_once()) is not PublishStep.IDLE:
+        assert step is PublishStep.MOVED
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -293,7 +293,7 @@ async def test_nothing_overtakes_a_message_that_jetstream_refuses(
     await store.append(Event.of("Opened", {"name": "x" * 3000}))
     after = await opened(store, 4)
     relay = await make_relay(case.pair, case.publisher)
-    while await relay.run_once() is not Step.HELD:
+    while await relay.run_once() is not PublishStep.HELD:
         assert await case.arrived() == before
     poison = await pool.fetchval("SELECT failed_position FROM outbox_topic_progress")
     await stream.update_stream(replace(config, max_msg_size=5000))
@@ -327,7 +327,7 @@ async def test_an_event_without_an_address_is_a_failure(
     await append(store, 1, "Other")
     await append(store, 1, "Opened")
     relay = await make_relay(case.pair, case.publisher)
-    assert [await relay.run_once() for _ in range(3)] == [Step.FAILED, Step.MOVED, Step.FAILED]
+    assert [await relay.run_once() for _ in range(3)] == [PublishStep.FAILED, PublishStep.MOVED, PublishStep.FAILED]
     error = await pool.fetchval("SELECT last_error FROM outbox_topic_progress WHERE publisher = 'intake'")
     assert error == "there is no address at owner.email of the event at position 2"
 
@@ -382,7 +382,10 @@ async def test_subscribers_hear_of_mails_that_the_outbox_made(
     await mails.add_rule(pool, every, actor="tests")
     await pool.execute("UPDATE outbox_topic_progress SET last_transaction_id = '0', last_position = 0")
     ids = await opened(store, 1)
-    relays = [await make_relay(Pair(TOPIC, "intake"), MailPublisher()), await make_relay(hook.pair, hook.publisher)]
+    relays = [
+        await make_relay(Subscription(TOPIC, "intake"), MailPublisher()),
+        await make_relay(hook.pair, hook.publisher),
+    ]
     for relay in relays * 5:
         await relay.run_once()
         await settled(pool)

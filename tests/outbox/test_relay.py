@@ -14,9 +14,9 @@ from postroom.db.pool import Pool
 from postroom.events import Event, EventSession, EventStore
 from postroom.outbox import service
 from postroom.outbox.errors import PublishFailed
-from postroom.outbox.model import Status
+from postroom.outbox.model import PublisherStatus
 from postroom.outbox.publisher import Batch
-from postroom.outbox.relay import Step
+from postroom.outbox.relay import PublishStep
 
 
 async def test_a_topic_without_conditions_gets_everything_in_order(
@@ -26,7 +26,12 @@ async def test_a_topic_without_conditions_gets_everything_in_order(
     positions = await append(store, 5)
     recorder = Recorder()
     relay = await make_relay(await make_topic(), recorder, batch=2)
-    assert [await relay.run_once() for _ in range(4)] == [Step.MOVED, Step.MOVED, Step.MOVED, Step.IDLE]
+    assert [await relay.run_once() for _ in range(4)] == [
+        PublishStep.MOVED,
+        PublishStep.MOVED,
+        PublishStep.MOVED,
+        PublishStep.IDLE,
+    ]
     assert (recorder.positions, recorder.batches) == (positions, [2, 2, 1])
 
 
@@ -44,7 +49,7 @@ async def test_conditions_are_combined_by_and(store: EventStore, make_topic: Mak
         exact_tags=("wallet=1",),
     )  # fmt: skip
     relay = await make_relay(pair, recorder)
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert recorder.positions == [match]
 
@@ -59,7 +64,7 @@ async def test_progress_moves_past_events_of_others(
     recorder = Recorder()
     pair = await make_topic(types=("Signal",))
     relay = await make_relay(pair, recorder, batch=3)
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert recorder.positions == [wanted]
     (line,) = await service.list_progress(pool)
@@ -85,7 +90,7 @@ async def test_nothing_is_published_beyond_an_open_transaction(
     await transaction.start()
     older = await EventSession(opened).append(Event.of("Slow"))
     younger = (await store.append(Event.of("Quick"))).position
-    assert await relay.run_once() is Step.IDLE
+    assert await relay.run_once() is PublishStep.IDLE
 
     async def is_named() -> bool:  # others share the server, and may be the oldest for a moment
         (line,) = await service.list_progress(pool)
@@ -94,7 +99,7 @@ async def test_nothing_is_published_beyond_an_open_transaction(
     await until(is_named)
     await transaction.commit()
     await settled(pool)
-    assert await relay.run_once() is Step.MOVED
+    assert await relay.run_once() is PublishStep.MOVED
     assert recorder.positions == [older.position, younger]
     assert [line.stall for line in await service.list_progress(pool)] == [None]
 
@@ -108,9 +113,9 @@ async def test_a_poison_event_is_found_and_the_others_get_out(
     pair = await make_topic()
     relay = await make_relay(pair, recorder)
     steps = [await relay.run_once() for _ in range(8)]
-    assert steps == [Step.FAILED, *[Step.MOVED] * 3, *[Step.FAILED] * 3, Step.HELD]
+    assert steps == [PublishStep.FAILED, *[PublishStep.MOVED] * 3, *[PublishStep.FAILED] * 3, PublishStep.HELD]
     (line,) = await service.list_progress(pool)
-    assert (line.status, line.error_count, line.failed_position) == (Status.FAILED, 3, positions[3])
+    assert (line.status, line.error_count, line.failed_position) == (PublisherStatus.FAILED, 3, positions[3])
     assert line.last_error == "the other side says no"
     assert recorder.positions == positions[:3]
 
@@ -130,7 +135,12 @@ async def test_a_partly_published_batch_goes_on_where_it_stopped(
 
     half = Half()
     relay = await make_relay(await make_topic(), half)
-    assert [await relay.run_once() for _ in range(4)] == [Step.FAILED, Step.MOVED, Step.MOVED, Step.IDLE]
+    assert [await relay.run_once() for _ in range(4)] == [
+        PublishStep.FAILED,
+        PublishStep.MOVED,
+        PublishStep.MOVED,
+        PublishStep.IDLE,
+    ]
     assert half.positions == positions
 
 
@@ -145,7 +155,7 @@ async def test_an_exception_of_a_publisher_is_a_failure(
             raise ZeroDivisionError("of all things")
 
     relay = await make_relay(await make_topic(), Broken())
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert line.last_error == "ZeroDivisionError: of all things"
 
@@ -167,12 +177,16 @@ async def test_an_event_that_cannot_be_read_is_a_failure_at_its_place(
     after = await append(store, 2)
     pair, recorder = await make_topic(), Recorder()
     relay = await make_relay(pair, recorder)
-    assert [await relay.run_once() for _ in range(5)] == [Step.MOVED, *[Step.FAILED] * 3, Step.HELD]
+    assert [await relay.run_once() for _ in range(5)] == [
+        PublishStep.MOVED,
+        *[PublishStep.FAILED] * 3,
+        PublishStep.HELD,
+    ]
     (line,) = await service.list_progress(pool)
-    assert (line.status, line.error_count, line.failed_position) == (Status.FAILED, 3, poison)
+    assert (line.status, line.error_count, line.failed_position) == (PublisherStatus.FAILED, 3, poison)
     assert f"position {poison} cannot be read" in (line.last_error or "")
     await service.skip(pool, pair, position=poison, actor="tests")
-    assert await relay.run_once() is Step.MOVED
+    assert await relay.run_once() is PublishStep.MOVED
     assert recorder.positions == [*before, *after]
 
 
@@ -188,7 +202,7 @@ async def test_a_publisher_that_miscounts_has_published_nothing(
             raise PublishFailed("no", published=published)
 
     relay = await make_relay(await make_topic(), Miscounting())
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert (line.last_position, line.error_count) == (0, 1)
     assert line.last_error == f"no (of 2 messages it says to have published {published})"
@@ -207,7 +221,7 @@ async def test_what_a_local_publisher_counts_is_undone(
             raise PublishFailed("no", published=1)
 
     relay = await make_relay(await make_topic(), Local())
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert (line.last_position, line.failed_position) == (0, None)
 
@@ -223,7 +237,7 @@ async def test_a_cancellation_within_a_publisher_is_a_failure(
             raise asyncio.CancelledError
 
     relay = await make_relay(await make_topic(), Cancelled())
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert "CancelledError" in (line.last_error or "")
 
@@ -239,7 +253,7 @@ async def test_a_publisher_that_hangs_fails_in_time(
             await asyncio.Event().wait()
 
     relay = await make_relay(await make_topic(), Hanging(), publish_timeout=HURRY.first_pause)
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert line.last_error == "no answer within 0.005 s"
 
@@ -262,10 +276,10 @@ async def test_a_local_effect_is_rolled_back_with_its_progress(
     local = Local()
     local.is_down = True
     relay = await make_relay(await make_topic(), local)
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     assert await pool.fetchval("SELECT count(*) FROM seen") == 0
     local.is_down = False
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert [row[0] for row in await pool.fetch("SELECT position FROM seen ORDER BY position")] == positions
 
@@ -283,7 +297,7 @@ async def test_who_was_replaced_changes_nothing(
             await lead(pool, pair, "another")
 
     relay = await make_relay(pair, Usurped())
-    assert [await relay.run_once(), await relay.run_once()] == [Step.MOVED, Step.LOST]
+    assert [await relay.run_once(), await relay.run_once()] == [PublishStep.MOVED, PublishStep.LOST]
     (line,) = await service.list_progress(pool)
     assert (line.last_position, line.leader_instance) == (0, "another")
 
@@ -303,7 +317,7 @@ async def test_a_reset_during_a_batch_wins(
 
     moved = Moved()
     relay = await make_relay(pair, moved)
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert moved.positions == [*positions, positions[2]]
 
@@ -344,7 +358,7 @@ async def test_a_swallowed_database_error_is_a_failure(
                 await batch.transaction.execute("SELECT 1 / 0")
 
     relay = await make_relay(await make_topic(), Hiding())
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert (line.last_position, line.error_count) == (0, 1)
     assert "InFailedSQLTransactionError" in (line.last_error or "")

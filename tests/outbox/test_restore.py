@@ -19,7 +19,7 @@ from postroom.backup.service import make_backup, restore_backup
 from postroom.db.room import Room, open_room
 from postroom.embedded.server import EmbeddedServer
 from postroom.events import EventStore
-from postroom.outbox.model import Pair, Topic
+from postroom.outbox.model import Subscription, Topic
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.topics import save_topic
 from postroom.outbox.worker import Outbox, OutboxOptions
@@ -87,7 +87,7 @@ async def half_published(room: Room, make_relay: MakeRelay) -> Left:
     positions = await append(EventStore(room.pool), 6)
     await save_topic(room.pool, Topic(name="all"), publishers=["half"], from_now=False, actor="tests")
     before = Recorder("half")
-    await (await make_relay(Pair("all", "half"), before, batch=3)).run_once()
+    await (await make_relay(Subscription("all", "half"), before, batch=3)).run_once()
     await burn_transactions(room.url)
     await save_topic(room.pool, Topic(name="all"), publishers=["late"], from_now=True, actor="tests")
     return Left(before.positions, positions[3:])

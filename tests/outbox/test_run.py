@@ -19,7 +19,7 @@ from postroom.errors import ConfigurationError
 from postroom.events import Event, EventSession, EventStore, Query
 from postroom.outbox import run, service, topics
 from postroom.outbox.cloudevents import cloud_event
-from postroom.outbox.model import Pair, Status
+from postroom.outbox.model import PublisherStatus, Subscription
 from postroom.outbox.publisher import make_batch
 from postroom.outbox.run import make_publishers, outbox_options
 from postroom.runtime.metrics import REGISTRY
@@ -132,7 +132,7 @@ def _note(step: str, taken: asyncio.Event) -> None:
         taken.set()
 
 
-def told(name: str, pair: Pair, **labels: str) -> float | None:
+def told(name: str, pair: Subscription, **labels: str) -> float | None:
     """What Prometheus would read about a pair."""
     return REGISTRY.get_sample_value(f"postroom_outbox_{name}", {**pair._asdict(), **labels})
 
@@ -153,8 +153,8 @@ async def test_prometheus_is_told_of_every_pair(
         assert (told("leader", good), told("leader", orphan)) == (1, 0)
         assert [told("lag_events", pair) for pair in (bad, paused, orphan)] == [3, 3, 3]
         assert all((told("lag_seconds", pair) or 0) > 0 for pair in (bad, paused, orphan))
-        assert [told("status", paused, status=status) for status in Status] == [0, 1, 0]
-        assert [told("status", orphan, status=status) for status in Status] == [1, 0, 0]
+        assert [told("status", paused, status=status) for status in PublisherStatus] == [0, 1, 0]
+        assert [told("status", orphan, status=status) for status in PublisherStatus] == [1, 0, 0]
         await topics.delete_topic(pool, orphan.topic, actor="tests")
         await until(lambda: told("lag_events", orphan) is None and told("status", orphan, status="ACTIVE") is None)
 

@@ -13,8 +13,8 @@ from postroom.errors import BadInput
 from postroom.events import Event, EventSession, EventStore
 from postroom.outbox import service, topics
 from postroom.outbox.errors import NotNext, ProgressNotFound, TopicNotFound
-from postroom.outbox.model import Moved, Pair, Status, Topic
-from postroom.outbox.relay import Step
+from postroom.outbox.model import ProgressReset, PublisherStatus, Subscription, Topic
+from postroom.outbox.relay import PublishStep
 
 
 async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
@@ -29,9 +29,9 @@ async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeT
     relay = await make_relay(pair, recorder)
     await service.pause(pool, pair, actor="cli:ada")
     positions = await append(store, 2)
-    assert await relay.run_once() is Step.HELD
+    assert await relay.run_once() is PublishStep.HELD
     await service.resume(pool, pair, actor="cli:ada")
-    assert await relay.run_once() is Step.MOVED
+    assert await relay.run_once() is PublishStep.MOVED
     assert recorder.positions == positions
     assert [entry["after"] for entry in await audited(pool, "outbox.pause")] == [{"status": "PAUSED"}]
     assert [entry["subject"] for entry in await audited(pool, "outbox.resume")] == ["outbox:all/recorder"]
@@ -46,12 +46,12 @@ async def test_reset_says_whether_it_rewinds(
     relay = await make_relay(pair, recorder)
     await relay.run_once()
     moved = await service.reset(pool, pair, position=positions[1], actor="tests")
-    assert moved == Moved(positions[3], positions[1], rewinds=True)
+    assert moved == ProgressReset(positions[3], positions[1], rewinds=True)
     await relay.run_once()
     assert recorder.positions == [*positions, *positions[2:]]
     assert (await service.reset(pool, pair, position=0, actor="tests")).rewinds
     assert not (await service.reset(pool, pair, position=positions[3], actor="tests")).rewinds
-    assert await relay.run_once() is Step.IDLE
+    assert await relay.run_once() is PublishStep.IDLE
     assert [entry["after"]["rewinds"] for entry in await audited(pool, "outbox.reset")] == [True, True, False]
 
 
@@ -70,14 +70,14 @@ async def test_a_poison_event_can_be_skipped(
     positions = await append(store, 3)
     pair, recorder = await make_topic(), Recorder(poison=positions[1])
     relay = await make_relay(pair, recorder)
-    while await relay.run_once() is not Step.HELD:
+    while await relay.run_once() is not PublishStep.HELD:
         pass
     with pytest.raises(NotNext) as refused:
         await service.skip(pool, pair, position=positions[2], actor="tests")
     assert refused.value.next_position == positions[1]
     skipped = await service.skip(pool, pair, position=positions[1], actor="cli:ada")
     assert (skipped.position, skipped.type) == (positions[1], "Deposited")
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert recorder.positions == [positions[0], positions[2]]
     (entry,) = await audited(pool, "outbox.skip")
@@ -104,7 +104,7 @@ async def test_nobody_moves_past_an_open_transaction(
     await transaction.commit()
     await settled(pool)
     relay = await make_relay(pair, recorder)
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     assert recorder.positions == [older, younger]
     assert (await service.reset(pool, pair, position=older, actor="tests")).rewinds
@@ -116,7 +116,7 @@ async def test_who_does_not_exist_is_not_found(pool: Pool, make_topic: MakeTopic
     await make_topic()
     for step in (service.pause, service.resume):
         with pytest.raises(ProgressNotFound):
-            await step(pool, Pair("all", "nobody"), actor="tests")
+            await step(pool, Subscription("all", "nobody"), actor="tests")
     with pytest.raises(TopicNotFound):
         await topics.delete_topic(pool, "nothing", actor="tests")
 
@@ -132,8 +132,8 @@ async def test_new_publishers_begin_now_unless_told_otherwise(
     assert [lines[name].last_position for name in ("early", "late")] == [0, before[-1]]
     after = await append(store, 2)
     late, early = Recorder("late"), Recorder("early")
-    await (await make_relay(Pair("t", "late"), late)).run_once()
-    await (await make_relay(Pair("t", "early"), early)).run_once()
+    await (await make_relay(Subscription("t", "late"), late)).run_once()
+    await (await make_relay(Subscription("t", "early"), early)).run_once()
     assert (late.positions, early.positions) == (after, before + after)
 
 
@@ -145,7 +145,7 @@ async def test_a_topic_that_changes_keeps_its_progress(
     relay = await make_relay(pair, recorder)
     await append(store, 1, "B")
     (first,) = await append(store, 1, "A")
-    while await relay.run_once() is Step.MOVED:
+    while await relay.run_once() is PublishStep.MOVED:
         pass
     saved = await topics.save_topic(pool, Topic(name="all", types=("B",)), actor="tests")
     assert (saved.types, saved.publishers) == (("B",), ("recorder",))
@@ -159,7 +159,7 @@ async def test_deleting_a_topic_ends_its_publishers(pool: Pool, make_topic: Make
     pair = await make_topic()
     relay = await make_relay(pair, Recorder())
     await topics.delete_topic(pool, "all", actor="tests")
-    assert await relay.run_once() is Step.LOST
+    assert await relay.run_once() is PublishStep.LOST
     assert await service.list_progress(pool) == []
 
 
@@ -193,7 +193,7 @@ async def test_the_listing_counts_what_waits(store: EventStore, pool: Pool, make
     await append(store, 5, "B")
     await pool.execute("UPDATE events SET occurred_at = now() - interval '90 seconds' WHERE position = 1")
     (line,) = await service.list_progress(pool)
-    assert (line.lag_events, line.lag_is_more, line.status) == (3, False, Status.ACTIVE)
+    assert (line.lag_events, line.lag_is_more, line.status) == (3, False, PublisherStatus.ACTIVE)
     assert 90 <= line.lag_seconds < 120
 
 
@@ -209,17 +209,17 @@ async def test_whoever_waits_keeps_why_it_does(
     (position,) = await append(store, 1)
     pair, recorder = await make_topic(), Recorder(poison=position)
     relay = await make_relay(pair, recorder)
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     told = (1, "the other side says no", position)
     await service.pause(pool, pair, actor="tests")
     await service.reset(pool, pair, position=0, actor="tests")
     assert await trouble(pool) == told
     await service.resume(pool, pair, actor="tests")
     assert await trouble(pool) == (0, None, None)
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     await service.reset(pool, pair, position=0, actor="tests")
     assert await trouble(pool) == (0, None, None)
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     await service.pause(pool, pair, actor="tests")
     await service.skip(pool, pair, position=position, actor="tests")
     assert await trouble(pool) == (0, None, None)

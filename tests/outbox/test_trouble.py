@@ -19,7 +19,7 @@ from postroom.outbox import service
 from postroom.outbox import store as outbox_store
 from postroom.outbox.model import Topic
 from postroom.outbox.publisher import Batch
-from postroom.outbox.relay import Relay, Step
+from postroom.outbox.relay import PublishStep, Relay
 from postroom.outbox.topics import save_topic
 
 
@@ -37,7 +37,7 @@ async def test_a_publisher_s_own_timeout_is_told_as_its_own(
     publisher = Impatient()
     publisher.is_local = is_local
     relay = await make_relay(await make_topic(), publisher, publish_timeout=timedelta(hours=1))
-    assert await relay.run_once() is Step.FAILED
+    assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert line.last_error == "TimeoutError: the broker took too long"
 
@@ -88,12 +88,12 @@ async def test_an_event_that_cannot_be_read_is_published_by_nobody(
     await pool.execute("UPDATE events SET tags = '{{a=1},{b=2}}' WHERE position = $1", poison)
     pair, recorder = await make_topic(), Recorder()
     relay = await make_relay(pair, recorder)
-    assert [await relay.run_once() for _ in range(2)] == [Step.MOVED, Step.FAILED]
+    assert [await relay.run_once() for _ in range(2)] == [PublishStep.MOVED, PublishStep.FAILED]
     (line,) = await service.list_progress(pool)
     assert line.failed_position == poison
     assert "cannot be read: its tags are a list of lists" in (line.last_error or "")
     assert (await service.skip(pool, pair, position=poison, actor="tests")).position == poison
-    assert await relay.run_once() is Step.IDLE
+    assert await relay.run_once() is PublishStep.IDLE
     assert recorder.positions == [first]
 
 

@@ -13,8 +13,8 @@ from postroom.errors import BadInput
 from postroom.events import Event, EventStore, SequencedEvent
 from postroom.outbox import service, topics
 from postroom.outbox.errors import ProgressNotFound, TopicNeeded, ViewFailed
-from postroom.outbox.model import Pair, Status, Topic
-from postroom.outbox.views import View, Views
+from postroom.outbox.model import PublisherStatus, Subscription, Topic
+from postroom.outbox.views import View, ViewCatalog
 
 
 async def add(connection: Connection, events: Sequence[SequencedEvent]) -> None:
@@ -34,7 +34,7 @@ async def empty(connection: Connection) -> None:
 async def view(pool: Pool) -> View:
     await pool.execute("CREATE TABLE balances (wallet text PRIMARY KEY, balance bigint NOT NULL)")
     view = View("balances", add, empty, types=("Deposited",), required_keys=("wallet",))
-    await Views(pool).install(view)
+    await ViewCatalog(pool).install(view)
     return view
 
 
@@ -49,10 +49,10 @@ async def test_a_view_holds_what_was_before_and_what_comes(
     """From the first event on; and one can wait until one's own event is in it."""
     await append(store, 4, wallet=1)
     async with run_outbox(view):
-        await Views(pool).catch_up(view)
+        await ViewCatalog(pool).catch_up(view)
         assert await balance(pool) == 0 + 1 + 2 + 3
         appended = await store.append(Event.of("Deposited", {"n": 10}, wallet=1))
-        await Views(pool).wait_for(view, appended.place)
+        await ViewCatalog(pool).wait_for(view, appended.place)
         assert await balance(pool) == 16
 
 
@@ -62,13 +62,13 @@ async def test_waiting_for_an_event_that_is_not_the_view_s_ends_too(
     """What does not concern the view is held as soon as it is passed."""
     async with run_outbox(view):
         appended = await store.append(Event.of("Noise"))
-        await Views(pool).wait_for(view, appended.place)
+        await ViewCatalog(pool).wait_for(view, appended.place)
 
 
 async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:
     """Emptied and filled again, while its leader runs; the result is the same."""
     await append(store, 5, wallet=1)
-    views = Views(pool)
+    views = ViewCatalog(pool)
     async with run_outbox(view):
         await views.catch_up(view)
         await pool.execute("UPDATE balances SET balance = -1")
@@ -81,11 +81,11 @@ async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, ru
     """What it holds already would be counted again: only a rebuild, which empties it, goes back."""
     await append(store, 3, wallet=1)
     async with run_outbox(view):
-        await Views(pool).catch_up(view)
-        with pytest.raises(BadInput, match=r"Views\.rebuild"):
+        await ViewCatalog(pool).catch_up(view)
+        with pytest.raises(BadInput, match=r"ViewCatalog\.rebuild"):
             await service.reset(pool, view.pair, position=0, actor="tests")
         await append(store, 1, wallet=1)
-        await Views(pool).catch_up(view)
+        await ViewCatalog(pool).catch_up(view)
     assert await balance(pool) == 0 + 1 + 2 + 0
 
 
@@ -93,13 +93,13 @@ async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> 
     """Without anybody to keep the view, waiting times out instead of lasting for ever."""
     appended = await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
     with pytest.raises(TimeoutError, match="nobody keeps it"):
-        await Views(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
+        await ViewCatalog(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
 
 
 async def test_a_view_that_was_never_installed_is_not_found(pool: Pool) -> None:
     """There is nothing to rebuild."""
     with pytest.raises(ProgressNotFound):
-        await Views(pool).rebuild(View("other", add, empty), actor="tests")
+        await ViewCatalog(pool).rebuild(View("other", add, empty), actor="tests")
 
 
 async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
@@ -116,7 +116,7 @@ async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
     async with run_outbox(view):
         await until(has_failed)
         with pytest.raises(ViewFailed, match=r"view:balances has failed at position 2.*DataError"):
-            await Views(pool).catch_up(view)
+            await ViewCatalog(pool).catch_up(view)
     (line,) = await service.list_progress(pool)
     assert (await balance(pool), line.failed_position) == (1, 2)
     assert "DataError" in (line.last_error or "")
@@ -131,7 +131,7 @@ def test_a_view_s_name_is_checked(name: str) -> None:
 
 async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> None:
     """A process installs its views at every start; one that is about other events now says so."""
-    views = Views(pool)
+    views = ViewCatalog(pool)
     await views.install(view)
     await views.install(View("balances", add, empty, types=("Withdrawn",)))
     assert await pool.fetchval("SELECT types FROM outbox_topics") == ["Withdrawn"]
@@ -142,17 +142,17 @@ async def test_a_view_that_has_failed_is_rebuilt(
 ) -> None:
     """It is kept again, without anybody's resume, and its errors are forgotten; one that is paused stays so."""
     await append(store, 3, wallet=1)
-    views = Views(pool)
+    views = ViewCatalog(pool)
     await pool.execute("UPDATE outbox_topic_progress SET status = 'FAILED', error_count = 3, last_error = 'it broke'")
     await views.rebuild(view, actor="tests")
     (line,) = await service.list_progress(pool)
-    assert (line.status, line.error_count, line.last_error) == (Status.ACTIVE, 0, None)
+    assert (line.status, line.error_count, line.last_error) == (PublisherStatus.ACTIVE, 0, None)
     async with run_outbox(view):
         await views.catch_up(view)
         assert await balance(pool) == 3
     await service.pause(pool, view.pair, actor="tests")
     await views.rebuild(view, actor="tests")
-    assert [line.status for line in await service.list_progress(pool)] == [Status.PAUSED]
+    assert [line.status for line in await service.list_progress(pool)] == [PublisherStatus.PAUSED]
 
 
 async def test_a_view_s_topic_and_publisher_stay_unless_forced(pool: Pool, view: View) -> None:
@@ -163,8 +163,8 @@ async def test_a_view_s_topic_and_publisher_stay_unless_forced(pool: Pool, view:
         await topics.delete_topic(pool, view.pair.topic, actor="tests")
     with pytest.raises(BadInput, match="view"):
         await topics.save_topic(pool, Topic(name=view.pair.topic, types=("Other",)), actor="tests")
-    await topics.add_publisher(pool, Pair(view.pair.topic, "log"), actor="tests")
-    await topics.remove_publisher(pool, Pair(view.pair.topic, "log"), actor="tests")
+    await topics.add_publisher(pool, Subscription(view.pair.topic, "log"), actor="tests")
+    await topics.remove_publisher(pool, Subscription(view.pair.topic, "log"), actor="tests")
     await topics.remove_publisher(pool, view.pair, force=True, actor="tests")
     await topics.delete_topic(pool, view.pair.topic, actor="tests")
 
@@ -174,7 +174,7 @@ async def test_a_view_that_is_installed_again_counts_nothing_twice(
 ) -> None:
     """It is emptied with the progress that its pair had, however the pair was lost."""
     await append(store, 4, wallet=1)
-    views = Views(pool)
+    views = ViewCatalog(pool)
     for _ in range(2):
         async with run_outbox(view):
             await views.catch_up(view)

@@ -20,17 +20,17 @@ from tests.support.webhook_server import Receiver, Request, receiving
 from postroom.db.pool import Pool
 from postroom.delivery.check import check_request
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import Channel, DeliveryRequest, Lane, RecipientOutcome, State
+from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane, RecipientOutcome
 from postroom.delivery.service import accept, get_delivery
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import BadInput, ConfigurationError, SecretKeyMissing
 from postroom.events import Event, EventStore
 from postroom.outbox.errors import EndpointNotFound, TopicNotFound
-from postroom.outbox.model import Pair
-from postroom.outbox.relay import Step
+from postroom.outbox.model import Subscription
+from postroom.outbox.relay import PublishStep
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks import store as endpoints
-from postroom.outbox.webhooks.model import Endpoint, EndpointStatus, purpose_of
+from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint, purpose_of
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import Address
@@ -48,7 +48,7 @@ class Scene:
     pool: Pool
     store: EventStore
     receiver: Receiver
-    endpoint: Endpoint
+    endpoint: WebhookEndpoint
     secret: str
     transport: WebhookTransport
     make_relay: MakeRelay
@@ -59,8 +59,8 @@ class Scene:
             await self.store.append(Event.of(type_, {"amount": 5}, wallet=1))
         await settled(self.pool)
         publisher = WebhookPublisher(base_url="https://mail.example.org")
-        relay = await self.make_relay(Pair("money", "webhook"), publisher)
-        while await relay.run_once() is Step.MOVED:
+        relay = await self.make_relay(Subscription("money", "webhook"), publisher)
+        while await relay.run_once() is PublishStep.MOVED:
             pass
         await self.deliver()
 
@@ -181,7 +181,7 @@ async def test_what_waits_for_a_closed_endpoint_is_refused(scene: Scene, is_dele
     """Disabled or deleted after the delivery was made: nothing is posted, and the ledger says why."""
     await scene.store.append(Event.of("Paid"))
     await settled(scene.pool)
-    await (await scene.make_relay(Pair("money", "webhook"), WebhookPublisher())).run_once()
+    await (await scene.make_relay(Subscription("money", "webhook"), WebhookPublisher())).run_once()
     if is_deleted:
         await service.delete(scene.pool, scene.endpoint.id, actor="tests")
     else:
@@ -190,7 +190,7 @@ async def test_what_waits_for_a_closed_endpoint_is_refused(scene: Scene, is_dele
         )
     await scene.deliver()
     delivery = await get_delivery(scene.pool, 1)
-    assert (delivery.state, scene.receiver.requests) == (State.FAILED, [])
+    assert (delivery.state, scene.receiver.requests) == (DeliveryState.FAILED, [])
     assert ("deleted" if is_deleted else "disabled") in (delivery.detail or "")
 
 
@@ -214,7 +214,7 @@ async def test_a_replay_goes_to_where_the_endpoint_is_now(scene: Scene) -> None:
     assert (before.path.endswith("/new"), after.path.endswith("/new")) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["Content-Type", "Postroom-Endpoint"])
+@pytest.mark.parametrize("name", ["Content-Type", "Postroom-WebhookEndpoint"])
 def test_only_webhooks_of_an_endpoint_set_its_headers(name: str) -> None:
     """An application names no endpoint, and sets none of the headers that the outbox sets."""
     webhook = DeliveryRequest(
@@ -244,7 +244,7 @@ async def test_an_endpoint_s_signature_goes_to_no_other_url(scene: Scene) -> Non
     (posted,) = scene.receiver.requests
     assert (posted.path.endswith("/mallory"), posted.headers["webhook-id"]) == (False, "msg_1")
     delivery = await get_delivery(scene.pool, accepted.id)
-    assert (delivery.state, delivery.recipients[0].outcome) == (State.SENT, RecipientOutcome.DELIVERED)
+    assert (delivery.state, delivery.recipients[0].outcome) == (DeliveryState.SENT, RecipientOutcome.DELIVERED)
 
 
 async def test_a_claim_reads_its_endpoints_in_one_statement(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ async def test_a_claim_reads_its_endpoints_in_one_statement(scene: Scene, monkey
     asked: list[list[int]] = []
     list_signing = endpoints.list_signing
 
-    async def count(connection: Any, *, ids: list[int]) -> list[Endpoint]:
+    async def count(connection: Any, *, ids: list[int]) -> list[WebhookEndpoint]:
         asked.append(ids)
         return await list_signing(connection, ids=ids)
 
@@ -267,7 +267,7 @@ async def test_without_its_key_a_secret_signs_nothing_and_the_delivery_waits(sce
     await scene.pool.execute("UPDATE webhook_endpoints SET secret_key_id = 'another'")
     await scene.happen("Paid")
     delivery = await get_delivery(scene.pool, 1)
-    assert (delivery.state, scene.receiver.requests) == (State.QUEUED, [])
+    assert (delivery.state, scene.receiver.requests) == (DeliveryState.QUEUED, [])
 
 
 async def test_a_secret_copied_from_another_endpoint_signs_nothing(scene: Scene) -> None:
@@ -278,7 +278,7 @@ async def test_a_secret_copied_from_another_endpoint_signs_nothing(scene: Scene)
         "UPDATE webhook_endpoints SET secret = $1 WHERE id = $2", other.secret.data, scene.endpoint.id
     )
     await scene.happen("Paid")
-    assert ((await get_delivery(scene.pool, 1)).state, scene.receiver.requests) == (State.QUEUED, [])
+    assert ((await get_delivery(scene.pool, 1)).state, scene.receiver.requests) == (DeliveryState.QUEUED, [])
     [said] = await scene.pool.fetch("SELECT reply_text FROM attempts")
     assert f"secret of webhook endpoint {scene.endpoint.id} does not open" in said["reply_text"]
     assert "copied from another row" in said["reply_text"]

@@ -21,7 +21,7 @@ from postroom.db.room import Room
 from postroom.events import Event, EventStore
 from postroom.outbox import service
 from postroom.outbox.leadership import Leadership
-from postroom.outbox.model import Pair, ProgressLine
+from postroom.outbox.model import ProgressLine, Subscription
 from postroom.outbox.publisher import Batch
 
 REPOSITORY = Path(__file__).parents[2]
@@ -208,7 +208,7 @@ async def test_a_relay_that_dies_is_counted_and_left_alone(
     assert (tries, line.error_count, line.last_error) == (3, 3, "CancelledError")
 
 
-async def _line(pool: Pool, pair: Pair) -> ProgressLine:
+async def _line(pool: Pool, pair: Subscription) -> ProgressLine:
     return next(line for line in await service.list_progress(pool) if (line.topic, line.publisher) == pair)
 
 
@@ -392,4 +392,4 @@ async def test_a_stopped_instance_finishes_its_batch(
         await until(lambda: len(recorder.messages) >= count)
     (line,) = await service.list_progress(pool)
     assert line.last_position == recorder.positions[-1]
-    assert Pair(line.topic, line.publisher) == pair
+    assert Subscription(line.topic, line.publisher) == pair

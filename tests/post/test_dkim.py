@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from postroom.post.dkim import Algorithm, Signer, canonical_body, sign_all
-from postroom.post.mime import Message
+from postroom.post.mime import ComposedMessage
 
 BOUNDED = settings(max_examples=60)
 PrivateKey = rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -132,7 +132,7 @@ class TestVerification:
     def test_whole_message(self, selector: str) -> None:
         """A message signs exactly the bytes it encodes, with or without eight bits."""
         for eight_bit in (True, False):
-            message = Message(
+            message = ComposedMessage(
                 tuple(HEADERS[:12]),
                 "<1@example.org>",
                 "Zoë  \n\n",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.delivery.outcome import Verdict
+from postroom.delivery.outcome import Disposition
 from postroom.delivery.outcome import classify as outcome_of
 from postroom.feedback.model import BounceClass, classify
 from postroom.post.meaning import (
@@ -22,7 +22,7 @@ from postroom.post.meaning import (
     meaning_of,
 )
 from postroom.post.reply import Envelope, Reply, Stage
-from postroom.senders.health import FORGIVEN, Kind, judge
+from postroom.senders.health import FORGIVEN, AttemptKind, judge
 
 LATER, REFUSED, GONE = Hardness.LATER, Hardness.REFUSED, Hardness.GONE
 MAIL = [Stage.RECIPIENT, Stage.CONTENT, Stage.FINAL]
@@ -69,7 +69,7 @@ def test_a_full_mailbox_is_tried_again_and_never_held_against_the_sender(
     """With or without an enhanced code, at every stage that concerns a mail."""
     meaning = meaning_of(stage, code, enhanced, text)
     assert (meaning.hardness, meaning.scope) == (LATER, ReplyScope.RECIPIENT)
-    assert judge(Reply(stage, code, enhanced, text)) is Kind.NEUTRAL
+    assert judge(Reply(stage, code, enhanced, text)) is AttemptKind.NEUTRAL
     assert classify(code, enhanced, text, stage=stage) is BounceClass.RECIPIENT_SOFT
 
 
@@ -86,7 +86,7 @@ def test_a_full_mailbox_is_tried_again_and_never_held_against_the_sender(
 def test_a_block_on_us_suppresses_nobody(stage: Stage, code: int, enhanced: str | None, text: str) -> None:
     """It counts against the account that was refused, and the address stays usable."""
     assert classify(code, enhanced, text, stage=stage) is BounceClass.POLICY
-    assert judge(Reply(stage, code, enhanced, text)) is Kind.ERROR
+    assert judge(Reply(stage, code, enhanced, text)) is AttemptKind.ERROR
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_block_on_us_suppresses_nobody(stage: Stage, code: int, enhanced: str 
 def test_a_5yz_that_means_later_is_tried_again(code: int, enhanced: str | None, text: str) -> None:
     """Hard in form, temporary in fact: such a mail is not given up, and nobody is suppressed for good."""
     reply = Reply(Stage.RECIPIENT, code, enhanced, text)
-    assert outcome_of(reply, envelope()).verdict is Verdict.DEFERRED
+    assert outcome_of(reply, envelope()).verdict is Disposition.DEFERRED
     assert classify(code, enhanced, text, stage=Stage.RECIPIENT) is not BounceClass.RECIPIENT_HARD
 
 
@@ -150,21 +150,21 @@ def test_the_three_users_never_contradict_each_other(
     verdict = outcome_of(reply, envelope()).verdict
     kind, bounce = judge(reply), classify(code, enhanced, text, stage=stage)
     if bounce is BounceClass.RECIPIENT_HARD:
-        assert verdict is Verdict.REFUSED
-        assert kind is Kind.BOUNCE
+        assert verdict is Disposition.REFUSED
+        assert kind is AttemptKind.BOUNCE
         assert meaning.scope is ReplyScope.RECIPIENT
-    if verdict is Verdict.DEFERRED:
+    if verdict is Disposition.DEFERRED:
         assert bounce is not BounceClass.RECIPIENT_HARD
-        assert kind is not Kind.BOUNCE
-    if kind in {Kind.ERROR, *FORGIVEN}:
+        assert kind is not AttemptKind.BOUNCE
+    if kind in {AttemptKind.ERROR, *FORGIVEN}:
         assert meaning.scope in (ReplyScope.ACCOUNT, ReplyScope.US)
         assert bounce not in SUPPRESSING
-    if kind is Kind.BOUNCE:
-        assert verdict is Verdict.REFUSED
+    if kind is AttemptKind.BOUNCE:
+        assert verdict is Disposition.REFUSED
         assert meaning.scope not in (ReplyScope.ACCOUNT, ReplyScope.US, ReplyScope.MESSAGE)
     if kind in FORGIVEN:
-        assert verdict is Verdict.DEFERRED
-    assert (kind is Kind.SENT) is (verdict is Verdict.DELIVERED)
+        assert verdict is Disposition.DEFERRED
+    assert (kind is AttemptKind.SENT) is (verdict is Disposition.DELIVERED)
     assert (meaning.hint is Hint.NONE) or meaning.hardness is LATER
 
 

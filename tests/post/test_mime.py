@@ -51,8 +51,8 @@ PDF = Attachment("report.pdf", "application/pdf", base64.b64encode(bytes(range(2
 
 def build(
     text: str | None = None, html: str | None = None, *attachments: Attachment, seed: str = "<1@example.org>"
-) -> mime.Message:
-    return mime.Message(headers=HEADERS, seed=seed, text=text, html=html, attachments=attachments)
+) -> mime.ComposedMessage:
+    return mime.ComposedMessage(headers=HEADERS, seed=seed, text=text, html=html, attachments=attachments)
 
 
 def canonical(text: str) -> str:
@@ -123,7 +123,7 @@ class TestShapes:
             ),
         ],
     )
-    def test_fits_the_content(self, message: mime.Message, expected: object) -> None:
+    def test_fits_the_content(self, message: mime.ComposedMessage, expected: object) -> None:
         """The structure is the smallest that holds what the delivery carries."""
         raw = message.encode(eight_bit=False)
         assert shape(read(raw)) == expected
@@ -195,7 +195,7 @@ class TestBodies:
         ]  # fmt: skip
 
     @pytest.mark.parametrize("message", [build("\ud800"), build("t", "x\udfff")])
-    def test_refuses_half_characters(self, message: mime.Message) -> None:
+    def test_refuses_half_characters(self, message: mime.ComposedMessage) -> None:
         """A lone surrogate is an error that names the part."""
         with pytest.raises(ValueError, match=r"(plain|html) part"):
             message.encode(eight_bit=True)
@@ -320,4 +320,4 @@ class TestAttachments:
 def test_knows_when_smtputf8_is_needed() -> None:
     """Only a header with an address that is not ASCII asks for an RFC 6531 server."""
     assert not build("é").needs_smtputf8
-    assert mime.Message(((b"To", "zoë@example.org".encode()),), "s", "t", None).needs_smtputf8
+    assert mime.ComposedMessage(((b"To", "zoë@example.org".encode()),), "s", "t", None).needs_smtputf8

@@ -1,6 +1,6 @@
 """Wrong keys, counted by address."""
 
-from postroom.runtime.peers import GUESS_WINDOW_S, GUESSES, Guesses
+from postroom.runtime.peers import GUESS_WINDOW_S, GUESSES, WrongKeyCounter
 
 
 class Seconds:
@@ -16,7 +16,7 @@ class Seconds:
 def test_guessing_is_slowed_down_per_address() -> None:
     """After so many wrong keys an address waits; others do not, and time forgives."""
     clock = Seconds()
-    guesses = Guesses(monotonic=clock)
+    guesses = WrongKeyCounter(monotonic=clock)
     for _ in range(GUESSES):
         assert guesses.wait_s("192.0.2.1") == 0
         guesses.failed("192.0.2.1")
@@ -28,7 +28,7 @@ def test_guessing_is_slowed_down_per_address() -> None:
 
 def test_one_network_of_ipv6_is_one_guesser() -> None:
     """Another address of the same /64 gets no new tries."""
-    guesses = Guesses(monotonic=Seconds())
+    guesses = WrongKeyCounter(monotonic=Seconds())
     for number in range(GUESSES):
         guesses.failed(f"2001:db8::{number:x}")
     assert guesses.wait_s("2001:db8::ffff") > 0
@@ -37,7 +37,7 @@ def test_one_network_of_ipv6_is_one_guesser() -> None:
 
 def test_the_memory_of_guesses_is_bounded() -> None:
     """No number of addresses makes it grow without end."""
-    guesses = Guesses(monotonic=Seconds())
+    guesses = WrongKeyCounter(monotonic=Seconds())
     for number in range(10_050):
         guesses.failed(f"host-{number}")
     assert len(guesses._tried) <= 10_000

@@ -11,7 +11,7 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput, VersionConflict
 from postroom.schedule import agenda, service
 from postroom.schedule.errors import ScheduledEventNotFound
-from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
+from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus, SchedulePolicy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 EARLY = utc("2026-11-01T00:00")
@@ -23,7 +23,7 @@ def local(text: str) -> datetime:
 
 
 async def planned(pool: Pool, user: User, kind: str = "BIRTHDAY") -> ScheduledEvent:
-    chosen = EventFilter(user_id=user.id, kind=kind, status=Status.PENDING)
+    chosen = EventFilter(user_id=user.id, kind=kind, status=ScheduledEventStatus.PENDING)
     [event], _ = await agenda.list_events(pool, chosen)
     return event
 
@@ -36,12 +36,12 @@ async def moved(pool: Pool, user: User, at: str, kind: str = "BIRTHDAY") -> Sche
 async def test_failed_greetings_are_listed_across_people(pool: Pool) -> None:
     """Page by page, in both orders, without a gap or a double; every other filter narrows them."""
     ids = await many_due(pool, FEW)
-    await scheduler(pool, policy=Policy()).run_once()  # with nowhere to send them
+    await scheduler(pool, policy=SchedulePolicy()).run_once()  # with nowhere to send them
     for is_soonest_first in (False, True):
         seen: list[ScheduledEvent] = []
         cursor: str | None = None
         while cursor is not None or not seen:
-            chosen = EventFilter(status=Status.FAILED)
+            chosen = EventFilter(status=ScheduledEventStatus.FAILED)
             page, cursor = await agenda.list_events(
                 pool, chosen, is_soonest_first=is_soonest_first, cursor=cursor, limit=2
             )
@@ -54,7 +54,7 @@ async def test_failed_greetings_are_listed_across_people(pool: Pool) -> None:
 
 
 FILTERS: list[tuple[dict[str, Any], int]] = [
-    ({"status": Status.PENDING}, 1),
+    ({"status": ScheduledEventStatus.PENDING}, 1),
     ({"kind": "BIRTHDAY"}, 2),
     ({"kind": "REMINDER"}, 0),
     ({"user_id": uuid4()}, 0),
@@ -134,7 +134,7 @@ async def test_a_cancelled_event_is_not_sent_and_the_next_is_planned(pool: Pool)
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     event = await planned(pool, user)
     cancelled = await agenda.cancel_event(pool, event.id, actor="cli:ada", policy=POSTING, now=EARLY)
-    assert (cancelled.status, cancelled.failure_reason) == (Status.FAILED, "cancelled: by cli:ada")
+    assert (cancelled.status, cancelled.failure_reason) == (ScheduledEventStatus.FAILED, "cancelled: by cli:ada")
     assert (await planned(pool, user)).target_local == local("2027-11-15T09:00")
     await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=EARLY)
     assert await scheduler(pool).run_once() == 0
@@ -152,7 +152,7 @@ async def test_a_cancelled_reminder_is_over(pool: Pool) -> None:
     event = await planned(pool, user, "REMINDER")
     await agenda.cancel_event(pool, event.id, version=event.version, actor="tests", policy=POSTING, now=EARLY)
     await Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: EARLY).audit()
-    assert (await agenda.list_events(pool, EventFilter(kind="REMINDER", status=Status.PENDING)))[0] == []
+    assert (await agenda.list_events(pool, EventFilter(kind="REMINDER", status=ScheduledEventStatus.PENDING)))[0] == []
     assert await scheduler(pool).run_once() == 0
 
 
@@ -206,4 +206,4 @@ async def test_a_person_of_another_kind_of_event_may_move_it(pool: Pool) -> None
     event = await agenda.move_event(pool, event_id, at=at, version=1, actor="tests", now=EARLY)
     assert event.target_utc == utc("2026-12-02T10:00")
     await agenda.cancel_event(pool, event_id, version=2, actor="tests", policy=POSTING, now=EARLY)
-    assert (await agenda.list_events(pool, EventFilter(kind="RENEWAL", status=Status.PENDING)))[0] == []
+    assert (await agenda.list_events(pool, EventFilter(kind="RENEWAL", status=ScheduledEventStatus.PENDING)))[0] == []

@@ -7,7 +7,7 @@ from tests.support.schedule import HOOK, POSTING, born, scheduler, utc
 
 from postroom.db.pool import Pool
 from postroom.schedule import service
-from postroom.schedule.model import Policy
+from postroom.schedule.model import SchedulePolicy
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ async def test_a_birth_date_corrected_with_a_move_is_a_correction(pool: Pool) ->
 async def test_an_earlier_time_of_day_loses_nobody_on_the_day(pool: Pool) -> None:
     """Nine becomes eight at half past eight: whose birthday is today is greeted at once."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="UTC")
-    earlier = Policy(webhook_url=HOOK, times={"BIRTHDAY": time(8)})
+    earlier = SchedulePolicy(webhook_url=HOOK, times={"BIRTHDAY": time(8)})
     await scheduler(pool, "2026-11-15T08:00").refresh()
     worker = scheduler(pool, "2026-11-15T08:30", policy=earlier)
     assert await worker.refresh() == 1

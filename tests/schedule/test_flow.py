@@ -16,7 +16,7 @@ from postroom.inbox.transport import CaptureTransport
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.reply import Content, Envelope
 from postroom.schedule import agenda, service
-from postroom.schedule.model import Policy, User
+from postroom.schedule.model import SchedulePolicy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports.base import Transport
 from postroom.transports.webhook.transport import WebhookTransport
@@ -49,7 +49,7 @@ async def test_a_greeting_s_way(pool: Pool, status: int, requests: int, event: s
     """One request if it is decided, three retries if it is not; the event ends with it, and next year is planned."""
     clock = Moving()
     async with receiving(Receiver(status=status)) as receiver:
-        policy = Policy(webhook_url=receiver.url)
+        policy = SchedulePolicy(webhook_url=receiver.url)
         user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
         assert await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once() == 1
         await drain(pool, clock)
@@ -72,7 +72,7 @@ async def test_the_waits_are_one_two_and_four_seconds(pool: Pool, hint: int | No
     """Within a quarter, and never earlier than the receiver asked, however long that is: always three retries."""
     clock = Moving()
     async with receiving(Receiver(status=503, headers={"Retry-After": str(hint)} if hint else {})) as receiver:
-        policy = Policy(webhook_url=receiver.url)
+        policy = SchedulePolicy(webhook_url=receiver.url)
         await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
         await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
         await drain(pool, clock, step=timedelta(seconds=max(waits) * 1.25))
@@ -88,7 +88,7 @@ async def test_the_ledger_keeps_two_kilobytes_of_an_answer(pool: Pool) -> None:
     """The attempt has the status and the first 2048 bytes as they came; the reason people see is one short line."""
     clock, answer = Moving(), b"no such person\n" * 1000
     async with receiving(Receiver(status=404, body=answer)) as receiver:
-        policy = Policy(webhook_url=receiver.url)
+        policy = SchedulePolicy(webhook_url=receiver.url)
         await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
         await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
         await drain(pool, clock)
@@ -100,7 +100,7 @@ async def test_the_ledger_keeps_two_kilobytes_of_an_answer(pool: Pool) -> None:
 
 async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
     """Where mail is captured, a greeting with nowhere to go is captured too, and counts as delivered."""
-    clock, policy = Moving(), Policy(captures=True)
+    clock, policy = Moving(), SchedulePolicy(captures=True)
     user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
     await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
     await drain(pool, clock, inbox=CaptureTransport(pool))
@@ -180,7 +180,7 @@ async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
     """What is planned goes with it, what was sent was sent."""
     clock = Moving()
     async with receiving(Receiver()) as receiver:
-        policy = Policy(webhook_url=receiver.url)
+        policy = SchedulePolicy(webhook_url=receiver.url)
         born = datetime(1990, 6, 1, tzinfo=UTC).date()
         user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=clock.now)
         rule = {"every": "day", "start": "2026-11-15"}
@@ -196,7 +196,7 @@ async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
 
 async def reminded(pool: Pool, receiver: Receiver, clock: Moving) -> User:
     """Somebody whose birthday is far, with a reminder that was just handed over."""
-    policy, early = Policy(webhook_url=receiver.url), clock.now - timedelta(days=1)
+    policy, early = SchedulePolicy(webhook_url=receiver.url), clock.now - timedelta(days=1)
     born = datetime(1990, 6, 1, tzinfo=UTC).date()
     user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=early)
     rule = {"at": "2026-11-15T09:00"}

@@ -6,7 +6,7 @@ from tests.support.http import open_browser
 from tests.support.schedule import born, scheduler, utc
 
 from postroom.cli import database_checks
-from postroom.cli.finding import Finding, Verdict
+from postroom.cli.finding import Finding, Severity
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.schedule import store
@@ -38,11 +38,11 @@ async def test_what_is_behind_is_measured(pool: Pool) -> None:
 
 async def test_the_doctor_looks_at_the_schedule(pool: Pool, database_url: str) -> None:
     """Overdue and unplanned: start a worker. Unplannable: mend the row, and it is so no more."""
-    assert (await examined(database_url)).verdict is Verdict.OK
+    assert (await examined(database_url)).verdict is Severity.OK
     user = await born(pool, "1990-11-20", now="2020-11-01T00:00")
     await pool.execute("UPDATE users SET planned_version = -1, unplanned_since = now() - interval '1 hour'")
     found = await examined(database_url)
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is Severity.WARN
     assert "1 events are due" in found.found
     assert "1 people wait to be planned for" in found.found
     await pool.execute("DELETE FROM scheduled_events")
@@ -52,7 +52,7 @@ async def test_the_doctor_looks_at_the_schedule(pool: Pool, database_url: str) -
     await scheduler(pool).sweep()
     await pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() + interval '1 day'")
     found = await examined(database_url)
-    assert (found.verdict, "1 people have something that nobody can plan" in found.found) == (Verdict.WARN, True)
+    assert (found.verdict, "1 people have something that nobody can plan" in found.found) == (Severity.WARN, True)
     await pool.execute("DELETE FROM user_occasions")
     await scheduler(pool).audit()
     await pool.execute("UPDATE users SET first_name = 'Augusta'")

@@ -21,7 +21,7 @@ from postroom.delivery.worker import WorkerOptions
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.schedule import engine, service, store
 from postroom.schedule.cli import users
-from postroom.schedule.model import Policy
+from postroom.schedule.model import SchedulePolicy
 from postroom.transports.webhook.transport import WebhookTransport
 
 ZERLINA = {
@@ -91,9 +91,9 @@ async def test_the_delivery_worker_logs_nobody(
     transport = WebhookTransport(allow_private=True, timeout=PATIENCE)
 
     async with receiving(receiver):
-        await _stored(pool, Policy(webhook_url=receiver.url))
+        await _stored(pool, SchedulePolicy(webhook_url=receiver.url))
         with capture_logs() as said:
-            await scheduler(pool, policy=Policy(webhook_url=receiver.url)).run_once()
+            await scheduler(pool, policy=SchedulePolicy(webhook_url=receiver.url)).run_once()
             options = WorkerOptions(until_empty=True)
             await a_worker(pool, transport, compose=compose, options=options, clock=lambda: NINE).run()
         await transport.close()
@@ -114,6 +114,6 @@ async def test_importing_logs_nobody(database_url: str, tmp_path: Path, monkeypa
     assert not any(word in result.output for word in PERSONAL)
 
 
-async def _stored(pool: Pool, policy: Policy) -> None:
+async def _stored(pool: Pool, policy: SchedulePolicy) -> None:
     who = person(first_name="Zerlina", last_name="Quux", date_of_birth=date(1971, 11, 15))
     await service.create_user(pool, who, policy=policy, now=utc("2026-11-01T00:00"))

@@ -14,11 +14,11 @@ from postroom.errors import BadInput
 from postroom.runtime.zones import find_zone
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.kinds import check_rule, read_rule
-from postroom.schedule.model import KnownEvent, Occasion, Person, Planned, Policy, Status
+from postroom.schedule.model import KnownEvent, Occasion, Person, PlannedEvent, ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.plan import Subject, following, upcoming
 
 ADA = UUID(int=1)
-DEFAULT = Policy()
+DEFAULT = SchedulePolicy()
 
 
 def utc(text: str) -> datetime:
@@ -36,18 +36,18 @@ def occasion(kind: str, rule: Mapping[str, Any], zone: str = "Europe/London") ->
     )
 
 
-def pending(planned: Planned) -> KnownEvent:
+def pending(planned: PlannedEvent) -> KnownEvent:
     return KnownEvent(
         **asdict(planned),
         id=UUID(int=9),
-        status=Status.PENDING,
+        status=ScheduledEventStatus.PENDING,
         version=1,
         moved_from=None,
         is_claimed_only=False,
     )
 
 
-def plan(subject: Subject, now: str, policy: Policy = DEFAULT, *, used: tuple[str, ...] = ()) -> Planned:
+def plan(subject: Subject, now: str, policy: SchedulePolicy = DEFAULT, *, used: tuple[str, ...] = ()) -> PlannedEvent:
     planned = upcoming(subject, policy, now=utc(now), used=set(used), pending=None)
     assert planned is not None
     return planned
@@ -88,7 +88,7 @@ def test_an_event_says_who_which_and_what() -> None:
 
 def test_the_time_is_the_kind_s() -> None:
     """An installation chooses its own hour; a time that the clock skips goes forward."""
-    policy = Policy(times={"BIRTHDAY": time(2, 30)})
+    policy = SchedulePolicy(times={"BIRTHDAY": time(2, 30)})
     planned = plan(birthday("1990-03-10", "America/New_York"), "2024-01-01T00:00", policy)
     assert planned.target_utc == utc("2024-03-10T07:30")
     assert planned.target_local == datetime(2024, 3, 10, 3, 30)  # noqa: DTZ001 - a wall clock
@@ -103,7 +103,7 @@ def test_the_time_is_the_kind_s() -> None:
 )
 def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, targets: list[str]) -> None:
     """Having been greeted on the first of March does not move a birthday there."""
-    subject, policy = birthday("2000-02-29", "UTC"), Policy(leap_day=leap_day)
+    subject, policy = birthday("2000-02-29", "UTC"), SchedulePolicy(leap_day=leap_day)
     planned = plan(subject, "2026-01-01T00:00", policy)
     found = [planned]
     for _ in targets[1:]:
@@ -198,9 +198,9 @@ BIRTHDAYS = ["1990-11-15", "1990-01-01", "1990-12-31", "2000-02-29", "1990-03-29
 )
 def test_whoever_wanders_is_greeted_once_a_year(born: str, at: time, moves: list[tuple[int, int, str]]) -> None:
     """Moves around the birthday, in any direction and number: nobody loses a year, nobody gets two."""
-    policy = Policy(times={"BIRTHDAY": at})
+    policy = SchedulePolicy(times={"BIRTHDAY": at})
     greeted: list[str] = []
-    event: Planned | None = plan(birthday(born, "UTC"), "2025-06-01T00:00", policy)
+    event: PlannedEvent | None = plan(birthday(born, "UTC"), "2025-06-01T00:00", policy)
     zone = "UTC"
     day = date.fromisoformat(born)
     plans = [
@@ -308,7 +308,7 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
 def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: list[str]) -> None:
     """Anniversaries, days before, once, and by a rule: the same engine."""
     subject = occasion(kind, rule)
-    planned: Planned | None = plan(subject, now)
+    planned: PlannedEvent | None = plan(subject, now)
     found: list[datetime] = []
     while planned is not None and len(found) < len(targets) + 1:
         found.append(planned.target_utc)
@@ -385,9 +385,9 @@ def test_a_rule_must_be_its_kind_s(kind: str, rule: dict[str, Any], field: str) 
 def test_the_basis_names_everything_that_targets_depend_on() -> None:
     """Another time, another leap day: another basis."""
     bases = {
-        Policy().basis,
-        Policy(times={"BIRTHDAY": time(8)}).basis,
-        Policy(leap_day=LeapDay.FEBRUARY_28).basis,
+        SchedulePolicy().basis,
+        SchedulePolicy(times={"BIRTHDAY": time(8)}).basis,
+        SchedulePolicy(leap_day=LeapDay.FEBRUARY_28).basis,
     }
     assert len(bases) == 3
     assert all("tzdata=" in basis for basis in bases)

@@ -14,7 +14,7 @@ from postroom.errors import BadInput, VersionConflict
 from postroom.schedule import agenda, service
 from postroom.schedule.engine import hand_over_due
 from postroom.schedule.errors import OccasionNotFound, UserNotFound
-from postroom.schedule.model import Moved, Policy, Status
+from postroom.schedule.model import PlanChange, ScheduledEventStatus, SchedulePolicy
 
 
 async def events_of(pool: Pool, user_id: Any) -> list[Any]:
@@ -25,7 +25,12 @@ async def test_a_person_has_their_next_event_at_once(pool: Pool) -> None:
     """Creating a user creates the next event in the same transaction."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00", timezone="America/New_York")
     [event] = await events_of(pool, user.id)
-    assert (event.kind, event.status, event.retry_count, event.version) == ("BIRTHDAY", Status.PENDING, 0, 1)
+    assert (event.kind, event.status, event.retry_count, event.version) == (
+        "BIRTHDAY",
+        ScheduledEventStatus.PENDING,
+        0,
+        1,
+    )
     assert event.target_utc == utc("2026-11-20T14:00")
     assert event.target_local.isoformat() == "2026-11-20T09:00:00"
     assert event.idempotency_key == f"birthday:{user.id}:2026"
@@ -116,7 +121,7 @@ async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
     ):
         user, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=now)
         [event] = await events_of(pool, user.id)
-        assert moved == Moved(1, 0)
+        assert moved == PlanChange(1, 0)
         assert (event.target_utc, event.payload["message"]) == (utc(target), message)
     assert (user.version, event.version) == (4, 4)
 
@@ -125,7 +130,7 @@ async def test_a_change_of_destination_moves_nothing(pool: Pool) -> None:
     """A new mail address is no reason to plan again; it is read when the time has come."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     user, moved = await service.update_user(pool, user.id, {"email": "ada@example.org"}, policy=POSTING)
-    assert (moved, user.version) == (Moved(0, 0), 2)
+    assert (moved, user.version) == (PlanChange(0, 0), 2)
 
 
 async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
@@ -140,7 +145,7 @@ async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
         _, moved = await service.update_user(
             pool, user.id, {"timezone": "Asia/Tokyo", "first_name": status}, policy=POSTING, now=utc("2026-11-15T10:00")
         )
-        assert moved == Moved(1, 1)
+        assert moved == PlanChange(1, 1)
         assert (await events_of(pool, user.id))[1] == before
 
 
@@ -193,9 +198,9 @@ async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
     now = utc("2026-11-15T05:00")
     await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=now)
     [result] = await hand_over_due(
-        pool, Policy(webhook_url=POSTING.webhook_url, max_lateness={"BIRTHDAY": timedelta(hours=1)}), now=now
+        pool, SchedulePolicy(webhook_url=POSTING.webhook_url, max_lateness={"BIRTHDAY": timedelta(hours=1)}), now=now
     )
-    assert (result.status, result.late_by) == (Status.PROCESSING, None)
+    assert (result.status, result.late_by) == (ScheduledEventStatus.PROCESSING, None)
     assert await statuses(pool, user.id) == [("2026", "PROCESSING"), ("2027", "PENDING")]
 
 
@@ -206,14 +211,14 @@ async def test_moved_across_the_date_line_loses_nothing(pool: Pool) -> None:
     await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
     now = utc("2026-11-15T18:00")
     _, moved = await service.update_user(pool, user.id, {"timezone": "Pacific/Kiritimati"}, policy=POSTING, now=now)
-    assert moved == Moved(2, 0)
-    strict = Policy(
+    assert moved == PlanChange(2, 0)
+    strict = SchedulePolicy(
         webhook_url=POSTING.webhook_url,
         max_lateness={"BIRTHDAY": timedelta(hours=1), "REMINDER": timedelta(hours=1)},
     )
     results = await hand_over_due(pool, strict, now=now)
     assert sorted(result.event.kind for result in results) == ["BIRTHDAY", "REMINDER"]
-    assert {(result.status, result.late_by) for result in results} == {(Status.PROCESSING, None)}
+    assert {(result.status, result.late_by) for result in results} == {(ScheduledEventStatus.PROCESSING, None)}
     assert await hand_over_due(pool, strict, now=now) == []
 
 
@@ -316,7 +321,7 @@ async def test_an_occasion_that_would_never_be_sent_is_refused(pool: Pool) -> No
 async def test_another_time_than_the_schedulers_is_theirs_to_mend(pool: Pool) -> None:
     """Stored by a process that was told another hour, a person is planned for again by the sweep."""
     await scheduler(pool).refresh()
-    other = Policy(times={"BIRTHDAY": time(7, 15)})
+    other = SchedulePolicy(times={"BIRTHDAY": time(7, 15)})
     user = await born(pool, "1990-11-20", now="2026-11-15T08:00", policy=other)
     assert [event.target_utc for event in await events_of(pool, user.id)] == [utc("2026-11-20T07:15")]
     assert await scheduler(pool).sweep() == 1

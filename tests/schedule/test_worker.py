@@ -15,7 +15,7 @@ from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeliveryFilter
 from postroom.schedule import agenda, engine, service, store
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
-from postroom.schedule.model import Policy, Status
+from postroom.schedule.model import ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.worker import RETENTION, SHORTEST_REST, Scheduler, SchedulerOptions
 
 
@@ -40,8 +40,8 @@ async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
     assert delivery.idempotency_key == key
     events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.status, event.delivery_id) for event in events] == [
-        (Status.PENDING, None),
-        (Status.PROCESSING, delivery.id),
+        (ScheduledEventStatus.PENDING, None),
+        (ScheduledEventStatus.PROCESSING, delivery.id),
     ]
 
 
@@ -57,10 +57,12 @@ async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
             "https://own.example.org/",
         ),
         ({}, POSTING, "webhook", HOOK),
-        ({}, Policy(captures=True), "webhook", "http://inbox.invalid/"),
+        ({}, SchedulePolicy(captures=True), "webhook", "http://inbox.invalid/"),
     ],
 )
-async def test_where_it_goes(pool: Pool, fields: dict[str, Any], policy: Policy, channel: str, address: str) -> None:
+async def test_where_it_goes(
+    pool: Pool, fields: dict[str, Any], policy: SchedulePolicy, channel: str, address: str
+) -> None:
     """The person's webhook, else their mail, else the installation's webhook, else the inbox."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00", **fields)
     await scheduler(pool, policy=policy).run_once()
@@ -74,11 +76,11 @@ async def test_where_it_goes(pool: Pool, fields: dict[str, Any], policy: Policy,
 async def test_with_no_destination_it_fails_and_says_so(pool: Pool) -> None:
     """Nothing is sent, the reason is kept, and next year is planned all the same."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
-    await scheduler(pool, policy=Policy()).run_once()
+    await scheduler(pool, policy=SchedulePolicy()).run_once()
     events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.status, event.failure_reason) for event in events] == [
-        (Status.PENDING, None),
-        (Status.FAILED, NO_DESTINATION),
+        (ScheduledEventStatus.PENDING, None),
+        (ScheduledEventStatus.FAILED, NO_DESTINATION),
     ]
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
 
@@ -113,7 +115,7 @@ async def test_the_delivery_s_end_is_the_event_s(  # noqa: PLR0917 - one column 
     pending, event = (await agenda.list_user_events(pool, user.id))[0]
     assert (event.status, event.failure_reason, event.retry_count) == (status, failure, retries)
     assert event.executed_at is not None
-    assert (pending.status, pending.target_utc) == (Status.PENDING, utc("2027-11-15T09:00"))
+    assert (pending.status, pending.target_utc) == (ScheduledEventStatus.PENDING, utc("2027-11-15T09:00"))
 
 
 async def test_a_dead_letter_brought_back_completes_its_event(pool: Pool) -> None:
@@ -242,7 +244,7 @@ async def test_a_day_of_downtime_misses_nothing_and_repeats_nothing(pool: Pool) 
 
 async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
     """With `max_lateness` a greeting of yesterday is not sent today; it fails, and says why."""
-    policy = Policy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(hours=12)})
+    policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(hours=12)})
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool, "2026-11-16T12:00", policy).run_once()
     assert await statuses(pool, user.id) == [("2026", "FAILED"), ("2027", "PENDING")]
@@ -253,7 +255,7 @@ async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
 async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
     """A daily message after three days: each day is as late as it is, marked, and skipped where that is too much."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
-    policy = Policy(webhook_url=HOOK, max_lateness={"RECURRING": timedelta(hours=12)})
+    policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"RECURRING": timedelta(hours=12)})
     await service.add_occasion(
         pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=policy,
         now=utc("2026-11-10T00:00"),
@@ -261,10 +263,10 @@ async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
     assert await scheduler(pool, "2026-11-12T12:00", policy).run_once() == 3
     events = [event for event in (await agenda.list_user_events(pool, user.id))[0] if event.kind == "RECURRING"]
     assert [(event.target_utc.day, event.status, event.failure_reason, event.late_by) for event in events] == [
-        (13, Status.PENDING, None, None),
-        (12, Status.PROCESSING, None, timedelta(hours=3)),
-        (11, Status.FAILED, TOO_LATE, timedelta(hours=27)),
-        (10, Status.FAILED, TOO_LATE, timedelta(hours=51)),
+        (13, ScheduledEventStatus.PENDING, None, None),
+        (12, ScheduledEventStatus.PROCESSING, None, timedelta(hours=3)),
+        (11, ScheduledEventStatus.FAILED, TOO_LATE, timedelta(hours=27)),
+        (10, ScheduledEventStatus.FAILED, TOO_LATE, timedelta(hours=51)),
     ]
 
 
@@ -282,10 +284,10 @@ async def test_a_correction_during_an_outage_keeps_it_late(
     """What was due before the change is as late after it, and the limit still holds."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"))
-    policy = Policy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
+    policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
     await scheduler(pool, "2026-11-15T15:00", policy).run_once()
     _, event = (await agenda.list_user_events(pool, user.id))[0]
-    assert (event.status, event.failure_reason, event.late_by) == (Status.FAILED, TOO_LATE, late_by)
+    assert (event.status, event.failure_reason, event.late_by) == (ScheduledEventStatus.FAILED, TOO_LATE, late_by)
 
 
 async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool) -> None:

@@ -20,7 +20,7 @@ from postroom.runtime.aws_credentials import CredentialChain
 from postroom.senders import store
 from postroom.senders.api import endpoints
 from postroom.senders.credentials import open_credentials
-from postroom.senders.factory import WaysOut
+from postroom.senders.factory import ProviderAddresses
 from postroom.senders.seal import purpose_of
 from postroom.senders.service import Tools
 
@@ -53,7 +53,7 @@ async def browser_with(room: Room, factory: Any, *scopes: str, allow_private: bo
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    return await browser_with(room, WaysOut(allow_private=True))
+    return await browser_with(room, ProviderAddresses(allow_private=True))
 
 
 async def audits(pool: Pool) -> list[tuple[str, str]]:
@@ -260,10 +260,10 @@ async def test_tokens_come_from_google(browser: Browser, uri: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.5", "192.168.1.1", "::1", "169.254.169.254"])
 async def test_accounts_do_not_reach_into_the_private_network(room: Room, host: str) -> None:
     """Unless POSTROOM_SENDERS_ALLOW_PRIVATE says so; addresses of metadata never."""
-    strict = await browser_with(room, WaysOut(), allow_private=False)
+    strict = await browser_with(room, ProviderAddresses(), allow_private=False)
     refused = await strict.post("/v1/senders", json={**NEW, "smtp_host": host})
     assert (refused.status, refused.fields) == (400, ["smtp_host"])
-    lenient = await browser_with(room, WaysOut(allow_private=True))
+    lenient = await browser_with(room, ProviderAddresses(allow_private=True))
     allowed = await lenient.post("/v1/senders", json={**NEW, "smtp_host": host})
     assert allowed.status == (400 if host == "169.254.169.254" else 201)
 
@@ -276,7 +276,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(room: Room, monkeypa
         monkeypatch.setattr(
             socket, "getaddrinfo", lambda host, *a, **k: inside if host == "mail.shop.example" else real(host, *a, **k)
         )
-        browser = await browser_with(room, WaysOut())
+        browser = await browser_with(room, ProviderAddresses())
         asked = {**NEW, "smtp_host": "mail.shop.example", "smtp_port": server.port}
         sender = (await browser.post("/v1/senders", json=asked)).json["id"]
         tried = await browser.post(f"/v1/senders/{sender}/test")
@@ -302,7 +302,7 @@ async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool
 
 async def test_a_trial_that_succeeds(room: Room) -> None:
     """Connects, logs in, and the mailbox has a mail from itself; on a plain line nothing claims to be secure."""
-    browser = await browser_with(room, WaysOut(allow_private=True))
+    browser = await browser_with(room, ProviderAddresses(allow_private=True))
     async with smtp_server(Script(users={"news": PASSWORD})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
         tried = await browser.post(f"/v1/senders/{sender}/test")
@@ -316,7 +316,7 @@ async def test_a_trial_that_succeeds(room: Room) -> None:
 
 async def test_a_trial_that_fails_says_where(room: Room) -> None:
     """A wrong password: connecting went well, logging in did not. The account stays as it was."""
-    browser = await browser_with(room, WaysOut(allow_private=True))
+    browser = await browser_with(room, ProviderAddresses(allow_private=True))
     async with smtp_server(Script(users={"news": "another"})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
         tried = await browser.post(f"/v1/senders/{sender}/test")

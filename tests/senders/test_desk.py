@@ -10,11 +10,11 @@ from tests.support.smtp_server import Hold, Script, smtp_server
 
 from postroom.db.pool import Pool
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.senders import store
 from postroom.senders.credentials import Credentials
-from postroom.senders.factory import WaysOut
-from postroom.senders.model import AuthType, SenderAccount, SenderId, Slot, Status
+from postroom.senders.factory import ProviderAddresses
+from postroom.senders.model import AuthType, SenderAccount, SenderId, SenderStatus, StartSlot
 from postroom.senders.seal import purpose_of
 from postroom.transports.base import Transport
 
@@ -23,7 +23,7 @@ async def test_an_edited_note_keeps_the_connection(pool: Pool) -> None:
     """Two mails, a new note and a new limit between them, one connection."""
     async with smtp_server() as server:
         account = await an_account(pool, smtp_port=server.port)
-        desk = a_desk(pool, WaysOut(allow_private=True))
+        desk = a_desk(pool, ProviderAddresses(allow_private=True))
         worker = a_sending_worker(pool, desk)
         for _ in range(2):
             await accepted(pool)
@@ -40,17 +40,17 @@ async def test_mail_that_waits_for_a_connection_leaves_when_the_server_changes(p
     async with smtp_server(Script(says={".": [hold]})) as server:
         account = await an_account(pool, smtp_port=server.port)
         ids = await accepted(pool, *(a_mail() for _ in range(13)))
-        desk = a_desk(pool, WaysOut(connections=1, allow_private=True))
+        desk = a_desk(pool, ProviderAddresses(connections=1, allow_private=True))
         running = asyncio.create_task(a_sending_worker(pool, desk).run_once(Lane.TRANSACTIONAL))
         await hold.reached.wait()
         await set_account(pool, account, smtp_host="localhost")
-        await desk.prepare([Slot(claim_id=0, account_id=account)])
+        await desk.prepare([StartSlot(claim_id=0, account_id=account)])
         hold.go.set()
         await running
         await desk.close()
-    assert {await state_of(pool, each) for each in ids} == {State.SENT}
+    assert {await state_of(pool, each) for each in ids} == {DeliveryState.SENT}
     after = await account_of(pool, account)
-    assert (after.status, after.daily_errors) == (Status.ACTIVE, 0)
+    assert (after.status, after.daily_errors) == (SenderStatus.ACTIVE, 0)
 
 
 async def a_gmail_account(pool: Pool, google: Google, **columns: object) -> SenderId:
@@ -72,7 +72,7 @@ async def test_after_a_crash_the_mailbox_is_asked_before_the_mail_is_sent_again(
     """Google took the mail, the worker died before it could say so; another account carries the retry and asks."""
     hands, other = Hands(), Recording()
     async with google_running(Google()) as google:
-        ways = WaysOut(gmail_base_url=google.url)
+        ways = ProviderAddresses(gmail_base_url=google.url)
 
         def factory(account: SenderAccount, credentials: Credentials) -> Transport:
             return ways(account, credentials) if account.auth_type is AuthType.GMAIL else other
@@ -93,5 +93,5 @@ async def test_after_a_crash_the_mailbox_is_asked_before_the_mail_is_sent_again(
         assert await a_sending_worker(pool, desk, clock=hands).run_once(Lane.TRANSACTIONAL) == 1
         await desk.close()
     assert (len(google.mails), other.envelopes) == (1, [])
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous", "sent"]

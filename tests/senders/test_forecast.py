@@ -7,7 +7,7 @@ import pytest
 from tests.support.senders import ACCOUNT
 
 from postroom.senders.forecast import AccountPool
-from postroom.senders.model import SenderAccount, Status
+from postroom.senders.model import SenderAccount, SenderStatus
 
 EVENING = datetime(2030, 6, 1, 22, tzinfo=UTC)
 
@@ -53,8 +53,8 @@ def test_accounts_add_up_to_what_can_be_sent_at_all() -> None:
 @pytest.mark.parametrize(
     "account",
     [
-        replace(ACCOUNT, status=Status.PAUSED),
-        replace(ACCOUNT, status=Status.SUSPENDED),
+        replace(ACCOUNT, status=SenderStatus.PAUSED),
+        replace(ACCOUNT, status=SenderStatus.SUSPENDED),
         replace(ACCOUNT, lanes=("auth",)),
     ],
 )

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from postroom.post.reply import Reply, Stage
-from postroom.senders.health import Kind, Outcome, is_slowdown, judge, rest_after, tally
-from postroom.senders.model import Figures, HealthPolicy, Slot, find_trouble
+from postroom.senders.health import AttemptKind, HealthResult, is_slowdown, judge, rest_after, tally
+from postroom.senders.model import HealthPolicy, SenderFigures, StartSlot, find_trouble
 
 POLICY = HealthPolicy()
 
@@ -14,37 +14,37 @@ POLICY = HealthPolicy()
 @pytest.mark.parametrize(
     "reply, kind",
     [
-        (Reply(Stage.FINAL, 250, "2.0.0"), Kind.SENT),
-        (Reply(Stage.LOGIN, 535, "5.7.8", "wrong password"), Kind.LOGIN_REFUSED),
-        (Reply(Stage.LOGIN, 550), Kind.LOGIN_REFUSED),
-        (Reply(Stage.LOGIN, 401, text="invalid_grant"), Kind.LOGIN_REFUSED),
-        (Reply(Stage.LOGIN, 403, text="forbidden"), Kind.LOGIN_REFUSED),
-        (Reply(Stage.LOGIN, 454, "4.7.0", "temporary"), Kind.ERROR),
-        (Reply(Stage.LOGIN, 421, text="too many logins"), Kind.THROTTLED),
-        (Reply(Stage.LOGIN, text="neither PLAIN nor LOGIN"), Kind.ERROR),
-        (Reply(Stage.CONNECT, text="connection refused"), Kind.ERROR),
-        (Reply(Stage.CONNECT, 554), Kind.ERROR),
-        (Reply(Stage.CONNECT, 421, "4.3.2"), Kind.THROTTLED),
-        (Reply(Stage.TLS, text="certificate expired"), Kind.ERROR),
-        (Reply(Stage.SENDER, 550, "5.1.8", "not your address"), Kind.ERROR),
-        (Reply(Stage.RECIPIENT, 421), Kind.THROTTLED),
-        (Reply(Stage.FINAL, 421, "4.7.0", "rateLimitExceeded"), Kind.THROTTLED),
-        (Reply(Stage.FINAL, 429), Kind.THROTTLED),
-        (Reply(Stage.FINAL, 403, text="userRateLimitExceeded"), Kind.THROTTLED),
-        (Reply(Stage.RECIPIENT, 550, "5.1.1", "no such user"), Kind.BOUNCE),
-        (Reply(Stage.FINAL, 552, "5.2.2"), Kind.NEUTRAL),
-        (Reply(Stage.FINAL, 554), Kind.ERROR),
-        (Reply(Stage.FINAL, 550, "5.4.5", "Daily user sending quota exceeded"), Kind.THROTTLED),
-        (Reply(Stage.FINAL, 554, "5.7.1", "your address is on a list"), Kind.ERROR),
-        (Reply(Stage.FINAL, 554, "5.6.0", "cannot be read"), Kind.NEUTRAL),
-        (Reply(Stage.FINAL, 552, "5.3.4", "too large"), Kind.NEUTRAL),
-        (Reply(Stage.RECIPIENT, 451, "4.2.1", "greylisted"), Kind.NEUTRAL),
-        (Reply(Stage.FINAL, text="the connection was lost"), Kind.ERROR),
-        (Reply(Stage.FINAL, suppress=True), Kind.UNTRIED),
-        (None, Kind.UNTRIED),
+        (Reply(Stage.FINAL, 250, "2.0.0"), AttemptKind.SENT),
+        (Reply(Stage.LOGIN, 535, "5.7.8", "wrong password"), AttemptKind.LOGIN_REFUSED),
+        (Reply(Stage.LOGIN, 550), AttemptKind.LOGIN_REFUSED),
+        (Reply(Stage.LOGIN, 401, text="invalid_grant"), AttemptKind.LOGIN_REFUSED),
+        (Reply(Stage.LOGIN, 403, text="forbidden"), AttemptKind.LOGIN_REFUSED),
+        (Reply(Stage.LOGIN, 454, "4.7.0", "temporary"), AttemptKind.ERROR),
+        (Reply(Stage.LOGIN, 421, text="too many logins"), AttemptKind.THROTTLED),
+        (Reply(Stage.LOGIN, text="neither PLAIN nor LOGIN"), AttemptKind.ERROR),
+        (Reply(Stage.CONNECT, text="connection refused"), AttemptKind.ERROR),
+        (Reply(Stage.CONNECT, 554), AttemptKind.ERROR),
+        (Reply(Stage.CONNECT, 421, "4.3.2"), AttemptKind.THROTTLED),
+        (Reply(Stage.TLS, text="certificate expired"), AttemptKind.ERROR),
+        (Reply(Stage.SENDER, 550, "5.1.8", "not your address"), AttemptKind.ERROR),
+        (Reply(Stage.RECIPIENT, 421), AttemptKind.THROTTLED),
+        (Reply(Stage.FINAL, 421, "4.7.0", "rateLimitExceeded"), AttemptKind.THROTTLED),
+        (Reply(Stage.FINAL, 429), AttemptKind.THROTTLED),
+        (Reply(Stage.FINAL, 403, text="userRateLimitExceeded"), AttemptKind.THROTTLED),
+        (Reply(Stage.RECIPIENT, 550, "5.1.1", "no such user"), AttemptKind.BOUNCE),
+        (Reply(Stage.FINAL, 552, "5.2.2"), AttemptKind.NEUTRAL),
+        (Reply(Stage.FINAL, 554), AttemptKind.ERROR),
+        (Reply(Stage.FINAL, 550, "5.4.5", "Daily user sending quota exceeded"), AttemptKind.THROTTLED),
+        (Reply(Stage.FINAL, 554, "5.7.1", "your address is on a list"), AttemptKind.ERROR),
+        (Reply(Stage.FINAL, 554, "5.6.0", "cannot be read"), AttemptKind.NEUTRAL),
+        (Reply(Stage.FINAL, 552, "5.3.4", "too large"), AttemptKind.NEUTRAL),
+        (Reply(Stage.RECIPIENT, 451, "4.2.1", "greylisted"), AttemptKind.NEUTRAL),
+        (Reply(Stage.FINAL, text="the connection was lost"), AttemptKind.ERROR),
+        (Reply(Stage.FINAL, suppress=True), AttemptKind.UNTRIED),
+        (None, AttemptKind.UNTRIED),
     ],
 )
-def test_what_a_reply_counts_as(reply: Reply | None, kind: Kind) -> None:
+def test_what_a_reply_counts_as(reply: Reply | None, kind: AttemptKind) -> None:
     """The table in the module, case by case."""
     assert judge(reply) is kind
 
@@ -52,20 +52,20 @@ def test_what_a_reply_counts_as(reply: Reply | None, kind: Kind) -> None:
 @pytest.mark.parametrize(
     "figures, is_in_trouble",
     [
-        (Figures(49, 49, 0, 0), False),  # too few to say anything
-        (Figures(50, 2, 0, 0), False),
-        (Figures(50, 3, 0, 0), True),  # 6 %
-        (Figures(100, 5, 0, 0), False),  # 5 % is not above 5 %
-        (Figures(100, 6, 0, 0), True),
-        (Figures(100, 0, 10, 0), False),
-        (Figures(100, 0, 11, 0), True),
-        (Figures(5, 0, 5, 9), False),
-        (Figures(5, 0, 5, 10), True),  # ten in a row need no sample
-        (Figures(10_000, 0, 10, 10), True),
-        (Figures(0, 0, 0, 0), False),
+        (SenderFigures(49, 49, 0, 0), False),  # too few to say anything
+        (SenderFigures(50, 2, 0, 0), False),
+        (SenderFigures(50, 3, 0, 0), True),  # 6 %
+        (SenderFigures(100, 5, 0, 0), False),  # 5 % is not above 5 %
+        (SenderFigures(100, 6, 0, 0), True),
+        (SenderFigures(100, 0, 10, 0), False),
+        (SenderFigures(100, 0, 11, 0), True),
+        (SenderFigures(5, 0, 5, 9), False),
+        (SenderFigures(5, 0, 5, 10), True),  # ten in a row need no sample
+        (SenderFigures(10_000, 0, 10, 10), True),
+        (SenderFigures(0, 0, 0, 0), False),
     ],
 )
-def test_when_figures_are_trouble(figures: Figures, is_in_trouble: bool) -> None:  # noqa: FBT001 - a case
+def test_when_figures_are_trouble(figures: SenderFigures, is_in_trouble: bool) -> None:  # noqa: FBT001 - a case
     """More than 5 % bounces or 10 % errors of at least fifty, or ten errors in a row."""
     assert (find_trouble(figures, POLICY) is not None) is is_in_trouble
 
@@ -73,8 +73,8 @@ def test_when_figures_are_trouble(figures: Figures, is_in_trouble: bool) -> None
 def test_the_policy_can_be_chosen() -> None:
     """Every bound is a number of the policy."""
     strict = replace(POLICY, minimum=10, bounce_rate=0.0, errors_in_a_row=3)
-    assert find_trouble(Figures(10, 1, 0, 0), strict) == "1 of 10 mails bounced"
-    assert find_trouble(Figures(3, 0, 3, 3), strict) == "3 errors in a row"
+    assert find_trouble(SenderFigures(10, 1, 0, 0), strict) == "1 of 10 mails bounced"
+    assert find_trouble(SenderFigures(3, 0, 3, 3), strict) == "3 errors in a row"
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_when_a_destination_asks_to_slow_down(reply: Reply | None, slows: bool) 
     assert is_slowdown(reply) is slows
 
 
-def outcomes(*replies: Reply | None, account: int = 1) -> list[Outcome]:
-    return [Outcome(Slot(claim_id=1, account_id=account), reply, "example.org") for reply in replies]
+def outcomes(*replies: Reply | None, account: int = 1) -> list[HealthResult]:
+    return [HealthResult(StartSlot(claim_id=1, account_id=account), reply, "example.org") for reply in replies]
 
 
 SENT, LOST = Reply(Stage.FINAL, 250), Reply(Stage.CONNECT, text="refused")
@@ -146,4 +146,4 @@ def test_a_batch_is_added_up_per_account() -> None:
 
 def test_mail_through_the_relay_counts_for_nobody() -> None:
     """A slot without an account belongs to a destination only."""
-    assert tally([Outcome(Slot(claim_id=1, domain="example.org"), SENT, "example.org")]) == {}
+    assert tally([HealthResult(StartSlot(claim_id=1, domain="example.org"), SENT, "example.org")]) == {}

@@ -13,7 +13,7 @@ from tests.support.smtp_server import smtp_server
 
 from postroom.db.room import Room
 from postroom.delivery.model import Lane
-from postroom.senders.model import Status
+from postroom.senders.model import SenderStatus
 
 REPOSITORY = Path(__file__).parents[2]
 NOISE_S = 0.001
@@ -56,7 +56,7 @@ async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> N
         assert len(sink.messages) == len(starts) == 60
     assert min(distances(starts)) >= 0.040 - NOISE_S
     after = await account_of(room.pool, account)
-    assert (after.daily_sent, after.status) == (60, Status.PAUSED_LIMIT_REACHED)
+    assert (after.daily_sent, after.status) == (60, SenderStatus.PAUSED_LIMIT_REACHED)
 
 
 async def test_a_killed_host_s_mailbox_is_free_after_its_lease_and_the_pace_kept(room: Room) -> None:

@@ -12,12 +12,12 @@ from tests.support.senders import Stamps, an_account, claimed
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.senders import store
-from postroom.senders.model import Slot
+from postroom.senders.model import StartSlot
 from postroom.senders.pace import PacedStarts, Release
 
 
-def slots(count: int, *, delay_s: float = 0.02, start_in_s: float = 0.0, account_id: int = 7) -> list[Slot]:
-    return [Slot(claim_id=1, account_id=account_id, delay_s=delay_s, start_in_s=start_in_s) for _ in range(count)]
+def slots(count: int, *, delay_s: float = 0.02, start_in_s: float = 0.0, account_id: int = 7) -> list[StartSlot]:
+    return [StartSlot(claim_id=1, account_id=account_id, delay_s=delay_s, start_in_s=start_in_s) for _ in range(count)]
 
 
 async def test_starts_are_a_delay_apart() -> None:
@@ -25,7 +25,7 @@ async def test_starts_are_a_delay_apart() -> None:
     stamps, starts = Stamps(), []
     turns = PacedStarts(lambda _release: None, now=stamps)
 
-    async def start(slot: Slot) -> None:
+    async def start(slot: StartSlot) -> None:
         assert await turns.wait(slot)
         starts.append(stamps.last)
 

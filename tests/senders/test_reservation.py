@@ -15,7 +15,7 @@ from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Channel, DeliveryRequest, Lane
 from postroom.senders import store as senders
-from postroom.senders.model import Status
+from postroom.senders.model import SenderStatus
 
 TODAY = NOON.date()
 
@@ -38,7 +38,11 @@ async def test_a_claim_takes_no_more_than_the_quota(pool: Pool) -> None:
     assert by_account(await claimed(pool, now=NOON)) == {account: 3}
     assert await claimed(pool, now=NOON) == []
     after = await account_of(pool, account)
-    assert (after.daily_sent, after.status, after.resume_status) == (3, Status.PAUSED_LIMIT_REACHED, Status.ACTIVE)
+    assert (after.daily_sent, after.status, after.resume_status) == (
+        3,
+        SenderStatus.PAUSED_LIMIT_REACHED,
+        SenderStatus.ACTIVE,
+    )
 
 
 async def test_a_claim_takes_no_more_than_a_batch_of_each(pool: Pool) -> None:
@@ -165,7 +169,7 @@ async def test_given_back_mail_returns_its_quota(pool: Pool) -> None:
             connection, claim_id=batch[0].claim_id, delivery_ids=[each.id for each in batch[2:]], now=NOON
         )
     after = await account_of(pool, account)
-    assert (after.daily_sent, after.status, after.resume_status) == (2, Status.ACTIVE, None)
+    assert (after.daily_sent, after.status, after.resume_status) == (2, SenderStatus.ACTIVE, None)
 
 
 async def test_yesterday_s_reservation_is_not_returned_today(pool: Pool) -> None:
@@ -206,14 +210,14 @@ async def test_the_first_use_of_a_day_resets_the_counters(pool: Pool) -> None:
     await fill(pool, 1)
     assert by_account(await claimed(pool, now=NOON)) == {account: 1}
     after = await account_of(pool, account)
-    assert (after.daily_sent, after.daily_bounces, after.daily_errors, after.status) == (1, 0, 0, Status.ACTIVE)
+    assert (after.daily_sent, after.daily_bounces, after.daily_errors, after.status) == (1, 0, 0, SenderStatus.ACTIVE)
     assert after.last_reset_at == NOON
 
 
 @pytest.mark.parametrize(
     "columns, status",
     [
-        ({"status": "paused_limit_reached", "resume_status": "active"}, Status.ACTIVE),
+        ({"status": "paused_limit_reached", "resume_status": "active"}, SenderStatus.ACTIVE),
         (
             {
                 "status": "paused_limit_reached",
@@ -221,15 +225,15 @@ async def test_the_first_use_of_a_day_resets_the_counters(pool: Pool) -> None:
                 "warmup_stage": 2,
                 "warmup_current_limit": 100,
             },
-            Status.WARMING_UP,
+            SenderStatus.WARMING_UP,
         ),
-        ({"status": "paused", "paused_by": "person"}, Status.PAUSED),
-        ({"status": "paused", "paused_by": "health"}, Status.PAUSED),
-        ({"status": "suspended", "status_reason": "x"}, Status.SUSPENDED),
-        ({"status": "active"}, Status.ACTIVE),
+        ({"status": "paused", "paused_by": "person"}, SenderStatus.PAUSED),
+        ({"status": "paused", "paused_by": "health"}, SenderStatus.PAUSED),
+        ({"status": "suspended", "status_reason": "x"}, SenderStatus.SUSPENDED),
+        ({"status": "active"}, SenderStatus.ACTIVE),
     ],
 )
-async def test_what_a_new_day_revives(pool: Pool, columns: dict[str, Any], status: Status) -> None:
+async def test_what_a_new_day_revives(pool: Pool, columns: dict[str, Any], status: SenderStatus) -> None:
     """Only the limit ends with its day, and what it interrupted goes on; no pause of a person ever ends by itself."""
     account = await an_account(pool, counted_on=TODAY, daily_sent=10, **columns)
     async with pool.acquire() as connection:
@@ -305,7 +309,7 @@ async def test_the_defaults_are_those_of_the_specification(pool: Pool) -> None:
         )
     account = await account_of(pool, made)
     assert (account.daily_limit, account.batch_size, account.send_delay_ms) == (2000, 50, 100)
-    assert (account.status, account.warmup_stage, account.smtp_use_tls) == (Status.ACTIVE, 0, True)
+    assert (account.status, account.warmup_stage, account.smtp_use_tls) == (SenderStatus.ACTIVE, 0, True)
 
 
 async def test_a_raised_limit_by_hand_lets_it_go_on(pool: Pool) -> None:

@@ -9,7 +9,7 @@ from tests.support.senders import account_of, an_account, claimed, set_account
 
 from postroom.db.pool import Pool
 from postroom.senders import store
-from postroom.senders.model import WARMUP_LIMITS, SenderAccount, Status
+from postroom.senders.model import WARMUP_LIMITS, SenderAccount, SenderStatus
 
 TODAY = NOON.date()
 
@@ -38,7 +38,7 @@ async def test_a_warming_account_sends_no_more_than_its_stage(pool: Pool) -> Non
     await accepted(pool, *(a_mail() for _ in range(60)), now=NOON)
     assert len(await claimed(pool, now=NOON)) == 50
     after = await account_of(pool, account)
-    assert (after.status, after.resume_status) == (Status.PAUSED_LIMIT_REACHED, Status.WARMING_UP)
+    assert (after.status, after.resume_status) == (SenderStatus.PAUSED_LIMIT_REACHED, SenderStatus.WARMING_UP)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_how_a_day_ends(pool: Pool, sent: int, bounces: int, *, days_befor
     after = await next_day(pool, account)
     assert (after.warmup_stage, after.warmup_days) == (stage, days)
     assert after.warmup_current_limit == WARMUP_LIMITS[stage - 1]
-    assert after.status is Status.WARMING_UP
+    assert after.status is SenderStatus.WARMING_UP
 
 
 async def test_bounces_are_judged_over_the_whole_stage(pool: Pool) -> None:
@@ -80,7 +80,12 @@ async def test_after_six_stages_of_seven_days_it_is_active(pool: Pool) -> None:
         await next_day(pool, account, day=day)
     after = await account_of(pool, account)
     assert seen == [limit for limit in (50, 100, 250, 500, 1000, 2000) for _ in range(7)]
-    assert (after.status, after.warmup_stage, after.warmup_current_limit, after.limit) == (Status.ACTIVE, 0, None, 5000)
+    assert (after.status, after.warmup_stage, after.warmup_current_limit, after.limit) == (
+        SenderStatus.ACTIVE,
+        0,
+        None,
+        5000,
+    )
 
 
 async def test_stages_can_be_chosen(pool: Pool) -> None:
@@ -91,7 +96,7 @@ async def test_stages_can_be_chosen(pool: Pool) -> None:
     second = await next_day(pool, account)
     assert (second.warmup_stage, second.warmup_current_limit) == (2, 20)
     await set_account(pool, account, daily_sent=20)
-    assert (await next_day(pool, account, day=2)).status is Status.ACTIVE
+    assert (await next_day(pool, account, day=2)).status is SenderStatus.ACTIVE
 
 
 async def test_a_daily_limit_below_the_stage_is_what_a_day_is_measured_by(pool: Pool) -> None:
@@ -104,8 +109,8 @@ async def test_a_pause_in_between_does_not_lose_the_stage(pool: Pool) -> None:
     """Paused for a month by a person, then resumed: where it was, in the third stage with four days behind it."""
     account = await a_warming(pool, 3, warmup_days=4, status="paused", paused_by="person")
     for day in (1, 15, 30):
-        assert (await next_day(pool, account, day=day)).status is Status.PAUSED
+        assert (await next_day(pool, account, day=day)).status is SenderStatus.PAUSED
     async with pool.acquire() as connection:
         assert await store.resume_sender(connection, id=account)
     after = await account_of(pool, account)
-    assert (after.status, after.warmup_stage, after.warmup_days) == (Status.WARMING_UP, 3, 4)
+    assert (after.status, after.warmup_stage, after.warmup_days) == (SenderStatus.WARMING_UP, 3, 4)

@@ -20,11 +20,11 @@ from tests.support.builders import (
 from tests.support.senders import Ways, a_desk, a_sending_worker, account_of, an_account, claimed, set_account
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.post.reply import Reply, Stage
 from postroom.senders import store as senders
-from postroom.senders.model import PausedBy, Status
+from postroom.senders.model import PausedBy, SenderStatus
 
 LOGIN_REFUSED = Reply(Stage.LOGIN, 535, "5.7.8", "wrong password")
 BUSY = Reply(Stage.FINAL, 421, "4.7.0", "slow down", retry_after_s=90.0)
@@ -52,7 +52,7 @@ async def test_mail_leaves_through_its_account_and_the_ledger_says_so(pool: Pool
     ways, relay = Ways(), Recording()
     assert await run_once(pool, ways, relay=relay) == 1
     assert (ways.sent("one@example.org"), relay.envelopes) == (1, [])
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     row = await fetch(pool, "SELECT sender_account_id, domain FROM attempts WHERE delivery_id = $1", delivery)
     assert tuple(row) == (account, "example.org")
     assert (await account_of(pool, account)).daily_sent == 1
@@ -74,11 +74,11 @@ async def test_a_refused_login_suspends_and_the_mail_goes_by_another(pool: Pool)
     [delivery] = await accepted(pool)
     ways = Ways(bad=LOGIN_REFUSED)
     await run_once(pool, ways)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     await run_once(pool, ways)
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     suspended = await account_of(pool, bad)
-    assert (suspended.status, suspended.status_reason) == (Status.SUSPENDED, "login refused: 535 wrong password")
+    assert (suspended.status, suspended.status_reason) == (SenderStatus.SUSPENDED, "login refused: 535 wrong password")
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "sent"]
     row = await fetch(pool, "SELECT attempt_count, attempt_base FROM deliveries WHERE id = $1", delivery)
     assert row["attempt_count"] - row["attempt_base"] == 1
@@ -93,7 +93,7 @@ async def test_with_no_other_account_the_mail_waits_and_loses_nothing(pool: Pool
     async with pool.acquire() as connection:
         await senders.resume_sender(connection, id=account)
     assert await run_once(pool, Ways()) == 1
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
 async def test_told_to_slow_down_an_account_rests(pool: Pool) -> None:
@@ -104,12 +104,12 @@ async def test_told_to_slow_down_an_account_rests(pool: Pool) -> None:
     ways = Ways(one=[BUSY, DELIVERED])
     await run_once(pool, ways, clock=hands)
     assert (await account_of(pool, account)).paused_until == NOON + timedelta(seconds=90)
-    assert (await account_of(pool, account)).status is Status.ACTIVE
+    assert (await account_of(pool, account)).status is SenderStatus.ACTIVE
     hands.forward(seconds=89)
     assert await run_once(pool, ways, clock=hands) == 0
     hands.forward(seconds=2)
     assert await run_once(pool, ways, clock=hands) == 1
-    assert await state_of(pool, delivery) is State.SENT
+    assert await state_of(pool, delivery) is DeliveryState.SENT
     row = await fetch(pool, "SELECT attempt_count, attempt_base FROM deliveries WHERE id = $1", delivery)
     assert tuple(row) == (2, 1)
 
@@ -148,7 +148,7 @@ async def test_one_account_alone_is_not_throttled_for_ever(pool: Pool) -> None:
     for _ in range(60):
         await run_once(pool, Ways(one=BUSY), clock=hands)
         hands.forward(hours=6)
-    assert await state_of(pool, poison) is State.DEAD_LETTER
+    assert await state_of(pool, poison) is DeliveryState.DEAD_LETTER
     attempts = await attempts_of(pool, poison)
     assert len(attempts) < 30
     assert attempts[-1].started_at - attempts[0].started_at <= timedelta(days=4)
@@ -162,7 +162,7 @@ async def test_a_claimed_mail_of_a_suspended_account_goes_back_unstarted(pool: P
     ways = Ways(bad=LOGIN_REFUSED)
     assert await run_once(pool, ways) == 10
     assert ways.sent("bad@example.org") == 1
-    assert {await state_of(pool, each) for each in ids} == {State.QUEUED}
+    assert {await state_of(pool, each) for each in ids} == {DeliveryState.QUEUED}
     assert sorted([len(await attempts_of(pool, each)) for each in ids]) == [0] * 9 + [1]
     assert (await account_of(pool, account)).daily_sent == 0
 
@@ -176,7 +176,7 @@ async def test_mail_that_is_not_tried_uses_no_quota(pool: Pool, why: str) -> Non
         await suppress(pool, "ada@example.org")
     await set_account(pool, account, counted_on=NOON.date())
     await run_once(pool, Ways(), clock=Hands())
-    assert await state_of(pool, delivery) in (State.SUPPRESSED, State.CANCELLED)
+    assert await state_of(pool, delivery) in (DeliveryState.SUPPRESSED, DeliveryState.CANCELLED)
     assert (await account_of(pool, account)).daily_sent == 0
 
 
@@ -199,7 +199,7 @@ async def test_ten_errors_in_a_row_pause_an_account(pool: Pool) -> None:
     await run_once(pool, Ways(one=DOWN))
     after = await account_of(pool, account)
     assert (after.status, after.paused_by, after.status_reason) == (
-        Status.PAUSED,
+        SenderStatus.PAUSED,
         PausedBy.HEALTH,
         "10 errors in a row",
     )
@@ -212,7 +212,7 @@ async def test_too_many_bounces_pause_an_account(pool: Pool) -> None:
     await accepted(pool, *(a_mail() for _ in range(50)))
     await run_once(pool, Ways(one=[UNKNOWN_USER] * 3 + [DELIVERED]))
     after = await account_of(pool, account)
-    assert (after.status, after.daily_bounces) == (Status.PAUSED, 3)
+    assert (after.status, after.daily_bounces) == (SenderStatus.PAUSED, 3)
     assert after.status_reason == "3 of 50 mails bounced"
 
 
@@ -225,7 +225,7 @@ async def test_the_window_forgets(pool: Pool) -> None:
     hands.forward(hours=2)
     await accepted(pool, *(a_mail() for _ in range(10)), now=hands())
     await run_once(pool, Ways(), clock=hands)
-    assert (await account_of(pool, account)).status is Status.ACTIVE
+    assert (await account_of(pool, account)).status is SenderStatus.ACTIVE
 
 
 async def test_after_a_person_resumes_the_record_is_clean(pool: Pool) -> None:
@@ -238,7 +238,7 @@ async def test_after_a_person_resumes_the_record_is_clean(pool: Pool) -> None:
         await senders.resume_sender(connection, id=account)
     await run_once(pool, Ways(one=DOWN), clock=hands)
     after = await account_of(pool, account)
-    assert (after.status, after.consecutive_errors) == (Status.ACTIVE, 1)
+    assert (after.status, after.consecutive_errors) == (SenderStatus.ACTIVE, 1)
 
 
 async def test_credentials_that_cannot_be_opened_let_the_account_rest(pool: Pool) -> None:
@@ -249,11 +249,11 @@ async def test_credentials_that_cannot_be_opened_let_the_account_rest(pool: Pool
     [delivery] = await accepted(pool)
     await run_once(pool, Ways())
     after = await account_of(pool, account)
-    assert after.status is Status.ACTIVE
+    assert after.status is SenderStatus.ACTIVE
     assert after.paused_until is not None
     [attempt] = await attempts_of(pool, delivery)
     assert "cannot be used" in (attempt.reply_text or "")
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> None:
@@ -272,7 +272,7 @@ async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> N
     await worker._ledger.drain()
     completing.cancel()
     await desk.close()
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     relay = Recording()
     await run_once(pool, Ways(), relay=relay)
     assert relay.delivery_ids == [delivery]
@@ -307,7 +307,7 @@ async def test_failing_to_prepare_gives_the_claim_back(pool: Pool) -> None:
     worker = a_sending_worker(pool, desk, prepare=prepare)
     with pytest.raises(OSError, match="flickered"):
         await worker._claim(Lane.TRANSACTIONAL)
-    assert await state_of(pool, delivery) is State.QUEUED
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
     assert worker._ledger.held() == []
 
 

@@ -30,8 +30,8 @@ from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room, open_room
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Lane, State
-from postroom.embedded.data_directory import Home
+from postroom.delivery.model import DeliveryState, Lane
+from postroom.embedded.data_directory import DataDirectory
 from postroom.erasure.service import erase
 from postroom.settings import Settings
 from postroom.stats import service
@@ -79,7 +79,7 @@ class House:
 @pytest.fixture
 async def house(database_url: str, server_directory: Path) -> AsyncIterator[House]:
     """roles.sql by an administrator, the migration, and grants.sql by the owner, twice."""
-    state = Home(server_directory / "data").read_state()
+    state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     host, database = quote(state.socket_dir, safe=""), urlsplit(database_url).path.strip("/")
 
@@ -111,7 +111,7 @@ async def test_the_worker_works(house: House) -> None:
         assert await Maintenance(room.pool).make_partitions() == 3
         [mail] = await accepted(room.pool)
         await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
-        assert await state_of(room.pool, mail) is State.SENT
+        assert await state_of(room.pool, mail) is DeliveryState.SENT
         await _keep_house(room.pool)
         assert await service.total(room.pool, Selection()) == Figures(accepted=1, sent=1)
         owners = await room.pool.fetch("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'postroom'")

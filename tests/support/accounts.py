@@ -6,14 +6,14 @@ from typing import Any
 
 import asyncpg
 
-from postroom.accounts.letter import Letterhead
+from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.model import Action
 from postroom.accounts.signature import sign
 from postroom.accounts.worker import Collector, CollectorOptions, Deliver
 from postroom.db.pool import Pool
 
 KEY = bytes(range(32))
-LETTERHEAD = Letterhead("https://mail.example.org", KEY)
+LETTERHEAD = AccountMailOptions("https://mail.example.org", KEY)
 TTL = timedelta(days=7)
 
 

@@ -11,8 +11,8 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.check import CheckedRequest, check_batch, check_request
-from postroom.delivery.decision import Result
-from postroom.delivery.model import Attempt, Channel, DeliveryId, DeliveryRequest, Lane, Outgoing, State
+from postroom.delivery.decision import AttemptResult
+from postroom.delivery.model import Attempt, Channel, DeliveryId, DeliveryRequest, DeliveryState, Lane, Outgoing
 from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
@@ -203,7 +203,7 @@ async def with_content(pool: Pool, outgoing: Outgoing) -> Outgoing:
     return read_content(outgoing, row)
 
 
-async def state_of(pool: Pool, delivery_id: int) -> State:
+async def state_of(pool: Pool, delivery_id: int) -> DeliveryState:
     return (await service.get_delivery(pool, delivery_id)).state
 
 
@@ -234,9 +234,9 @@ async def until(pool: Pool, question: str) -> None:
             pass
 
 
-def finished(outgoing: Sequence[Outgoing], *, outcome: str = "sent", state: str = "sent") -> list[Result]:
+def finished(outgoing: Sequence[Outgoing], *, outcome: str = "sent", state: str = "sent") -> list[AttemptResult]:
     """Results without a conversation, for those who test what happens to results."""
-    return [Result(outgoing=each, outcome=outcome, state=state) for each in outgoing]
+    return [AttemptResult(outgoing=each, outcome=outcome, state=state) for each in outgoing]
 
 
 class Steps:

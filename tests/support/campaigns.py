@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.builders import NOON, a_worker
 
 from postroom.campaigns import service
-from postroom.campaigns.model import Campaign, Letter, LineFormat, Plan, Refused, Uploaded
+from postroom.campaigns.model import Campaign, CampaignContent, CampaignRequest, LineFormat, RejectedLine, Uploaded
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.db.pool import Pool
@@ -25,15 +25,15 @@ HTML = (
 )
 
 
-def a_letter(**fields: Any) -> Letter:
+def a_letter(**fields: Any) -> CampaignContent:
     given = {"subject": "News for {{ first_name }}", "html": HTML, "sender": Address("news@example.org", "News")}
-    return Letter(**{**given, **fields})
+    return CampaignContent(**{**given, **fields})
 
 
-def a_plan(name: str = "Spring", **fields: Any) -> Plan:
+def a_plan(name: str = "Spring", **fields: Any) -> CampaignRequest:
     """A plan with a letter; fields of the letter and of the plan alike."""
     of_letter = {key: fields.pop(key) for key in list(fields) if key in service.CONTENT}
-    return Plan(name=name, letter=a_letter(**of_letter), **fields)
+    return CampaignRequest(name=name, letter=a_letter(**of_letter), **fields)
 
 
 async def a_campaign(pool: Pool, people: Sequence[str] | int = 0, **fields: Any) -> Campaign:
@@ -63,7 +63,7 @@ async def upload(
     campaign_id: int,
     *chunks: bytes,
     line_format: LineFormat = LineFormat.CSV,
-    refused: list[Refused] | None = None,
+    refused: list[RejectedLine] | None = None,
     now: datetime | None = None,
 ) -> Uploaded:
     """Upload these chunks; what is refused is added to the list."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from postroom.embedded.data_directory import Home
+from postroom.embedded.data_directory import DataDirectory
 from postroom.embedded.server import ServerOptions
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; plain tests cover this")
@@ -66,6 +66,6 @@ def owners(directory: Path) -> set[int]:
 
 
 def postmaster(directory: Path) -> int:
-    pid = Home(directory).find_postmaster()
+    pid = DataDirectory(directory).find_postmaster()
     assert pid is not None
     return pid

@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.pool import Pool
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 
 PAYLOAD: dict[str, Any] = {"to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
 
@@ -35,8 +35,8 @@ def flat(payload: Any = None, **fields: Any) -> dict[Any, Any]:
     return dict(command(payload, **fields))
 
 
-def entries(*raws: bytes) -> list[Entry]:
-    return [Entry(f"test {number}", each, "test") for number, each in enumerate(raws)]
+def entries(*raws: bytes) -> list[StreamEntry]:
+    return [StreamEntry(f"test {number}", each, "test") for number, each in enumerate(raws)]
 
 
 async def keys_of(pool: Pool) -> list[str]:

@@ -9,7 +9,7 @@ from tests.support.patience import PATIENCE_S
 from postroom.db.pool import Pool
 from postroom.events import Event, EventStore
 from postroom.outbox.errors import PublishFailed
-from postroom.outbox.model import Pair
+from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import Batch, Message
 from postroom.outbox.relay import RelayOptions
 
@@ -41,7 +41,7 @@ class Recorder:
         return [message.position for message in self.messages]
 
 
-async def lead(pool: Pool, pair: Pair, instance: str) -> None:
+async def lead(pool: Pool, pair: Subscription, instance: str) -> None:
     """Say in the row who leads, as a seat does."""
     await pool.execute(
         "UPDATE outbox_topic_progress SET leader_instance = $3, leader_since = now(), leader_heartbeat = now()"

@@ -13,11 +13,11 @@ from postroom.app import load_catalog, run_worker
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.schedule import service
-from postroom.schedule.model import Person, Policy, User
+from postroom.schedule.model import Person, SchedulePolicy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 HOOK = "https://hooks.example.org/greet"
-POSTING = Policy(webhook_url=HOOK)
+POSTING = SchedulePolicy(webhook_url=HOOK)
 """An installation whose people are greeted through one webhook."""
 
 
@@ -38,7 +38,7 @@ def person(**fields: Any) -> Person:
     return Person(**(given | fields))
 
 
-async def born(pool: Pool, day: str, *, now: str, policy: Policy = POSTING, **fields: Any) -> User:
+async def born(pool: Pool, day: str, *, now: str, policy: SchedulePolicy = POSTING, **fields: Any) -> User:
     """A person with this birthday, stored at this time."""
     who = person(date_of_birth=date.fromisoformat(day), **fields)
     return await service.create_user(pool, who, policy=policy, now=utc(now))
@@ -62,7 +62,7 @@ async def statuses(pool: Pool, user_id: UUID) -> list[tuple[str, str]]:
     return [(str(row["year"]), row["status"]) for row in rows]
 
 
-def scheduler(pool: Pool, at: str = "2026-11-15T09:00", policy: Policy = POSTING) -> Scheduler:
+def scheduler(pool: Pool, at: str = "2026-11-15T09:00", policy: SchedulePolicy = POSTING) -> Scheduler:
     return Scheduler(pool, SchedulerOptions(policy=policy), clock=lambda: utc(at))
 
 

@@ -16,7 +16,7 @@ from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store as senders
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
-from postroom.senders.model import AuthType, SenderAccount, SenderId, Status
+from postroom.senders.model import AuthType, SenderAccount, SenderId, SenderStatus
 from postroom.senders.seal import LocalSealer
 from postroom.transports.base import Transport
 
@@ -37,7 +37,7 @@ ACCOUNT = SenderAccount(
     email="news@shop.example",
     display_name="The Shop",
     auth_type=AuthType.SMTP,
-    status=Status.ACTIVE,
+    status=SenderStatus.ACTIVE,
     status_reason=None,
     paused_by=None,
     resume_status=None,

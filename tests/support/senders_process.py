@@ -26,7 +26,7 @@ from postroom.post.reply import Content, Envelope, Reply
 from postroom.runtime.clock import utc_now
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.credentials import Credentials
-from postroom.senders.factory import WaysOut
+from postroom.senders.factory import ProviderAddresses
 from postroom.senders.model import SenderAccount
 from postroom.senders.pace import PacedStarts
 from postroom.senders.seal import LocalSealer
@@ -69,7 +69,7 @@ class Telling:
         await self._inner.close()
 
 
-def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, AccountsInUse]:
+def a_worker(host: Host, pool: Pool, ways: ProviderAddresses) -> tuple[Worker, AccountsInUse]:
     """A worker and its desk, whose starts are those that the desk itself has stamped."""
     composer, stamps = Composer(default_sender=Address("post@example.org"), message_domain="example.org"), Stamps()
 
@@ -90,7 +90,7 @@ def a_worker(host: Host, pool: Pool, ways: WaysOut) -> tuple[Worker, AccountsInU
 
 
 async def work(host: Host) -> None:
-    ways = WaysOut(connections=2, allow_private=True)
+    ways = ProviderAddresses(connections=2, allow_private=True)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as together:
         for _ in range(host.workers):
             pool = await stack.enter_async_context(await open_pool(host.url, host.room, size=2))

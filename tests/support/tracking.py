@@ -16,14 +16,14 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http.asgi import HttpApplication, build_app
 from postroom.settings import Settings
-from postroom.tracking.buffer import BufferOptions, HitBuffer
-from postroom.tracking.model import Mark
+from postroom.tracking.buffer import BufferOptions, EngagementBuffer
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.origins import nowhere
 from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
 KEY = bytes(range(32))
-ADA = Mark(7, 41, "Ada@Example.org")
+ADA = LinkSubject(7, 41, "Ada@Example.org")
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"
 APPLE = "Mozilla/5.0"
 AN_HOUR_S = 3600.0
@@ -62,7 +62,7 @@ class Desk:
     url: str
     pool: Pool
     signer: TokenSigner
-    buffer: HitBuffer
+    buffer: EngagementBuffer
     steps: Steps
     client: aiohttp.ClientSession
     headers: Mapping[str, str] = field(default_factory=lambda: {"User-Agent": FIREFOX})
@@ -85,10 +85,10 @@ class Desk:
     async def post(self, target: str, **options: Any) -> Response:
         return await self.ask("POST", target, **options)
 
-    async def open(self, mark: Mark = ADA, **options: Any) -> Response:
+    async def open(self, mark: LinkSubject = ADA, **options: Any) -> Response:
         return await self.get(self.signer.open_url(mark), **options)
 
-    async def click(self, mark: Mark = ADA, url: str = "https://shop.example/", **options: Any) -> Response:
+    async def click(self, mark: LinkSubject = ADA, url: str = "https://shop.example/", **options: Any) -> Response:
         return await self.get(self.signer.click_url(mark, url), **options)
 
     async def written(self) -> None:
@@ -121,7 +121,7 @@ async def open_desk(
     """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
     steps = Steps()
     signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
-    buffer = HitBuffer(pool, options=buffering, find_place=find_place, signal=steps)
+    buffer = EngagementBuffer(pool, options=buffering, find_place=find_place, signal=steps)
     running = asyncio.create_task(buffer.run())
     async with (
         served(links_app(pool, PublicLinks(signer, buffer, patience_s))) as url,

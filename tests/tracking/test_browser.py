@@ -9,11 +9,11 @@ import pytest
 from playwright.async_api import Browser, async_playwright, expect
 from tests.support.tracking import ADA, Desk
 
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 TIMEOUT_MS = 60_000
-LONG = Mark(7, 44, f"{'unbroken' * 20}@example.org")
+LONG = LinkSubject(7, 44, f"{'unbroken' * 20}@example.org")
 
 # What is wrong with a page for people on phones or with screen readers, and what it loaded; an empty list is good.
 COMPLAINTS = """() => [

@@ -15,16 +15,16 @@ from postroom.db.pool import Pool
 from postroom.db.room import open_room
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.settings import Settings
-from postroom.tracking.buffer import HitBuffer
+from postroom.tracking.buffer import EngagementBuffer
 from postroom.tracking.metrics import HITS_DROPPED
-from postroom.tracking.model import Agent, Hit, Mark
+from postroom.tracking.model import Agent, LinkSubject, TrackedRequest
 
 PERSON = Agent("person", is_machine=False)
 OPTIONS = ServerOptions(fsync=False)
 
 
-def hit(number: int, *, address: str = "ada@example.org", ip: str | None = None) -> Hit:
-    return Hit(Mark(None, number, address), 1_900_000_000 + number, PERSON, None, ip, None)
+def hit(number: int, *, address: str = "ada@example.org", ip: str | None = None) -> TrackedRequest:
+    return TrackedRequest(LinkSubject(None, number, address), 1_900_000_000 + number, PERSON, None, ip, None)
 
 
 async def delivery_ids(pool: Pool) -> list[int]:
@@ -58,7 +58,7 @@ async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
         await desk.written()
         await server.stop()
         for number in range(20):
-            assert (await desk.open(Mark(7, 100 + number, "bob@example.org"))).status == 200
+            assert (await desk.open(LinkSubject(7, 100 + number, "bob@example.org"))).status == 200
             assert (await desk.click(ADA)).status == 302
         await desk.steps.next("postponed")
         answer = await desk.post(desk.signer.unsubscribe_url(ADA), data={"List-Unsubscribe": "One-Click"})
@@ -76,7 +76,7 @@ async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
 
 async def test_memory_is_bounded_and_the_oldest_leave(pool: Pool) -> None:
     """Beyond the bound each new hit costs the oldest one, which is counted and logged."""
-    buffer = HitBuffer(pool, options=replace(FAST, capacity=10))
+    buffer = EngagementBuffer(pool, options=replace(FAST, capacity=10))
     before = dropped("full")
     with capture_logs() as logs:
         for number in range(25):
@@ -89,7 +89,7 @@ async def test_memory_is_bounded_and_the_oldest_leave(pool: Pool) -> None:
 
 async def test_a_batch_that_failed_goes_back_to_the_front(pool: Pool) -> None:
     """After a failure the order is as before, and what came meanwhile has the better right to the room."""
-    buffer = HitBuffer(pool, options=replace(FAST, capacity=6, batch_limit=4))
+    buffer = EngagementBuffer(pool, options=replace(FAST, capacity=6, batch_limit=4))
     for number in range(4):
         buffer.add(hit(number))
     async with pool.acquire() as connection, connection.transaction():
@@ -110,7 +110,7 @@ async def test_a_batch_that_failed_goes_back_to_the_front(pool: Pool) -> None:
 
 async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
     """What no constraint foresaw is dropped alone, counted, and named in the log without the person."""
-    buffer = HitBuffer(pool, options=FAST)
+    buffer = EngagementBuffer(pool, options=FAST)
     before = dropped("refused")
     for number in range(9):
         buffer.add(hit(number, ip="no address" if number == 5 else None))
@@ -124,7 +124,7 @@ async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
 
 async def test_stopping_writes_what_is_left(pool: Pool) -> None:
     """Whatever was taken before the stop is in the database after it, however long hits are meant to linger."""
-    buffer = HitBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=7))
+    buffer = EngagementBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=7))
     running = asyncio.create_task(buffer.run())
     for number in range(20):
         buffer.add(hit(number))
@@ -140,7 +140,7 @@ async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> 
     async with open_room(Settings(database_url=url), migrating=True) as room:
         await server.stop()
         steps = Steps()
-        buffer = HitBuffer(room.pool, options=replace(FAST, stop_grace_s=0.2), signal=steps)
+        buffer = EngagementBuffer(room.pool, options=replace(FAST, stop_grace_s=0.2), signal=steps)
         running = asyncio.create_task(buffer.run())
         buffer.add(hit(1))
         await steps.next("postponed")
@@ -153,7 +153,7 @@ async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> 
 async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
     """Enough hits are written at once."""
     steps = Steps()
-    buffer = HitBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=5), signal=steps)
+    buffer = EngagementBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=5), signal=steps)
     running = asyncio.create_task(buffer.run())
     for number in range(5):
         buffer.add(hit(number))
@@ -165,7 +165,7 @@ async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
 
 async def test_two_writers_count_a_delivery_once(pool: Pool) -> None:
     """Two processes that write opens of the same deliveries at once agree on who was first."""
-    first, second = HitBuffer(pool, options=FAST), HitBuffer(pool, options=FAST)
+    first, second = EngagementBuffer(pool, options=FAST), EngagementBuffer(pool, options=FAST)
     for number in range(200):
         first.add(hit(number))
         second.add(hit(199 - number)._replace(at=1_900_001_000.5 + number))

@@ -9,10 +9,10 @@ from postroom.db.room import Room
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.tracking import api
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 
-BOB = Mark(7, 42, "bob@example.org")
-EVE = Mark(8, 43, "eve@example.org")
+BOB = LinkSubject(7, 42, "bob@example.org")
+EVE = LinkSubject(8, 43, "eve@example.org")
 SHOP, FORMULA = "https://shop.example/", "https://shop.example/?a=1&b=2"
 SCANNER = {"User-Agent": "Barracuda Sentinel (EE)"}
 

@@ -5,10 +5,10 @@ import struct
 import pytest
 from tests.support.tracking import ADA, APPLE, FIREFOX, Desk
 
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 
-BOB = Mark(7, 42, "bob@example.net")
-NOBODY = Mark(None, 43, "cy@example.org")
+BOB = LinkSubject(7, 42, "bob@example.net")
+NOBODY = LinkSubject(None, 43, "cy@example.org")
 GMAIL = "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com GoogleImageProxy)"
 
 

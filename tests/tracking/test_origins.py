@@ -11,8 +11,8 @@ from tests.support.tracking_places import write_places
 from postroom.db.pool import Pool
 from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.peers import TrustedProxies
-from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.origins import Places
+from postroom.tracking.buffer import EngagementBuffer
+from postroom.tracking.origins import GeoDatabase
 from postroom.tracking.public import PublicLinks
 from postroom.tracking.tokens import TokenSigner
 
@@ -50,7 +50,7 @@ def test_without_proxies_the_header_is_nothing() -> None:
 
 async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
     """An open that came through a trusted proxy has the person's address, from one header or from several."""
-    buffer = HitBuffer(pool, options=FAST)
+    buffer = EngagementBuffer(pool, options=FAST)
     signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
     app = links_app(pool, PublicLinks(signer, buffer), trusted_proxies=PROXIES)
 
@@ -71,7 +71,7 @@ async def test_places_come_from_the_operator_s_database(pool: Pool, tmp_path: Pa
     path = tmp_path / "places.mmdb"
     loopback = {"country": {"iso_code": "DE"}, "city": {"names": {"en": "Kiel", "de": "Kiel"}}}
     path.write_bytes(write_places({"127.0.0.0/8": loopback, "192.0.2.0/24": {"country": {"iso_code": "FR"}}}))
-    places = Places(path)
+    places = GeoDatabase(path)
     assert places.find("192.0.2.77") == ("FR", None)
     assert places.find("198.51.100.1") == (None, None)
     assert places.find("2001:db8::1") == (None, None)

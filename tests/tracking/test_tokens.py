@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tracking import ADA, KEY
 
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner, is_web_address
 
 SIGNER = TokenSigner(KEY, "https://mail.example.com/", room="postroom")
 BIGINT = 2**63 - 1
 
 marks = st.builds(
-    Mark,
+    LinkSubject,
     st.none() | st.integers(0, BIGINT),
     st.integers(0, BIGINT),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=80),
@@ -33,7 +33,7 @@ def token_of(url: str) -> str:
 
 
 @given(mark=marks)
-def test_a_mark_survives_its_links(mark: Mark) -> None:
+def test_a_mark_survives_its_links(mark: LinkSubject) -> None:
     """Whoever and whatever it is about, an open or unsubscribe token says the same when it comes back."""
     assert SIGNER.read_open(token_of(SIGNER.open_url(mark))) == mark
     assert SIGNER.read_unsubscribe(token_of(SIGNER.unsubscribe_url(mark))) == mark
@@ -41,13 +41,13 @@ def test_a_mark_survives_its_links(mark: Mark) -> None:
 
 
 @given(mark=marks, url=urls)
-def test_a_click_carries_its_target(mark: Mark, url: str) -> None:
+def test_a_click_carries_its_target(mark: LinkSubject, url: str) -> None:
     """The target comes out of the token as it went in."""
     assert SIGNER.read_click(token_of(SIGNER.click_url(mark, url))) == (mark, url)
 
 
 @given(mark=marks, position=st.integers(0), replacement=st.sampled_from("AZaz09-_"))
-def test_a_changed_character_is_noticed(mark: Mark, position: int, replacement: str) -> None:
+def test_a_changed_character_is_noticed(mark: LinkSubject, position: int, replacement: str) -> None:
     """Every character counts, also the last, some bits of which mean nothing."""
     token = token_of(SIGNER.open_url(mark))
     position %= len(token)
@@ -124,4 +124,4 @@ def test_only_the_web_is_signed(url: str) -> None:
 def test_negative_ids_are_refused() -> None:
     """There are none; one would come back as another number."""
     with pytest.raises(ValueError, match="not negative"):
-        SIGNER.open_url(Mark(None, -1, "a@b"))
+        SIGNER.open_url(LinkSubject(None, -1, "a@b"))

@@ -5,10 +5,10 @@ import pytest
 from tests.support.tracking import ADA, FIREFOX, Desk
 
 from postroom.tracking import service
-from postroom.tracking.model import Mark, Origin, Visitor
+from postroom.tracking.model import LinkSubject, Origin, Visitor
 
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
-HOSTILE = Mark(None, 9, '"<script>alert(1)</script>"@example.org')
+HOSTILE = LinkSubject(None, 9, '"<script>alert(1)</script>"@example.org')
 STANDING = "SELECT reason::text FROM suppressions WHERE address = 'ada@example.org' AND scope = 'bulk'"
 
 

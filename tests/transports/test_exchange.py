@@ -9,7 +9,7 @@ from tests.support.silence import settle, wait_out
 from tests.support.webhook_server import Receiver, receiving
 
 from postroom.post.reply import Reply, Stage
-from postroom.transports.base import Passage
+from postroom.transports.base import SendProgress
 from postroom.transports.exchange import ANSWER_LIMIT, Answered, Exchange, excerpt, is_private_channel
 
 LARGE = b"x" * (32 << 20)
@@ -141,11 +141,11 @@ async def test_a_message_may_have_arrived_only_when_all_of_it_has_left() -> None
     """A request is cancelled: within its body nothing was sent, after it the other side may have the message."""
 
     async def cancelled(content: bytes) -> bool:
-        passages: list[Passage] = []
+        passages: list[SendProgress] = []
         heard = asyncio.Event()
 
         async def send(exchange: Exchange, url: str) -> None:
-            passages.append(Passage())
+            passages.append(SendProgress())
             async with exchange.turn():
                 await exchange.hand_over(url, headers={}, content=content)
 
@@ -170,7 +170,7 @@ async def test_a_message_may_have_arrived_only_when_all_of_it_has_left() -> None
 async def test_an_expired_message_is_not_sent() -> None:
     """The request that carries it is not made."""
     async with receiving(Receiver()) as receiver, exchanging() as exchange:
-        passage = Passage(lambda: True)
+        passage = SendProgress(lambda: True)
         await exchange.hand_over(receiver.url, headers={}, content=b"late")
         assert passage.is_late
         assert not receiver.requests

@@ -8,7 +8,7 @@ import pytest
 from tests.support.aws import CREDENTIALS, REGION, Aws, moto_running, ses_to
 from tests.support.smtp_server import Letter, envelope
 
-from postroom.delivery.outcome import Verdict, classify
+from postroom.delivery.outcome import Disposition, classify
 from postroom.post.reply import Envelope, Reply, Stage
 from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.aws_credentials import CredentialChain
@@ -98,9 +98,9 @@ async def test_more_than_fifty_recipients_go_in_turns() -> None:
         reply = await transport.send(sent, LETTER)
     assert aws.requests[0]["Destination"]["ToAddresses"] == list(everybody[:50])
     outcome = classify(reply, sent)
-    assert outcome.verdict is Verdict.DEFERRED
+    assert outcome.verdict is Disposition.DEFERRED
     verdicts = [each.verdict for each in outcome.recipients]
-    assert verdicts == [Verdict.DELIVERED] * 50 + [Verdict.DEFERRED] * 20
+    assert verdicts == [Disposition.DELIVERED] * 50 + [Disposition.DEFERRED] * 20
 
 
 ANSWERS: dict[str, tuple[int, str, Stage, int, str | None]] = {

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.transports.smtp.answer import MAX_LINE, MAX_LINES, MAX_TEXT, Answer, AnswerReader, clean_text
+from postroom.transports.smtp.answer import MAX_LINE, MAX_LINES, MAX_TEXT, AnswerReader, SmtpReply, clean_text
 
 
-def read(data: bytes) -> list[Answer]:
+def read(data: bytes) -> list[SmtpReply]:
     return AnswerReader().feed(data)
 
 
@@ -73,7 +73,7 @@ def test_text_is_cut_to_its_limit() -> None:
 def test_cutting_the_stream_differently_changes_nothing(data: bytes, sizes: list[int]) -> None:
     """Answers do not depend on how the network cut the bytes into pieces."""
     stream = b"220-a\r\n220 b\r\n" + data
-    reader, answers, rest = AnswerReader(), list[Answer](), stream
+    reader, answers, rest = AnswerReader(), list[SmtpReply](), stream
     for size in sizes:
         answers += reader.feed(rest[:size])
         rest = rest[size:]

@@ -15,7 +15,7 @@ from tests.support.http import Letter
 from tests.support.webhook_server import PATIENCE, Receiver, a_post, is_genuine, receiving, webhook_to
 
 from postroom.db.pool import Pool
-from postroom.delivery.outcome import Verdict, classify
+from postroom.delivery.outcome import Disposition, classify
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
 from postroom.transports.webhook.inbox import CAPTURE_URL
@@ -40,38 +40,38 @@ async def post(transport: WebhookTransport, url: str, *secrets: str, **fields: A
     return await transport.send(*a_post(url, *secrets, now=NOW, **fields))
 
 
-def verdict(reply: Reply, url: str = "x") -> Verdict:
+def verdict(reply: Reply, url: str = "x") -> Disposition:
     return classify(reply, Envelope(1, "m", "", (url,))).verdict
 
 
 @pytest.mark.parametrize(
     "status, code, means",
     [
-        (200, 250, Verdict.DELIVERED),
-        (201, 250, Verdict.DELIVERED),
-        (202, 250, Verdict.DELIVERED),
-        (204, 250, Verdict.DELIVERED),
-        (299, 250, Verdict.DELIVERED),
-        (301, 550, Verdict.REFUSED),
-        (302, 550, Verdict.REFUSED),
-        (304, 550, Verdict.REFUSED),
-        (307, 550, Verdict.REFUSED),
-        (308, 550, Verdict.REFUSED),
-        (400, 550, Verdict.REFUSED),
-        (401, 550, Verdict.REFUSED),
-        (404, 550, Verdict.REFUSED),
-        (408, 450, Verdict.DEFERRED),
-        (410, 550, Verdict.REFUSED),
-        (422, 550, Verdict.REFUSED),
-        (425, 450, Verdict.DEFERRED),
-        (429, 450, Verdict.DEFERRED),
-        (500, 450, Verdict.DEFERRED),
-        (501, 450, Verdict.DEFERRED),
-        (503, 450, Verdict.DEFERRED),
-        (599, 450, Verdict.DEFERRED),
+        (200, 250, Disposition.DELIVERED),
+        (201, 250, Disposition.DELIVERED),
+        (202, 250, Disposition.DELIVERED),
+        (204, 250, Disposition.DELIVERED),
+        (299, 250, Disposition.DELIVERED),
+        (301, 550, Disposition.REFUSED),
+        (302, 550, Disposition.REFUSED),
+        (304, 550, Disposition.REFUSED),
+        (307, 550, Disposition.REFUSED),
+        (308, 550, Disposition.REFUSED),
+        (400, 550, Disposition.REFUSED),
+        (401, 550, Disposition.REFUSED),
+        (404, 550, Disposition.REFUSED),
+        (408, 450, Disposition.DEFERRED),
+        (410, 550, Disposition.REFUSED),
+        (422, 550, Disposition.REFUSED),
+        (425, 450, Disposition.DEFERRED),
+        (429, 450, Disposition.DEFERRED),
+        (500, 450, Disposition.DEFERRED),
+        (501, 450, Disposition.DEFERRED),
+        (503, 450, Disposition.DEFERRED),
+        (599, 450, Disposition.DEFERRED),
     ],
 )
-async def test_a_status_is_a_verdict(status: int, code: int, means: Verdict) -> None:
+async def test_a_status_is_a_verdict(status: int, code: int, means: Disposition) -> None:
     """Any 2xx is done whatever the body, 408, 425, 429 and 5xx come back, everything else is refused."""
     assert code_of(status) == code
     async with webhook_to(Receiver(status=status, headers={"Location": "/elsewhere"})) as transport:
@@ -222,20 +222,20 @@ async def test_silence_is_deferred() -> None:
     """A receiver that does not answer in time is asked again; it knows a repetition by its id."""
     async with webhook_to(Receiver(silent=True)) as transport:
         reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
-    assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONTENT, None, Verdict.DEFERRED)
+    assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONTENT, None, Disposition.DEFERRED)
 
 
 @pytest.mark.parametrize(
     "status, body, text, means",
     [
-        (200, b"", "HTTP 200 OK", Verdict.DELIVERED),
-        (202, b"half an ans", "HTTP 202 Accepted: half an ans", Verdict.DELIVERED),
-        (404, b"half", "HTTP 404 Not Found: half", Verdict.REFUSED),
-        (503, b"half", "HTTP 503 Service Unavailable: half", Verdict.DEFERRED),
+        (200, b"", "HTTP 200 OK", Disposition.DELIVERED),
+        (202, b"half an ans", "HTTP 202 Accepted: half an ans", Disposition.DELIVERED),
+        (404, b"half", "HTTP 404 Not Found: half", Disposition.REFUSED),
+        (503, b"half", "HTTP 503 Service Unavailable: half", Disposition.DEFERRED),
     ],
 )
 async def test_a_status_is_an_answer_though_its_body_stalls(
-    status: int, body: bytes, text: str, means: Verdict
+    status: int, body: bytes, text: str, means: Disposition
 ) -> None:
     """Once the status has come it decides, with as much of the body as came in time."""
     receiver = Receiver(status=status, body=body, stalls=True)
@@ -249,7 +249,7 @@ async def test_a_refused_connection_is_deferred() -> None:
     """Nobody listens there: later perhaps."""
     async with opened() as transport:
         reply = await post(transport, "http://127.0.0.1:1/")
-    assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONNECT, None, Verdict.DEFERRED)
+    assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONNECT, None, Disposition.DEFERRED)
     assert reply.remote_host == "127.0.0.1"
 
 
@@ -257,7 +257,7 @@ async def test_an_unknown_host_is_deferred() -> None:
     """A name that does not resolve now may resolve later."""
     async with opened() as transport:
         reply = await post(transport, "http://nobody.invalid/")
-    assert (reply.stage, verdict(reply)) == (Stage.CONNECT, Verdict.DEFERRED)
+    assert (reply.stage, verdict(reply)) == (Stage.CONNECT, Disposition.DEFERRED)
 
 
 async def test_only_the_beginning_of_an_answer_is_read() -> None:
@@ -304,7 +304,7 @@ async def test_tls_is_verified_against_the_name_in_the_url() -> None:
             reply = await post(transport, receiver.url)
         assert reply.stage is stage
         assert (reply.tls is not None) is (stage is Stage.FINAL)
-        assert verdict(reply) is (Verdict.DELIVERED if stage is Stage.FINAL else Verdict.DEFERRED)
+        assert verdict(reply) is (Disposition.DELIVERED if stage is Stage.FINAL else Disposition.DEFERRED)
 
 
 async def test_a_closed_transport_says_so() -> None:
@@ -319,7 +319,7 @@ async def test_a_webhook_to_nowhere_lands_in_the_inbox(pool: Pool) -> None:
     """Where there is an inbox, what has no destination is captured in it, readable as a message."""
     async with opened(inbox=CaptureTransport(pool)) as transport:
         reply = await post(transport, CAPTURE_URL, OLD, headers={"X-Idempotency-Key": "k"})
-    assert verdict(reply, CAPTURE_URL) is Verdict.DELIVERED
+    assert verdict(reply, CAPTURE_URL) is Disposition.DELIVERED
     row = await pool.fetchrow("SELECT delivery_id, subject, raw FROM inbox_messages")
     assert (row["delivery_id"], row["subject"]) == (7, "Webhook")
     assert b"X-Idempotency-Key: k\r\n" in row["raw"]
@@ -342,4 +342,4 @@ async def test_a_long_header_field_hides_no_status(size: int, code: int | None) 
     async with server, opened() as transport:
         reply = await post(transport, f"http://{host}:{port}/")
     assert reply.code == code
-    assert verdict(reply) is (Verdict.DELIVERED if code else Verdict.DEFERRED)
+    assert verdict(reply) is (Disposition.DELIVERED if code else Disposition.DEFERRED)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.webhook_server import PATIENCE, Receiver, a_post, receiving
 
-from postroom.delivery.outcome import Verdict, classify
+from postroom.delivery.outcome import Disposition, classify
 from postroom.post.reply import Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver, is_public
 from postroom.transports.webhook.transport import WebhookTransport
@@ -64,7 +64,7 @@ async def test_a_url_that_leads_inside_is_refused_and_nobody_is_asked(url: str) 
     # Numbers that only look like a host are no URL to begin with.
     assert ("is not a public address; " in reply.text) is (reply.enhanced == "forbidden")
     assert reply.enhanced == "forbidden" or "cannot be used" in reply.text
-    assert classify(reply, envelope).verdict is Verdict.REFUSED
+    assert classify(reply, envelope).verdict is Disposition.REFUSED
 
 
 async def test_allowed_means_allowed() -> None:

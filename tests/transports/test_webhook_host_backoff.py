@@ -7,7 +7,7 @@ import pytest
 from tests.support.builders import NOON, Recording, a_worker, accepted, state_of
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import Channel, DeliveryRequest, Lane, State
+from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.outbox.webhooks.writer import compose
 from postroom.post.address import Address
@@ -108,7 +108,7 @@ async def test_a_host_that_times_out_holds_up_no_other(pool: Pool) -> None:
         options=WorkerOptions(batch=16, chunk=8, until_empty=True),
     )
     await worker.run()
-    assert {await state_of(pool, each) for each in heard} == {State.SENT}
+    assert {await state_of(pool, each) for each in heard} == {DeliveryState.SENT}
     tried = [each for each in transport.delivery_ids if each in silent]
     assert TIMEOUTS <= len(tried) < 20
     waiting = await pool.fetch("SELECT id FROM deliveries WHERE attempt_count = 0 AND next_attempt_at > now()")

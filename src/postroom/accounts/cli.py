@@ -141,11 +141,11 @@ async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
 
 
 def _hand_on(room: "Room", form: Format) -> "tuple[HandOn, Ready | None]":
-    from postroom.accounts.letter import Letterhead
+    from postroom.accounts.letter import AccountMailOptions
     from postroom.accounts.pipe import FORMATS, Pipe
     from postroom.accounts.worker import Deliver
 
-    letterhead = Letterhead.of(room.settings)
+    letterhead = AccountMailOptions.of(room.settings)
     if form is Format.DELIVER:
         return Deliver(letterhead, idempotency_ttl=room.settings.idempotency_ttl), None
     pipe = Pipe(sys.stdout.fileno(), letterhead, form=FORMATS[form], batch_limit=room.settings.batch_limit)

@@ -40,7 +40,7 @@ class LandingQuery(msgspec.Struct, frozen=True, kw_only=True):
     token: Annotated[str, msgspec.Meta(max_length=200, description="The signed secret from the mail.")] = ""
 
 
-class Words(msgspec.Struct, frozen=True):
+class LandingTexts(msgspec.Struct, frozen=True):
     """What a page says in one language."""
 
     title: str
@@ -62,8 +62,8 @@ _UTILISE = ("Ce lien a déjà servi", "Il ne reste rien à faire ici.")
 _INCONNU = ("Ce lien ne fonctionne pas", "Copiez-le de nouveau depuis le message, ou saisissez le code du message.")
 _SUSPENDU = ("Votre compte est suspendu", "Votre lien était bon. Demandez à ceux qui gèrent le service quoi faire.")
 
-WORDS: dict[tuple[Action, str], Words] = {
-    (Action.ACTIVATION, "en"): Words(
+WORDS: dict[tuple[Action, str], LandingTexts] = {
+    (Action.ACTIVATION, "en"): LandingTexts(
         "Activate your account",
         "Confirm that this address is yours.",
         "Activate my account",
@@ -73,7 +73,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _UNKNOWN,
         _SUSPENDED,
     ),
-    (Action.ACTIVATION, "fr"): Words(
+    (Action.ACTIVATION, "fr"): LandingTexts(
         "Activez votre compte",
         "Confirmez que cette adresse est bien la vôtre.",
         "Activer mon compte",
@@ -83,7 +83,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _INCONNU,
         _SUSPENDU,
     ),
-    (Action.PASSWORD_RECOVERY, "en"): Words(
+    (Action.PASSWORD_RECOVERY, "en"): LandingTexts(
         "Recover your account",
         "Confirm that you asked for a new password.",
         "It was me",
@@ -93,7 +93,7 @@ WORDS: dict[tuple[Action, str], Words] = {
         _UNKNOWN,
         _SUSPENDED,
     ),
-    (Action.PASSWORD_RECOVERY, "fr"): Words(
+    (Action.PASSWORD_RECOVERY, "fr"): LandingTexts(
         "Récupérez votre compte",
         "Confirmez que vous avez demandé un nouveau mot de passe.",
         "C’était moi",

@@ -18,7 +18,7 @@ TEMPLATES = {Action.ACTIVATION: "account-activation", Action.PASSWORD_RECOVERY: 
 
 
 @dataclass(frozen=True, slots=True)
-class Letterhead:
+class AccountMailOptions:
     """Where links lead, what signs them, and which language is spoken."""
 
     public_url: str
@@ -26,7 +26,7 @@ class Letterhead:
     locale: str | None = None  # of mail to accounts that have none
 
     @classmethod
-    def of(cls, settings: Settings) -> "Letterhead":
+    def of(cls, settings: Settings) -> "AccountMailOptions":
         """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
         if not is_locale(settings.default_locale):
             raise SettingInvalid("POSTROOM_DEFAULT_LOCALE", "is not a locale such as fr or fr-FR")

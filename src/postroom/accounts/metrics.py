@@ -9,7 +9,7 @@
 
 from prometheus_client import Counter, Gauge
 
-from postroom.accounts.model import Stall
+from postroom.accounts.model import CollectorStall
 from postroom.runtime.metrics import REGISTRY
 
 WRONG_CODES = Gauge(
@@ -26,7 +26,7 @@ STALLED_SECONDS = Gauge(
 )
 
 
-def show_stall(stall: Stall) -> None:
+def show_stall(stall: CollectorStall) -> None:
     """Show the holder of today, and not those of yesterday."""
     STALLED_SECONDS.clear()
     holder = str(stall.holder_pid) if stall.is_stalled and stall.holder_pid else ""

@@ -29,7 +29,7 @@ class Action(StrEnum):
         return 1 if self is Action.ACTIVATION else 2
 
 
-class Verdict(StrEnum):
+class CodeCheck(StrEnum):
     """What became of a guess at a code."""
 
     CONSUMED = "consumed"
@@ -101,7 +101,7 @@ class NewAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Stall:
+class CollectorStall:
     """Tokens that are committed but held back by a transaction that does not end, and who runs it, if that is known."""
 
     tokens: int

@@ -20,7 +20,7 @@ from datetime import timedelta
 import msgspec
 
 from postroom.accounts.errors import ReaderPaused
-from postroom.accounts.letter import Letterhead
+from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.model import DueToken, TokenId
 from postroom.db.queries import Connection
 from postroom.errors import OutputLost
@@ -52,7 +52,7 @@ class Pipe:
     def __init__(
         self,
         descriptor: int,
-        letterhead: Letterhead,
+        letterhead: AccountMailOptions,
         *,
         form: Format,
         batch_limit: int = 10,

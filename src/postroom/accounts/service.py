@@ -17,7 +17,7 @@ from postroom.accounts.errors import (
     TokenNotFound,
     TokenUsed,
 )
-from postroom.accounts.model import Account, AccountFilter, Action, Consumed, NewAccount, Stall, Verdict
+from postroom.accounts.model import Account, AccountFilter, Action, CodeCheck, CollectorStall, Consumed, NewAccount
 from postroom.accounts.signature import open_signed
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -30,10 +30,10 @@ from postroom.runtime.page import Found, read_page
 LONGEST_LOGIN = 254
 
 _REFUSALS = {
-    Verdict.EXPIRED: TokenExpired,
-    Verdict.USED: TokenUsed,
-    Verdict.VOID: GuessedTooOften,
-    Verdict.WRONG: TokenNotFound,
+    CodeCheck.EXPIRED: TokenExpired,
+    CodeCheck.USED: TokenUsed,
+    CodeCheck.VOID: GuessedTooOften,
+    CodeCheck.WRONG: TokenNotFound,
 }
 
 
@@ -116,7 +116,7 @@ async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:
         return await store.measure_guesses(connection, now=now)
 
 
-async def measure_stall(pool: Pool, *, now: datetime | None = None) -> Stall:
+async def measure_stall(pool: Pool, *, now: datetime | None = None) -> CollectorStall:
     """How long a transaction elsewhere has kept committed tokens from being mailed, and whose it is."""
     async with pool.acquire() as connection:
         return await store.measure_stall(connection, now=now)

@@ -9,12 +9,12 @@ from postroom.accounts.model import (
     AccountId,
     AccountStatus,
     Action,
+    CodeCheck,
+    CollectorStall,
     DueToken,
     NewAccount,
-    Stall,
     TokenId,
     TokenState,
-    Verdict,
 )
 from postroom.db.queries import Connection, load
 from postroom.db.retention import Step
@@ -27,12 +27,12 @@ _LAST_SECOND = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
 
 async def consume_code(
     connection: Connection, *, email: str, spelling: str, action: Action, code: str, now: datetime | None
-) -> tuple[Verdict, AccountId | None]:
+) -> tuple[CodeCheck, AccountId | None]:
     """The caller commits whatever the verdict is: a wrong guess must count."""
     row = await QUERIES["consume_code"].one(
         connection, email=email, spelling=spelling, action=action.value, code=code, now=now
     )
-    return Verdict(row["verdict"]), row["account"]
+    return CodeCheck(row["verdict"]), row["account"]
 
 
 async def consume_secret(
@@ -132,9 +132,9 @@ async def measure_guesses(connection: Connection, *, now: datetime | None) -> in
     return int((await QUERIES["measure_guesses"].one(connection, now=now))["guesses"])
 
 
-async def measure_stall(connection: Connection, *, now: datetime | None) -> Stall:
+async def measure_stall(connection: Connection, *, now: datetime | None) -> CollectorStall:
     row = await QUERIES["measure_stall"].one(connection, now=now)
-    return Stall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
+    return CollectorStall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
 
 
 async def renumber_tokens(connection: Connection) -> None:

@@ -19,7 +19,7 @@ import structlog
 
 from postroom.accounts import store
 from postroom.accounts.errors import ReaderPaused
-from postroom.accounts.letter import Letterhead
+from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
 from postroom.db.failures import record_loop_failure
@@ -71,7 +71,9 @@ class CollectorOptions:
 class Deliver:
     """Hands tokens to the delivery queue: accepted in the same transaction, under a key that names the token."""
 
-    def __init__(self, letterhead: Letterhead, *, idempotency_ttl: timedelta, clock: Clock = database_time) -> None:
+    def __init__(
+        self, letterhead: AccountMailOptions, *, idempotency_ttl: timedelta, clock: Clock = database_time
+    ) -> None:
         self._letterhead, self._ttl, self._clock = letterhead, idempotency_ttl, clock
 
     async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
@@ -242,7 +244,7 @@ def make_collector(
     """The collector that the settings describe; it feeds the delivery queue unless `hand_on` is given."""
     settings = room.settings
     if hand_on is None:
-        hand_on = Deliver(Letterhead.of(settings), idempotency_ttl=settings.idempotency_ttl)
+        hand_on = Deliver(AccountMailOptions.of(settings), idempotency_ttl=settings.idempotency_ttl)
     return Collector(room.pool, hand_on, ready=ready, stop=stop, options=options_of(settings))
 
 

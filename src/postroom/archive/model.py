@@ -13,7 +13,7 @@ BACKGROUND_SHARE = 0.05
 BACKGROUND_PAGES = 256
 
 
-class State(StrEnum):
+class SegmentState(StrEnum):
     """How far the work on a piece is; the migration says what each step means."""
 
     COLLECTING = "collecting"
@@ -25,10 +25,10 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
-HAS_FILE = (State.EXPORTED, State.VERIFIED, State.DETACHED, State.ARCHIVED)
+HAS_FILE = (SegmentState.EXPORTED, SegmentState.VERIFIED, SegmentState.DETACHED, SegmentState.ARCHIVED)
 """States in which the archive has the file of a piece."""
 
-MAY_HAVE_FILE = (State.EXPORTING, *HAS_FILE)
+MAY_HAVE_FILE = (SegmentState.EXPORTING, *HAS_FILE)
 """And the one in which a killed process may have left one behind."""
 
 
@@ -78,7 +78,7 @@ class Segment:
     """One piece: a month of a table, or what came late of it."""
 
     id: int
-    state: State
+    state: SegmentState
     table_name: str
     part: int
     rows: int | None
@@ -177,7 +177,7 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FileCheck:
     """What became of checking one file; without a piece it is a file that no record knows."""
 
     path: str

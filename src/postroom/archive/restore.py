@@ -17,7 +17,7 @@ import asyncpg
 from postroom.archive import store
 from postroom.archive.errors import ArchiveDamaged, ArchiveLocked, MonthTaken, SegmentNotFound
 from postroom.archive.export import fetched
-from postroom.archive.model import ArchiveOptions, Month, Segment, State
+from postroom.archive.model import ArchiveOptions, Month, Segment, SegmentState
 from postroom.archive.objects import objects_of
 from postroom.archive.parquet import read_csv
 from postroom.archive.service import archive_session, drop_unfinished_restores
@@ -87,7 +87,7 @@ async def release_month(room: Room, month: Month, *, actor: str) -> int:
 
 async def _pieces(session: Session, month: Month) -> list[Segment]:
     of_table = await store.list_segments(session, table_name=month.table)
-    pieces = [piece for piece in of_table if piece.from_time == month.begin and piece.state is State.ARCHIVED]
+    pieces = [piece for piece in of_table if piece.from_time == month.begin and piece.state is SegmentState.ARCHIVED]
     if not pieces:
         raise SegmentNotFound(f"The archive has nothing of {month.table} in {month}.")
     if any(piece.restored_at for piece in pieces):

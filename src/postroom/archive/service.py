@@ -23,7 +23,16 @@ from postroom.archive.errors import (
     SegmentNotFound,
 )
 from postroom.archive.export import check_file, content_in_table, working_directory, write_file
-from postroom.archive.model import HAS_FILE, MAY_HAVE_FILE, ArchiveOptions, Finding, Manifest, RunReport, Segment, State
+from postroom.archive.model import (
+    HAS_FILE,
+    MAY_HAVE_FILE,
+    ArchiveOptions,
+    FileCheck,
+    Manifest,
+    RunReport,
+    Segment,
+    SegmentState,
+)
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
@@ -98,14 +107,14 @@ async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment
             yield segment
 
 
-async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[Finding]:
+async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[FileCheck]:
     """Read every file back and compare it with its record, one after the other; then name the files without a record.
 
     A store that does not answer is a finding like any other.
     """
     check_table(options, table)
     async for segment in each_with_file(pool, table):
-        yield Finding(segment.path, segment, await _problem(segment, options))
+        yield FileCheck(segment.path, segment, await _problem(segment, options))
     for finding in await _unknown_files(pool, options, table):
         yield finding
 
@@ -124,7 +133,7 @@ async def _problem(segment: Segment, options: ArchiveOptions) -> str | None:
     return None
 
 
-async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None) -> list[Finding]:
+async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None) -> list[FileCheck]:
     """Files in the room's folder that no record knows: a room that came back from a backup had written them later."""
     async with pool.acquire() as connection:
         folder = await store.find_folder(connection)
@@ -137,14 +146,14 @@ async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None)
         try:
             found.update(await open_objects(url, endpoint=options.endpoint).paths_in(f"{folder}/{table or ''}"))
         except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:
-            findings.append(Finding(url, None, str(error)))
+            findings.append(FileCheck(url, None, str(error)))
     # The records are read after the files: what a run writes meanwhile is on the record before it is there.
     known = {piece.path for piece in await list_segments(pool, limit=1_000_000) if piece.state in MAY_HAVE_FILE}
     async with pool.acquire() as connection:
         known.update((await store.list_spares(connection)).values())
     found -= known | {manifest_path(path) for path in known}
     unknown = sorted(path for path in found if path.endswith((".parquet", ".manifest.json")))
-    return [*findings, *(Finding(path, None, "no record knows this file") for path in unknown)]
+    return [*findings, *(FileCheck(path, None, "no record knows this file") for path in unknown)]
 
 
 async def adopt_archive(room: Room, *, actor: str) -> int:
@@ -180,12 +189,12 @@ class Archiver:
     ) -> None:
         self._session, self._options, self._actor = session, options, actor
         self._clock, self._signal = clock, signal
-        self._steps: dict[State, Callable[[Segment], Awaitable[None]]] = {
-            State.COLLECTING: self._collect,
-            State.EXPORTING: self._export,
-            State.EXPORTED: self._verify,
-            State.VERIFIED: self._detach_or_drop,
-            State.DETACHED: self._drop,
+        self._steps: dict[SegmentState, Callable[[Segment], Awaitable[None]]] = {
+            SegmentState.COLLECTING: self._collect,
+            SegmentState.EXPORTING: self._export,
+            SegmentState.EXPORTED: self._verify,
+            SegmentState.VERIFIED: self._detach_or_drop,
+            SegmentState.DETACHED: self._drop,
         }
 
     async def run(self, progress: Progress) -> RunReport:

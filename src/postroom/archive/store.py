@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from postroom.archive.model import Column, Manifest, Segment, State
+from postroom.archive.model import Column, Manifest, Segment, SegmentState
 from postroom.db.queries import Connection, load
 
 QUERIES = load("postroom.archive")
@@ -194,4 +194,4 @@ def manifest_columns(manifest: Manifest) -> dict[str, Any]:
 
 def _segment(row: asyncpg.Record) -> Segment:
     columns = msgspec.json.decode(row["columns"] or "[]", type=tuple[Column, ...])
-    return Segment(**{**row, "state": State(row["state"]), "columns": columns})
+    return Segment(**{**row, "state": SegmentState(row["state"]), "columns": columns})

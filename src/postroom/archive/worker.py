@@ -15,7 +15,7 @@ from postroom.runtime.loop import Loop, run_all
 ACTOR = "postroom"
 
 
-class ArchiveKeeper:
+class ArchiveWorker:
     """One of any number; the one that holds the archive's lock works."""
 
     def __init__(self, room: Room, options: ArchiveOptions, *, clock: Clock = database_time) -> None:

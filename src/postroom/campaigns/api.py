@@ -7,15 +7,15 @@ import msgspec
 
 from postroom.campaigns import preview as rehearsal
 from postroom.campaigns import service
-from postroom.campaigns.model import Campaign, LineFormat, Refused
+from postroom.campaigns.model import Campaign, LineFormat, RejectedLine
 from postroom.campaigns.shapes import (
     CampaignBody,
     CampaignChange,
+    CampaignPreviewBody,
     CampaignQuery,
     CampaignRecipient,
     CampaignShape,
     CampaignSummary,
-    PreviewBody,
     PreviewQuery,
     PreviewShape,
     RecipientQuery,
@@ -77,9 +77,9 @@ async def update_campaign(call: Call) -> Answer:
 async def upload_recipients(call: Call) -> Answer:
     assert call.chunks is not None
     line_format = LineFormat(call.headers["content-type"].partition(";")[0].strip().lower())
-    refused: list[Refused] = []
+    refused: list[RejectedLine] = []
 
-    def keep(found: Sequence[Refused]) -> None:
+    def keep(found: Sequence[RejectedLine]) -> None:
         refused.extend(found[: MOST_REFUSED - len(refused)])
 
     upload = Upload(call.room.pool, call.path["campaign_id"], on_refused=keep)
@@ -132,7 +132,7 @@ async def preview_campaign(call: Call) -> Answer:
 
 
 async def preview_with(call: Call) -> Answer:
-    body: PreviewBody = call.body
+    body: CampaignPreviewBody = call.body
     rendered = await rehearsal.preview(
         call.room.pool, call.path["campaign_id"], email=body.email, variables=body.variables
     )
@@ -280,7 +280,7 @@ ENDPOINTS = [
         summary="The letter with variables of one's own.",
         scope=READ,
         tag="campaigns",
-        body=PreviewBody,
+        body=CampaignPreviewBody,
         most_body=LARGE,
         answers={200: PreviewShape},
         problems=(404,),

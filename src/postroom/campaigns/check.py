@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from postroom.campaigns.model import Letter, Plan
+from postroom.campaigns.model import CampaignContent, CampaignRequest
 from postroom.campaigns.trial import check_letter
 from postroom.errors import BadInput, FieldError
 from postroom.post.text import is_storable
@@ -17,7 +17,7 @@ _UNWANTED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _YEARS = range(1970, 2900)
 
 
-async def check_plan(plan: Plan) -> None:
+async def check_plan(plan: CampaignRequest) -> None:
     """Raise `BadInput` naming every field that is wrong; a letter that does not parse is."""
     errors = [FieldError(field, message) for field, message in _problems(plan)]
     if errors:
@@ -25,7 +25,7 @@ async def check_plan(plan: Plan) -> None:
     await check_letter(plan.letter)
 
 
-def _problems(plan: Plan) -> Iterator[tuple[str, str]]:
+def _problems(plan: CampaignRequest) -> Iterator[tuple[str, str]]:
     if not plan.name.strip() or len(plan.name) > LONGEST_NAME or _UNWANTED.search(plan.name):
         yield "name", f"must be 1 to {LONGEST_NAME} characters on one line, not all blank"
     yield from _letter_problems(plan.letter)
@@ -39,7 +39,7 @@ def _problems(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "local_time", "must be a time without a zone, such as 09:00"
 
 
-def _letter_problems(letter: Letter) -> Iterator[tuple[str, str]]:
+def _letter_problems(letter: CampaignContent) -> Iterator[tuple[str, str]]:
     subject = letter.subject
     if not subject.strip() or len(subject) > LONGEST_SUBJECT or _UNWANTED.search(subject):
         yield "subject", f"must be one line of 1 to {LONGEST_SUBJECT} characters"

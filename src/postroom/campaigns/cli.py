@@ -27,7 +27,7 @@ from postroom.runtime.terminal import (
 )
 
 if TYPE_CHECKING:
-    from postroom.campaigns.model import Campaign, Hour, LineFormat, Refused, Uploaded
+    from postroom.campaigns.model import Campaign, CampaignHour, LineFormat, RejectedLine, Uploaded
     from postroom.db.room import Room
 
 CHUNK = 256 * 1024
@@ -242,7 +242,7 @@ def report(campaign_id: Id, *, as_json: AsJson = False) -> None:
     """What became of a campaign, in figures and hour by hour."""
     from postroom.campaigns import service
 
-    async def command(room: "Room") -> tuple[Any, "list[Hour]"]:
+    async def command(room: "Room") -> tuple[Any, "list[CampaignHour]"]:
         return await _shape_of(room, campaign_id), await service.list_hours(room.pool, campaign_id)
 
     shape, hours = in_room(command)
@@ -276,11 +276,11 @@ def _say_figures(shape: Any) -> None:
     say(f"unsubscribes {shape.unsubscribes}  complaints {shape.complaints}")
 
 
-def _plot(hours: "Sequence[Hour]") -> None:
+def _plot(hours: "Sequence[CampaignHour]") -> None:
     """A row per hour, a bar per figure, each to the scale of its own highest."""
     highest = {name: max(hour.amounts.get(name, 0) for hour in hours) for name in _HOURLY}
 
-    def cell(hour: "Hour", name: str) -> str:
+    def cell(hour: "CampaignHour", name: str) -> str:
         amount = hour.amounts.get(name, 0)
         return f"{amount:>8} {'█' * round(20 * amount / highest[name])}" if highest[name] else ""
 
@@ -298,7 +298,7 @@ class _Notes:
         if self._writer:
             self._writer.writerow(("line", "field", "message"))
 
-    def __call__(self, refused: "Sequence[Refused]") -> None:
+    def __call__(self, refused: "Sequence[RejectedLine]") -> None:
         if self._writer:
             self._writer.writerows((each.line, each.field, each.message) for each in refused)
         for each in refused[: max(SHOWN_REFUSED - self._shown, 0)]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from minijinja import Environment, TemplateError
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.recipients_file import OURS
 from postroom.campaigns.template import PreparedTemplate, ready, text_template
 from postroom.errors import BadInput
@@ -40,7 +40,7 @@ class LetterWarning:
     message: str
 
 
-def lint(letter: Letter, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[LetterWarning]:
+def lint(letter: CampaignContent, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[LetterWarning]:
     """Everything worth saying. `fields` says for how many of the people each merge field has a value."""
     return [
         *_subject(letter.subject),
@@ -66,14 +66,14 @@ def _subject(subject: str) -> Iterator[LetterWarning]:
         yield LetterWarning("subject_shouts", "subject", "is all in capitals")
 
 
-def _way_out(letter: Letter) -> Iterator[LetterWarning]:
+def _way_out(letter: CampaignContent) -> Iterator[LetterWarning]:
     for part, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and not any(_UNSUBSCRIBE.search(tag) for tag in find_tags(body) if tag.startswith("{{")):
             message = "has no link to unsubscribe; write {{ unsubscribe_url }} where readers look for it"
             yield LetterWarning("no_unsubscribe_link", part, message)
 
 
-def _parts(letter: Letter) -> Iterator[LetterWarning]:
+def _parts(letter: CampaignContent) -> Iterator[LetterWarning]:
     if letter.html is not None and letter.text is None:
         is_quick = text_template(letter.html) is not None
         how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows sending down"
@@ -118,7 +118,7 @@ def _same_domain(shown: str, leads: str) -> bool:
     return shown == leads or leads.endswith(f".{shown}") or shown.endswith(f".{leads}")
 
 
-def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
+def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
     """Fields that the letter names and some recipients lack, unless the letter has a default for them."""
     if fields is None:
         return
@@ -136,7 +136,7 @@ def _merge_fields(letter: Letter, fields: Mapping[str, int] | None, people: int)
             yield LetterWarning("field_missing", _part_of(letter, name), message)
 
 
-def merge_fields(letter: Letter) -> set[str]:
+def merge_fields(letter: CampaignContent) -> set[str]:
     """The variables a letter asks of its recipients."""
     environment, found = Environment(), set[str]()
     for body in (letter.subject, letter.html, letter.text):
@@ -155,7 +155,7 @@ def _needs(parsed: PreparedTemplate, name: str, named: list[str]) -> bool:
     return isinstance(parsed.render(without), RenderError) and not isinstance(parsed.render(everything), RenderError)
 
 
-def _part_of(letter: Letter, name: str) -> str:
+def _part_of(letter: CampaignContent, name: str) -> str:
     word = re.compile(rf"\b{re.escape(name)}\b")
     parts = (("subject", letter.subject), ("html", letter.html), ("text", letter.text))
     return next((part for part, body in parts if body is not None and word.search(body)), "html")

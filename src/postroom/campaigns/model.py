@@ -9,7 +9,7 @@ from typing import Any
 from postroom.post.address import Address
 
 
-class Status(StrEnum):
+class CampaignStatus(StrEnum):
     """Where a campaign stands."""
 
     DRAFT = "draft"
@@ -19,7 +19,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-ENDED = frozenset({Status.COMPLETED, Status.CANCELLED})
+ENDED = frozenset({CampaignStatus.COMPLETED, CampaignStatus.CANCELLED})
 
 
 class RecipientState(StrEnum):
@@ -39,7 +39,7 @@ class LineFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class CampaignContent:
     """What a campaign says, and in whose name."""
 
     subject: str
@@ -51,11 +51,11 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CampaignRequest:
     """A campaign as somebody writes it: a name, the letter, and when it is to go out."""
 
     name: str
-    letter: Letter
+    letter: CampaignContent
     start_at: datetime | None = None  # None: when it is started
     local_time: time | None = None  # at this time of each recipient's day
     time_zone: str = "UTC"  # of whoever has none of their own
@@ -66,8 +66,8 @@ class Campaign:
     """A campaign and its own counters."""
 
     id: int
-    status: Status
-    plan: Plan
+    status: CampaignStatus
+    plan: CampaignRequest
     total: int
     fed: int
     suppressed: int
@@ -104,7 +104,7 @@ class Engagement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class CampaignFigures:
     """Everything that is counted about a campaign."""
 
     counts: Counts
@@ -114,7 +114,7 @@ class Figures:
     complaints: int
 
 
-def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> Figures:
+def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> CampaignFigures:
     """Put together what the campaign knows itself and what the statistics have added up."""
     sent = measured.get("sent", 0)
     ended = measured.get("refused", 0) + measured.get("dead_lettered", 0)
@@ -130,7 +130,7 @@ def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> Figures:
         cancelled=cancelled,
         suppressed=suppressed,
     )
-    return Figures(
+    return CampaignFigures(
         counts=counts,
         opens=_engagement("opened", measured),
         clicks=_engagement("clicked", measured),
@@ -148,7 +148,7 @@ def _engagement(metric: str, measured: Mapping[str, int]) -> Engagement:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
+class CampaignHour:
     """One hour of a campaign: amounts by metric."""
 
     hour: datetime
@@ -164,7 +164,7 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class CampaignPerson:
     """One person of a campaign."""
 
     id: int
@@ -177,7 +177,7 @@ class Recipient:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedLine:
     """A line of an upload that could not be used: its number, the field, and why."""
 
     line: int
@@ -215,18 +215,18 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CampaignQueue:
     """One campaign as a feeder sees it."""
 
     id: int
-    status: Status
+    status: CampaignStatus
     has_due: bool
     has_more: bool
     has_stray_mail: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class FeedResult:
     """What one slice came to; `waiting` is what it found in the queue."""
 
     fed: int

@@ -7,7 +7,7 @@ from typing import Any
 from postroom.campaigns import store
 from postroom.campaigns.errors import CampaignNotFound, CampaignRecipientNotFound
 from postroom.campaigns.lint import LetterWarning
-from postroom.campaigns.model import Campaign, Letter
+from postroom.campaigns.model import Campaign, CampaignContent
 from postroom.campaigns.rendering import person_variables
 from postroom.campaigns.trial import lint_letter, render_letter, try_letter
 from postroom.db.pool import Pool
@@ -46,7 +46,7 @@ async def preview(
     return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **_OWN})
 
 
-async def try_out(pool: Pool, campaign_id: int) -> Letter:
+async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     """Render the letter for the first recipients within the limits of a trial; returns the letter that passed.
 
     `BadInput` names the part that exceeds the limits. A recipient without a needed field is no error here.

@@ -7,7 +7,7 @@ or feeds at the same time is either before or after a step, never in the middle 
 from datetime import datetime
 
 from postroom.campaigns import store
-from postroom.campaigns.model import Status
+from postroom.campaigns.model import CampaignStatus
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 
@@ -25,14 +25,14 @@ async def settle_mail(pool: Pool, campaign_id: int, *, now: datetime | None = No
     return total
 
 
-async def settle_step(connection: Connection, campaign_id: int, status: Status, *, now: datetime | None) -> int:
+async def settle_step(connection: Connection, campaign_id: int, status: CampaignStatus, *, now: datetime | None) -> int:
     """One step, by a caller who holds the campaign."""
     match status:
-        case Status.ACTIVE:
+        case CampaignStatus.ACTIVE:
             return await store.release_mail(connection, campaign_id=campaign_id, batch_limit=STEP)
-        case Status.PAUSED:
+        case CampaignStatus.PAUSED:
             return await store.hold_mail(connection, campaign_id=campaign_id, batch_limit=STEP)
-        case Status.CANCELLED:
+        case CampaignStatus.CANCELLED:
             return await store.cancel_mail(connection, campaign_id=campaign_id, batch_limit=STEP, now=now)
         case _:
             return 0

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.campaigns.model import LineFormat, Refused
+from postroom.campaigns.model import LineFormat, RejectedLine
 from postroom.campaigns.zones import OWN_ZONE, zone_named
 from postroom.delivery.check import MAX_DEPTH, has_unstorable
 from postroom.errors import BadInput
@@ -48,7 +48,7 @@ class Lines(ABC):
 
     def __init__(self) -> None:
         self.people: list[Person] = []
-        self.refused: list[Refused] = []
+        self.refused: list[RejectedLine] = []
         self.line = 0
         """How many lines were read."""
 
@@ -60,14 +60,14 @@ class Lines(ABC):
     def close(self) -> None:
         """There is no more: read what was kept."""
 
-    def take(self) -> tuple[list[Person], list[Refused]]:
+    def take(self) -> tuple[list[Person], list[RejectedLine]]:
         """What gathered since the last time."""
         taken = self.people, self.refused
         self.people, self.refused = [], []
         return taken
 
     def _refuse(self, line: int, field: str, message: str) -> None:
-        self.refused.append(Refused(line, field, message))
+        self.refused.append(RejectedLine(line, field, message))
 
     def _add(self, line: int, email: str, name: str | None, time_zone: str | None, data: bytes) -> None:
         """One person, if the address is one and the rest has a reasonable size."""

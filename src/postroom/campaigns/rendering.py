@@ -18,7 +18,7 @@ import structlog
 from msgspec.structs import replace
 
 from postroom.campaigns import store
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.template import PreparedTemplate, ready
 from postroom.db.pool import Pool
 from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
@@ -26,7 +26,7 @@ from postroom.errors import BadInput
 from postroom.mail.render import RenderError
 from postroom.post.address import domain_of
 from postroom.tracking.links import weave
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
 _log = structlog.get_logger()
@@ -86,7 +86,7 @@ class CampaignRendering:
             raise ValueError("POSTROOM_SECRET_KEY is not set: no unsubscribe link can be signed")
         return _write(outgoing, known, self._signer)
 
-    def _ready(self, campaign_id: int, letter: Letter | None) -> _Ready | str:
+    def _ready(self, campaign_id: int, letter: CampaignContent | None) -> _Ready | str:
         if letter is None:
             return "its campaign is gone"
         try:
@@ -109,7 +109,7 @@ class CampaignRendering:
 
 def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
     to = next(each for each in outgoing.recipients if each.kind is RecipientKind.TO)
-    mark = Mark(outgoing.campaign_id, outgoing.id, to.address)
+    mark = LinkSubject(outgoing.campaign_id, outgoing.id, to.address)
     unsubscribe = signer.unsubscribe_url(mark)
     variables = person_variables(to.address, to.name, outgoing.variables)
     variables["unsubscribe_url"] = unsubscribe
@@ -138,7 +138,7 @@ def person_variables(email: str, name: str | None, custom_data: Mapping[str, Any
     return {**custom_data, **named, "email": email}
 
 
-def _reply_to(letter: Letter) -> tuple[Recipient, ...]:
+def _reply_to(letter: CampaignContent) -> tuple[Recipient, ...]:
     if letter.reply_to is None:
         return ()
     address = letter.reply_to

@@ -12,14 +12,14 @@ from postroom.campaigns.check import check_plan
 from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignWrongStatus
 from postroom.campaigns.model import (
     Campaign,
+    CampaignFigures,
+    CampaignHour,
+    CampaignPerson,
+    CampaignRequest,
+    CampaignStatus,
     Estimate,
-    Figures,
-    Hour,
-    Plan,
-    Recipient,
     RecipientState,
     Started,
-    Status,
     figures_of,
 )
 from postroom.campaigns.preview import try_out
@@ -45,7 +45,7 @@ CONTENT = frozenset({"subject", "html", "text", "sender", "reply_to", "is_tracke
 # ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def create_campaign(pool: Pool, plan: Plan, *, actor: str, now: datetime | None = None) -> Campaign:
+async def create_campaign(pool: Pool, plan: CampaignRequest, *, actor: str, now: datetime | None = None) -> Campaign:
     """Store a draft; its letter must parse."""
     await check_plan(plan)
     async with pool.acquire() as connection, connection.transaction():
@@ -57,15 +57,15 @@ async def create_campaign(pool: Pool, plan: Plan, *, actor: str, now: datetime |
 async def update_campaign(
     pool: Pool, campaign_id: int, changes: Mapping[str, Any], *, actor: str, now: datetime | None = None
 ) -> Campaign:
-    """Change some fields of a draft: those of `Plan`, and those of its `Letter`. Anything later is refused.
+    """Change some fields of a draft: those of `CampaignRequest`, and those of its `Letter`. Anything later is refused.
 
     The check may take seconds, so it holds no connection; a change in between makes another check necessary.
     """
-    checked: Plan | None = None
+    checked: CampaignRequest | None = None
     while True:
         async with pool.acquire() as connection, connection.transaction():
             campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
-            if campaign.status is not Status.DRAFT:
+            if campaign.status is not CampaignStatus.DRAFT:
                 raise CampaignFrozen
             plan = _changed(campaign.plan, changes)
             if plan == checked:
@@ -156,13 +156,13 @@ async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
 
 
 async def list_campaigns(
-    pool: Pool, *, status: Status | None = None, cursor: str | None = None, limit: int = 50
+    pool: Pool, *, status: CampaignStatus | None = None, cursor: str | None = None, limit: int = 50
 ) -> Found[Campaign]:
     """A page of campaigns, newest first and without their bodies, and the cursor of the next page."""
     return await read_page(store.list_campaigns, pool, cursor, limit, status=status)
 
 
-async def list_hours(pool: Pool, campaign_id: int) -> list[Hour]:
+async def list_hours(pool: Pool, campaign_id: int) -> list[CampaignHour]:
     """What happened to a campaign hour by hour."""
     async with pool.acquire() as connection:
         _must(await store.find_campaign(connection, campaign_id=campaign_id))
@@ -177,7 +177,7 @@ async def list_recipients(
     custom_data: Mapping[str, Any] | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> Found[Recipient]:
+) -> Found[CampaignPerson]:
     """A page of a campaign's recipients, by time zone and place in the list, and the cursor of the next page."""
     containing = None if custom_data is None else msgspec.json.encode(custom_data).decode()
     order = {"after_zone": ("time_zone", str), "after_id": ("id", int)}
@@ -187,7 +187,7 @@ async def list_recipients(
         return await read_page(store.list_recipients, connection, cursor, limit, order=order, **filters)
 
 
-async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, Figures]:
+async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, CampaignFigures]:
     """By campaign, everything that is counted about it."""
     async with pool.acquire() as connection:
         measured = await store.measure_campaigns(connection, campaign_ids=[campaign.id for campaign in campaigns])
@@ -212,7 +212,7 @@ async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: d
             raise CampaignWrongStatus(done, before.status)
         campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
         await settle_step(connection, campaign_id, campaign.status, now=now)
-        if campaign.status is Status.ACTIVE:
+        if campaign.status is CampaignStatus.ACTIVE:
             await store.wake_feeders(connection)
             await delivery_store.wake_workers(connection, lanes=[Lane.BULK])
         await _audit(
@@ -232,7 +232,7 @@ async def _give_turns(connection: Connection, campaign: Campaign, moment: dateti
     return max(due.values(), default=since)
 
 
-def _changed(plan: Plan, changes: Mapping[str, Any]) -> Plan:
+def _changed(plan: CampaignRequest, changes: Mapping[str, Any]) -> CampaignRequest:
     of_letter = {name: value for name, value in changes.items() if name in CONTENT}
     of_plan = {name: value for name, value in changes.items() if name not in CONTENT}
     return replace(plan, letter=replace(plan.letter, **of_letter), **of_plan)
@@ -263,7 +263,7 @@ async def _audit(
     )
 
 
-def _columns(plan: Plan) -> dict[str, Any]:
+def _columns(plan: CampaignRequest) -> dict[str, Any]:
     letter = plan.letter
     return {
         "name": plan.name,

@@ -8,17 +8,17 @@ import msgspec
 from postroom.campaigns.lint import LetterWarning
 from postroom.campaigns.model import (
     Campaign,
+    CampaignContent,
+    CampaignFigures,
+    CampaignPerson,
+    CampaignRequest,
+    CampaignStatus,
     Counts,
     Engagement,
     Estimate,
-    Figures,
-    Letter,
-    Plan,
-    Recipient,
     RecipientState,
-    Refused,
+    RejectedLine,
     Started,
-    Status,
     Uploaded,
 )
 from postroom.campaigns.template import LONGEST_PART
@@ -63,7 +63,7 @@ CampaignChange = change(CampaignBody, "CampaignChange")
 class CampaignQuery(PageQuery, frozen=True, kw_only=True):
     """Which campaigns, and which page of them."""
 
-    status: Status | None = None
+    status: CampaignStatus | None = None
 
 
 class RecipientQuery(PageQuery, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class PreviewQuery(Shape, frozen=True, kw_only=True):
     email: Text | None = None
 
 
-class PreviewBody(Shape, frozen=True, kw_only=True):
+class CampaignPreviewBody(Shape, frozen=True, kw_only=True):
     """For whom, and with which variables on top of their own."""
 
     email: Text | None = None
@@ -100,7 +100,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
     """One line of a listing."""
 
     id: int
-    status: Status
+    status: CampaignStatus
     name: str
     subject: str
     sender: str | None
@@ -128,15 +128,15 @@ class CampaignShape(CampaignSummary, frozen=True, kw_only=True, rename={"sender"
     complaints: int
 
 
-CampaignRecipient = response(Recipient, "CampaignRecipient", hide=("id",), extra={"time_zone": str | None})
-UploadShape = response(Uploaded, "UploadShape", extra={"refused": list[Refused]})
+CampaignRecipient = response(CampaignPerson, "CampaignRecipient", hide=("id",), extra={"time_zone": str | None})
+UploadShape = response(Uploaded, "UploadShape", extra={"refused": list[RejectedLine]})
 
 
 class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
     """What a start came to: sums over all uploads, who is queued, and for how long."""
 
     id: int
-    status: Status
+    status: CampaignStatus
     total: int
     suppressed: int
     duplicate: int
@@ -170,8 +170,8 @@ class TestShape(msgspec.Struct, frozen=True):
 # ── from what arrives ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def plan_of(body: CampaignBody) -> Plan:
-    letter = Letter(
+def plan_of(body: CampaignBody) -> CampaignRequest:
+    letter = CampaignContent(
         subject=body.subject,
         html=body.html,
         text=body.text,
@@ -179,7 +179,7 @@ def plan_of(body: CampaignBody) -> Plan:
         reply_to=read_address("reply_to", body.reply_to),
         is_tracked=body.tracking,
     )
-    return Plan(
+    return CampaignRequest(
         name=body.name,
         letter=letter,
         start_at=body.start_at,
@@ -219,11 +219,11 @@ def read_time(written: str | None) -> time | None:
 # ── to what is answered ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def summary_shape(campaign: Campaign, figures: Figures) -> CampaignSummary:
+def summary_shape(campaign: Campaign, figures: CampaignFigures) -> CampaignSummary:
     return CampaignSummary(**_summary(campaign, figures))
 
 
-def campaign_shape(campaign: Campaign, figures: Figures) -> CampaignShape:
+def campaign_shape(campaign: Campaign, figures: CampaignFigures) -> CampaignShape:
     plan, letter = campaign.plan, campaign.plan.letter
     return CampaignShape(
         **_summary(campaign, figures),
@@ -242,7 +242,7 @@ def campaign_shape(campaign: Campaign, figures: Figures) -> CampaignShape:
     )
 
 
-def _summary(campaign: Campaign, figures: Figures) -> dict[str, Any]:
+def _summary(campaign: Campaign, figures: CampaignFigures) -> dict[str, Any]:
     return {
         "id": campaign.id,
         "status": campaign.status,

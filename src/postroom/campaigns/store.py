@@ -7,7 +7,18 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from postroom.campaigns.model import Campaign, Fed, Hour, Letter, Plan, Recipient, RecipientState, Status, Turn, Zone
+from postroom.campaigns.model import (
+    Campaign,
+    CampaignContent,
+    CampaignHour,
+    CampaignPerson,
+    CampaignQueue,
+    CampaignRequest,
+    CampaignStatus,
+    FeedResult,
+    RecipientState,
+    Zone,
+)
 from postroom.db.queries import Connection, load
 from postroom.post.address import Address
 
@@ -41,10 +52,12 @@ async def delete_recipients(connection: Connection, *, campaign_id: int) -> int:
     return await QUERIES["delete_recipients"].exec(connection, campaign_id=campaign_id)
 
 
-async def feed_campaign(connection: Connection, *, campaign_id: int, target: int, now: datetime | None) -> Fed | None:
+async def feed_campaign(
+    connection: Connection, *, campaign_id: int, target: int, now: datetime | None
+) -> FeedResult | None:
     """None: another feeder is at it, or it is not active any more."""
     row = await QUERIES["feed_campaign"].maybe(connection, campaign_id=campaign_id, target=target, now=now)
-    return Fed(row["fed"], row["suppressed"], row["waiting"]) if row else None
+    return FeedResult(row["fed"], row["suppressed"], row["waiting"]) if row else None
 
 
 async def find_campaign(connection: Connection, *, campaign_id: int) -> Campaign | None:
@@ -52,7 +65,7 @@ async def find_campaign(connection: Connection, *, campaign_id: int) -> Campaign
     return _campaign(row) if row else None
 
 
-async def find_recipient(connection: Connection, *, campaign_id: int, email: str | None) -> Recipient | None:
+async def find_recipient(connection: Connection, *, campaign_id: int, email: str | None) -> CampaignPerson | None:
     row = await QUERIES["find_recipient"].maybe(connection, campaign_id=campaign_id, email=email)
     return _recipient(row) if row else None
 
@@ -94,14 +107,14 @@ async def list_fields(connection: Connection, *, campaign_id: int) -> dict[str, 
     return {row["name"]: row["filled"] for row in rows}
 
 
-async def list_hours(connection: Connection, *, campaign_id: int) -> list[Hour]:
+async def list_hours(connection: Connection, *, campaign_id: int) -> list[CampaignHour]:
     hours: dict[datetime, dict[str, int]] = {}
     for row in await QUERIES["list_hours"].many(connection, campaign_id=campaign_id):
         hours.setdefault(row["hour"], {})[row["metric"]] = row["amount"]
-    return [Hour(hour, amounts) for hour, amounts in hours.items()]
+    return [CampaignHour(hour, amounts) for hour, amounts in hours.items()]
 
 
-async def list_letters(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, Letter]:
+async def list_letters(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, CampaignContent]:
     rows = await QUERIES["list_letters"].many(connection, campaign_ids=campaign_ids)
     return {row["id"]: _letter(row) for row in rows}
 
@@ -115,7 +128,7 @@ async def list_recipients(  # noqa: PLR0913 - one parameter per filter
     after_zone: str | None,
     after_id: int | None,
     page_limit: int,
-) -> list[Recipient]:
+) -> list[CampaignPerson]:
     rows = await QUERIES["list_recipients"].many(
         connection,
         campaign_id=campaign_id,
@@ -128,10 +141,11 @@ async def list_recipients(  # noqa: PLR0913 - one parameter per filter
     return [_recipient(row) for row in rows]
 
 
-async def list_unfinished(connection: Connection, *, now: datetime | None) -> list[Turn]:
+async def list_unfinished(connection: Connection, *, now: datetime | None) -> list[CampaignQueue]:
     rows = await QUERIES["list_unfinished"].many(connection, now=now)
     return [
-        Turn(row["id"], Status(row["status"]), row["has_due"], row["has_more"], row["has_stray_mail"]) for row in rows
+        CampaignQueue(row["id"], CampaignStatus(row["status"]), row["has_due"], row["has_more"], row["has_stray_mail"])
+        for row in rows
     ]
 
 
@@ -194,8 +208,8 @@ def _address(email: str | None, name: str | None) -> Address | None:
     return None if email is None else Address(email, name)
 
 
-def _letter(row: asyncpg.Record) -> Letter:
-    return Letter(
+def _letter(row: asyncpg.Record) -> CampaignContent:
+    return CampaignContent(
         subject=row["subject"],
         html=row["html_body"],
         text=row["text_body"],
@@ -206,7 +220,7 @@ def _letter(row: asyncpg.Record) -> Letter:
 
 
 def _campaign(row: asyncpg.Record) -> Campaign:
-    plan = Plan(
+    plan = CampaignRequest(
         name=row["name"],
         letter=_letter(row),
         start_at=row["start_at"],
@@ -215,7 +229,7 @@ def _campaign(row: asyncpg.Record) -> Campaign:
     )
     return Campaign(
         id=row["id"],
-        status=Status(row["status"]),
+        status=CampaignStatus(row["status"]),
         plan=plan,
         total=row["total_count"],
         fed=row["fed_count"],
@@ -231,8 +245,8 @@ def _campaign(row: asyncpg.Record) -> Campaign:
     )
 
 
-def _recipient(row: asyncpg.Record) -> Recipient:
-    return Recipient(
+def _recipient(row: asyncpg.Record) -> CampaignPerson:
+    return CampaignPerson(
         id=row["id"],
         state=RecipientState(row["state"]),
         delivery_id=row["delivery_id"],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.errors import BadInput
 from postroom.mail.catalog import Catalog, Draft
 from postroom.mail.plaintext import plain_text
@@ -36,7 +36,7 @@ LONGEST_PART = 1_000_000
 class PreparedTemplate:
     """A letter that was parsed: `render` is all that is left to do."""
 
-    letter: Letter
+    letter: CampaignContent
     draft: Draft
     derives_text: bool
     """True if the text part has to be derived from each rendered mail."""
@@ -55,7 +55,7 @@ def _closed(text: str) -> str:
     return _GAP.sub("\n\n", text).strip() if "\n\n\n" in text else text
 
 
-def ready(letter: Letter, *, tracked: bool = False) -> PreparedTemplate:
+def ready(letter: CampaignContent, *, tracked: bool = False) -> PreparedTemplate:
     """Parse a letter; with `tracked`, its links are marked for weaving. `BadInput` says what is wrong, and where."""
     for part, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and len(body) > LONGEST_PART:

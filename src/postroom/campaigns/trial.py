@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from postroom.campaigns.lint import LetterWarning, lint
-from postroom.campaigns.model import Letter
+from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.template import ready
 from postroom.errors import BadInput
 from postroom.mail.render import Rendered, RenderError
@@ -30,29 +30,29 @@ _children = Children(processes=2, limits=LIMITS)
 atexit.register(_children.close)
 
 
-async def check_letter(letter: Letter) -> None:
+async def check_letter(letter: CampaignContent) -> None:
     """Parse the letter; `BadInput` names what is wrong with it."""
     await _call(try_for, letter, b"[]", tracked=False)
 
 
-async def render_letter(letter: Letter, variables: Mapping[str, Any]) -> Rendered:
+async def render_letter(letter: CampaignContent, variables: Mapping[str, Any]) -> Rendered:
     """The letter with these variables; `BadInput` says what cannot be rendered."""
     return await _call(render_for, letter, _as_json(variables))
 
 
-async def lint_letter(letter: Letter, *, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
+async def lint_letter(letter: CampaignContent, *, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
     """The warnings of `lint`."""
     return await _call(lint_for, letter, fields, people)
 
 
-async def try_letter(letter: Letter, people: Sequence[Mapping[str, Any]]) -> None:
+async def try_letter(letter: CampaignContent, people: Sequence[Mapping[str, Any]]) -> None:
     """Render the letter for these people as a worker would. A person without a needed field is no error here."""
     await _call(try_for, letter, _as_json(people), tracked=letter.is_tracked)
 
 
 async def _call(
-    function: Callable[Concatenate[Letter, Arguments], Result],
-    letter: Letter,
+    function: Callable[Concatenate[CampaignContent, Arguments], Result],
+    letter: CampaignContent,
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> Result:
@@ -74,19 +74,19 @@ def _as_json(variables: Any) -> bytes:
 # ── in the child; a lack of memory ends the process ───────────────────────────────────────────────────────────────
 
 
-def lint_for(letter: Letter, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
+def lint_for(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
     _note_larger(letter)
     return lint(letter, fields=fields, people=people)
 
 
-def try_for(letter: Letter, people: bytes, *, tracked: bool) -> None:
+def try_for(letter: CampaignContent, people: bytes, *, tracked: bool) -> None:
     _note_larger(letter)
     parsed = ready(letter, tracked=tracked)
     for variables in msgspec.json.decode(people):
         parsed.render(variables, on_part=note)
 
 
-def render_for(letter: Letter, variables: bytes) -> Rendered:
+def render_for(letter: CampaignContent, variables: bytes) -> Rendered:
     _note_larger(letter)
     rendered = ready(letter).render(msgspec.json.decode(variables), on_part=note)
     if isinstance(rendered, RenderError):
@@ -94,5 +94,5 @@ def render_for(letter: Letter, variables: bytes) -> Rendered:
     return rendered
 
 
-def _note_larger(letter: Letter) -> None:
+def _note_larger(letter: CampaignContent) -> None:
     note("text" if len(letter.text or "") > len(letter.html or "") else "html")

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from postroom.campaigns import store
 from postroom.campaigns.errors import CampaignNotFound, CampaignWrongStatus
-from postroom.campaigns.model import ENDED, Campaign, LineFormat, Refused, Status, Uploaded
+from postroom.campaigns.model import ENDED, Campaign, CampaignStatus, LineFormat, RejectedLine, Uploaded
 from postroom.campaigns.recipients_file import Lines, Person, open_lines
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
@@ -20,7 +20,7 @@ from postroom.events.audit import record_audit
 BATCH = 5000
 LARGEST_CHUNK = 256 * 1024
 
-OnRefused = Callable[[Sequence[Refused]], None]
+OnRefused = Callable[[Sequence[RejectedLine]], None]
 """Is told of the lines that could not be used, as they are found."""
 
 
@@ -94,7 +94,7 @@ class Upload:
 
     async def _due(self, connection: Connection, campaign: Campaign, zones: set[str]) -> dict[str, datetime]:
         """When people of a zone that is new to a running campaign have their turn; a draft's is told at its start."""
-        if campaign.status is Status.DRAFT:
+        if campaign.status is CampaignStatus.DRAFT:
             return {}
         moment = await store.read_clock(connection, now=self._now)
         since = max(campaign.plan.start_at or moment, moment)

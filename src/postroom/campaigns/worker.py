@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from postroom.campaigns import store
-from postroom.campaigns.model import Fed, Status, Turn
+from postroom.campaigns.model import CampaignQueue, CampaignStatus, FeedResult
 from postroom.campaigns.queue_sync import settle_mail
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
@@ -67,8 +67,8 @@ class Feeder:
         """Give every campaign its turn; returns how many mails were put into the queue."""
         async with self._pool.acquire() as connection:
             turns = await store.list_unfinished(connection, now=self._clock())
-        self._is_busy = any(turn.status is Status.ACTIVE for turn in turns)
-        self._targets = {turn.id: self._target(turn.id) for turn in turns if turn.status is Status.ACTIVE}
+        self._is_busy = any(turn.status is CampaignStatus.ACTIVE for turn in turns)
+        self._targets = {turn.id: self._target(turn.id) for turn in turns if turn.status is CampaignStatus.ACTIVE}
         fed = 0
         for turn in turns:
             try:
@@ -78,11 +78,11 @@ class Feeder:
         self._signal("fed")
         return fed
 
-    async def _take(self, turn: Turn) -> int:
+    async def _take(self, turn: CampaignQueue) -> int:
         if turn.has_stray_mail:
             moved = await settle_mail(self._pool, turn.id, now=self._clock())
             _log.info("campaign_mail_settled", campaign_id=turn.id, status=turn.status, deliveries=moved)
-        if turn.status is not Status.ACTIVE:
+        if turn.status is not CampaignStatus.ACTIVE:
             return 0
         async with self._pool.acquire() as connection:
             if turn.has_due:
@@ -97,7 +97,7 @@ class Feeder:
     def _target(self, campaign_id: int) -> int:
         return self._targets.get(campaign_id, self._options.first_target)
 
-    def _digest(self, campaign_id: int, found: Fed | None) -> int:
+    def _digest(self, campaign_id: int, found: FeedResult | None) -> int:
         """Ask for more next time if nearly all had left since the last turn, for less if nearly nothing had."""
         if found is None:
             return 0

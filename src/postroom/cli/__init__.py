@@ -25,7 +25,7 @@ RUN, MAIL, PEOPLE, FACTS, CARE = "Run", "Mail", "People", "Facts", "Look after"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """One word after `postroom`: where it is implemented, and what it is for."""
 
     name: str
@@ -40,49 +40,69 @@ class Entry:
 
 
 COMMANDS = (
-    Entry("up", "postroom.cli.up:up", RUN, "Everything in one process: database, API, workers."),
-    Entry("serve", "postroom.cli.serve:serve", RUN, "Answer the HTTP API."),
-    Entry("work", "postroom.cli.work:work", RUN, "Render and deliver what waits."),
-    Entry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
-    Entry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
-    Entry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
-    Entry("doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."),
-    Entry("backup", "postroom.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
-    Entry("restore", "postroom.backup.cli:restore", CARE, "Bring a backup back as a room."),
-    Entry("erase", "postroom.erasure.cli:erase", CARE, "Forget a person everywhere, by address."),
-    Entry("db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."),
-    Entry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
+    CommandEntry("up", "postroom.cli.up:up", RUN, "Everything in one process: database, API, workers."),
+    CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Answer the HTTP API."),
+    CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver what waits."),
+    CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
+    CommandEntry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
+    CommandEntry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
+    CommandEntry(
+        "doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."
+    ),
+    CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
+    CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Bring a backup back as a room."),
+    CommandEntry("erase", "postroom.erasure.cli:erase", CARE, "Forget a person everywhere, by address."),
+    CommandEntry(
+        "db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."
+    ),
+    CommandEntry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
 )
 GROUPS = (
-    Entry("deliveries", "postroom.delivery.cli:deliveries", MAIL, "Look at deliveries, cancel, retry, resend."),
-    Entry("dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."),
-    Entry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
-    Entry("inbox", "postroom.inbox.cli:inbox", MAIL, "Mail that was captured instead of sent."),
-    Entry("intake", "postroom.cli.intake:intake", RUN, "Only take commands in, from a Redis or NATS stream."),
-    Entry("malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; resubmit or dismiss."),
-    Entry("senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."),
-    Entry("campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."),
-    Entry("clicks", "postroom.tracking.cli:clicks", MAIL, "Clicks: by link of a campaign, and by person."),
-    Entry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),
-    Entry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
-    Entry("stats", "postroom.stats.cli:stats", FACTS, "What was sent, opened, clicked, bounced, by hour or campaign."),
-    Entry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
-    Entry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
-    Entry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
-    Entry("schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "What people will be sent: list, move, cancel."),
-    Entry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
-    Entry(
+    CommandEntry("deliveries", "postroom.delivery.cli:deliveries", MAIL, "Look at deliveries, cancel, retry, resend."),
+    CommandEntry(
+        "dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."
+    ),
+    CommandEntry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
+    CommandEntry("inbox", "postroom.inbox.cli:inbox", MAIL, "Mail that was captured instead of sent."),
+    CommandEntry("intake", "postroom.cli.intake:intake", RUN, "Only take commands in, from a Redis or NATS stream."),
+    CommandEntry(
+        "malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; resubmit or dismiss."
+    ),
+    CommandEntry(
+        "senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."
+    ),
+    CommandEntry(
+        "campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."
+    ),
+    CommandEntry("clicks", "postroom.tracking.cli:clicks", MAIL, "Clicks: by link of a campaign, and by person."),
+    CommandEntry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),
+    CommandEntry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
+    CommandEntry(
+        "stats", "postroom.stats.cli:stats", FACTS, "What was sent, opened, clicked, bounced, by hour or campaign."
+    ),
+    CommandEntry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
+    CommandEntry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
+    CommandEntry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
+    CommandEntry(
+        "schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "What people will be sent: list, move, cancel."
+    ),
+    CommandEntry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
+    CommandEntry(
         "outbox", "postroom.outbox.cli:outbox", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."
     ),
-    Entry(
+    CommandEntry(
         "webhooks",
         "postroom.outbox.webhooks.cli:webhooks",
         FACTS,
         "Endpoints that get events: register, rotate, replay.",
     ),
-    Entry("archive", "postroom.archive.cli:archive", CARE, "Old months as Parquet: run, list, verify, restore, query."),
-    Entry("audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."),
-    Entry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
+    CommandEntry(
+        "archive", "postroom.archive.cli:archive", CARE, "Old months as Parquet: run, list, verify, restore, query."
+    ),
+    CommandEntry(
+        "audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."
+    ),
+    CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
 )
 
 

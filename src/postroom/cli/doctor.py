@@ -18,14 +18,14 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(*, as_json: AsJson = False) -> None:
     """Check the database, the room, workers, ports, templates and the way out. Exit 1 when something fails."""
-    from postroom.cli.finding import Verdict
+    from postroom.cli.finding import Severity
 
     findings = run(examine(read_settings()))
     if as_json:
-        print_json({"healthy": all(f.verdict is not Verdict.FAIL for f in findings), "checks": findings})
+        print_json({"healthy": all(f.verdict is not Severity.FAIL for f in findings), "checks": findings})
     else:
         _print(findings)
-    if any(finding.verdict is Verdict.FAIL for finding in findings):
+    if any(finding.verdict is Severity.FAIL for finding in findings):
         raise typer.Exit(1)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How bad it is. Only `fail` makes `doctor` end with 1."""
 
     OK = "ok"
@@ -18,21 +18,21 @@ class Finding:
     """One line of the doctor's report."""
 
     check: str
-    verdict: Verdict
+    verdict: Severity
     found: str
     advice: str = ""
 
 
 def ok(check: str, found: str) -> Finding:
-    return Finding(check, Verdict.OK, found)
+    return Finding(check, Severity.OK, found)
 
 
 def warn(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Verdict.WARN, found, advice)
+    return Finding(check, Severity.WARN, found, advice)
 
 
 def fail(check: str, found: str, advice: str) -> Finding:
-    return Finding(check, Verdict.FAIL, found, advice)
+    return Finding(check, Severity.FAIL, found, advice)
 
 
 def rough(age: timedelta) -> str:

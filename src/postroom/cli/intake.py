@@ -10,7 +10,7 @@ from postroom.runtime.terminal import load_settings, run
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
-    from postroom.cli.lifetime import Life
+    from postroom.cli.lifetime import Lifetime
 
 intake = typer.Typer()
 
@@ -34,13 +34,13 @@ def _run(kind: StreamKind, consumers: int) -> None:
 
     settings = load_settings()
 
-    async def main(life: "Life") -> None:
+    async def main(life: "Lifetime") -> None:
         await _consume_here(settings, life, kind=kind, consumers=consumers)
 
     run(live(main, grace=settings.shutdown_grace))
 
 
-async def _consume_here(settings: Settings, life: "Life", *, kind: StreamKind, consumers: int) -> None:
+async def _consume_here(settings: Settings, life: "Lifetime", *, kind: StreamKind, consumers: int) -> None:
     """Be the consumers; each finishes the batch in hand when it is told to stop."""
     from postroom.db.failures import record_loop_failure
     from postroom.db.room import open_room

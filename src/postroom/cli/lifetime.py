@@ -25,7 +25,7 @@ _FORCED_EXIT = 1
 _log = structlog.get_logger()
 
 
-class Life:
+class Lifetime:
     """Handed to a command's main: `stop` to watch, `running` to call once its start is done."""
 
     def __init__(self, limit: timedelta) -> None:
@@ -70,9 +70,9 @@ def _collect_less() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-async def live(main: Callable[[Life], Awaitable[None]], *, grace: timedelta, margin: timedelta = MARGIN) -> None:
+async def live(main: Callable[[Lifetime], Awaitable[None]], *, grace: timedelta, margin: timedelta = MARGIN) -> None:
     """Run a command's main until it ends by itself or by a signal, at most `grace` and `margin` after the signal."""
-    life = Life(grace + margin)
+    life = Lifetime(grace + margin)
     work = asyncio.ensure_future(main(life))
     told = asyncio.ensure_future(life.stop.wait())
     await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)

@@ -28,14 +28,14 @@ from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK
 from postroom.runtime.tracing import enable_tracing
 from postroom.settings import Settings
-from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.origins import Places, nowhere
+from postroom.tracking.buffer import EngagementBuffer
+from postroom.tracking.origins import GeoDatabase, nowhere
 from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class BoundSockets:
     """Addresses that are ours: bound, not listening yet."""
 
     http: socket.socket
@@ -56,7 +56,7 @@ class Doors:
 
 
 @contextmanager
-def take_doors(settings: Settings) -> Iterator[Doors]:
+def take_doors(settings: Settings) -> Iterator[BoundSockets]:
     """Take all addresses; one that is in use is refused by the name of its variable."""
     with ExitStack() as taken:
 
@@ -66,11 +66,11 @@ def take_doors(settings: Settings) -> Iterator[Doors]:
         http = taken.enter_context(uvicorn_server.bind(settings.http_addr))
         smtp = take(settings.smtp_addr, "POSTROOM_SMTP_ADDR")
         bounces = take(settings.bounce_addr, "POSTROOM_BOUNCE_ADDR")
-        yield Doors(http, smtp, bounces, take(settings.smtps_addr, "POSTROOM_SMTPS_ADDR"))
+        yield BoundSockets(http, smtp, bounces, take(settings.smtps_addr, "POSTROOM_SMTPS_ADDR"))
 
 
 async def keep_doors(
-    room: Room, catalog: Catalog, doors: Doors, *, stop: asyncio.Event, on_ready: Callable[[], None]
+    room: Room, catalog: Catalog, doors: BoundSockets, *, stop: asyncio.Event, on_ready: Callable[[], None]
 ) -> None:
     """Answer until `stop` is set; then take nothing new and finish what has begun."""
     settings = room.settings
@@ -115,8 +115,8 @@ def http_limits(settings: Settings) -> HttpLimits:
 async def public_links(room: Room, signer: TokenSigner) -> AsyncIterator[Site]:
     """The links of sent mail, and the task that writes their hits."""
     geoip = room.settings.geoip_database
-    places = Places(geoip) if geoip else None
-    buffer = HitBuffer(room.pool, find_place=places.find if places else nowhere)
+    places = GeoDatabase(geoip) if geoip else None
+    buffer = EngagementBuffer(room.pool, find_place=places.find if places else nowhere)
     async with asyncio.TaskGroup() as writing:
         writing.create_task(buffer.run(), name="hits")
         try:

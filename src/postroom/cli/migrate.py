@@ -7,7 +7,7 @@ import typer
 from postroom.runtime.terminal import AsJson, load_settings, print_json, run, say
 
 if TYPE_CHECKING:
-    from postroom.db.migrate import Plan
+    from postroom.db.migrate import MigrationPlan
     from postroom.settings import Settings
 
 
@@ -39,7 +39,7 @@ def migrate(
         say(f"The room {settings.schema!r} is up to date.")
 
 
-async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[Plan, str | None]":
+async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[MigrationPlan, str | None]":
     """The files that were applied, or would be, and where the room was backed up before."""
     from postroom.app import settle_room
     from postroom.backup.stores import back_up_before_migrating

@@ -8,7 +8,7 @@ from postroom.runtime.terminal import load_settings, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
-    from postroom.cli.lifetime import Life
+    from postroom.cli.lifetime import Lifetime
 
 
 NO_KEY = "There is no API key yet. Create one with: postroom keys create app --scope '*'\n"
@@ -20,13 +20,13 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 
     settings = load_settings()
 
-    async def main(life: "Life") -> None:
+    async def main(life: "Lifetime") -> None:
         await serve_here(settings, life, migrating=migrate)
 
     run(live(main, grace=settings.shutdown_grace))
 
 
-async def serve_here(settings: Settings, life: "Life", *, migrating: bool) -> None:
+async def serve_here(settings: Settings, life: "Lifetime", *, migrating: bool) -> None:
     from postroom.app import load_catalog
     from postroom.cli.listeners import keep_doors, take_doors
     from postroom.db.room import open_room

@@ -19,8 +19,8 @@ from postroom.runtime.terminal import actor, load_settings, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
-    from postroom.cli.lifetime import Life
-    from postroom.cli.listeners import Doors
+    from postroom.cli.lifetime import Lifetime
+    from postroom.cli.listeners import BoundSockets
     from postroom.db.room import Room
     from postroom.mail.catalog import Catalog
 
@@ -37,13 +37,13 @@ def up(
 
     settings = load_settings()
 
-    async def main(life: "Life") -> None:
+    async def main(life: "Lifetime") -> None:
         await start_everything(settings, life, workers=workers)
 
     run(live(main, grace=settings.shutdown_grace, margin=SUPERVISED_MARGIN))
 
 
-async def start_everything(settings: Settings, life: "Life", *, workers: int) -> None:
+async def start_everything(settings: Settings, life: "Lifetime", *, workers: int) -> None:
     from postroom.app import settle_room
     from postroom.cli.first_run import API_KEY_FILE, admin_key
     from postroom.cli.listeners import take_doors
@@ -66,7 +66,9 @@ async def start_everything(settings: Settings, life: "Life", *, workers: int) ->
             await _run(room, catalog, doors, life=life, work=work, ready=ready)
 
 
-def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
+def _worker(
+    room: "Room", catalog: "Catalog", life: "Lifetime", *, workers: int
+) -> Callable[[], Coroutine[Any, Any, None]]:
     """The work, in this process or in supervised ones with the same secret key."""
 
     async def work() -> None:
@@ -87,9 +89,9 @@ def _worker(room: "Room", catalog: "Catalog", life: "Life", *, workers: int) -> 
 async def _run(
     room: "Room",
     catalog: "Catalog",
-    doors: "Doors",
+    doors: "BoundSockets",
     *,
-    life: "Life",
+    life: "Lifetime",
     work: Callable[[], Coroutine[Any, Any, None]],
     ready: Callable[[], None],
 ) -> None:
@@ -101,7 +103,7 @@ async def _run(
         together.create_task(work(), name="work")
 
 
-def banner(room: "Room", doors: "Doors", *, key_file: Path | None, made: str | None) -> str:
+def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: str | None) -> str:
     """What a person needs next, in the order they will need it."""
     database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
     url = doors.url

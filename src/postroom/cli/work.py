@@ -10,7 +10,7 @@ from postroom.runtime.terminal import load_settings, run
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
-    from postroom.cli.lifetime import Life
+    from postroom.cli.lifetime import Lifetime
 
 KILL_MARGIN = timedelta(seconds=4)
 SUPERVISED_MARGIN = timedelta(seconds=4.9)  # a supervisor outlives its workers; 25 s + 4.9 s is below 30 s
@@ -33,7 +33,7 @@ def work(
 
     settings = load_settings()
 
-    async def main(life: "Life") -> None:
+    async def main(life: "Lifetime") -> None:
         if supervised:
             from postroom.runtime.processes import stop_with_parent
 
@@ -47,7 +47,7 @@ def work(
     run(live(main, grace=settings.shutdown_grace, margin=margin))
 
 
-async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migrating: bool) -> None:
+async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, migrating: bool) -> None:
     """Be the worker."""
     from postroom.app import load_catalog, run_worker
     from postroom.db.room import open_room
@@ -62,7 +62,7 @@ async def work_here(settings: Settings, life: "Life", *, until_empty: bool, migr
 
 
 async def work_in_processes(
-    settings: Settings, processes: int, life: "Life", *, until_empty: bool, migrating: bool
+    settings: Settings, processes: int, life: "Lifetime", *, until_empty: bool, migrating: bool
 ) -> None:
     """Check once that a worker could start, then keep several running.
 
@@ -79,7 +79,7 @@ async def work_in_processes(
 
 async def supervise_workers(
     processes: int,
-    life: "Life",
+    life: "Lifetime",
     settings: Settings,
     *,
     until_empty: bool = False,

@@ -5,9 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from postroom.dashboard.model import EndedCount
-from postroom.delivery.model import State
+from postroom.delivery.model import DeliveryState
 
-STATES = (State.SENT, State.SUPPRESSED, State.CANCELLED, State.FAILED, State.DEAD_LETTER)
+STATES = (
+    DeliveryState.SENT,
+    DeliveryState.SUPPRESSED,
+    DeliveryState.CANCELLED,
+    DeliveryState.FAILED,
+    DeliveryState.DEAD_LETTER,
+)
 """From the ground up: what went well carries what did not."""
 
 HEIGHT = 120
@@ -21,7 +27,7 @@ _LEAST = 2  # one failure among thousands is still seen
 class Block:
     """One state's share of one hour."""
 
-    state: State
+    state: DeliveryState
     count: int
     x: int
     y: int
@@ -29,7 +35,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Hour:
+class Bar:
     """One bar."""
 
     at: datetime
@@ -42,8 +48,8 @@ class Hour:
 class DayChart:
     """The bars, the totals beside them, and the height of the tallest."""
 
-    hours: tuple[Hour, ...]
-    totals: dict[State, int]
+    hours: tuple[Bar, ...]
+    totals: dict[DeliveryState, int]
     tallest: int
     height: int = HEIGHT
     slot: int = SLOT
@@ -65,14 +71,16 @@ def draw_day(ended: Sequence[EndedCount], *, first: datetime, hours: int) -> Day
     sums = [sum(counts.get((moment, state), 0) for state in STATES) for moment in moments]
     tallest = max(sums, default=0)
     drawn = tuple(
-        Hour(moment, index * SLOT, sums[index], _blocks(counts, moment, x=index * SLOT, tallest=tallest))
+        Bar(moment, index * SLOT, sums[index], _blocks(counts, moment, x=index * SLOT, tallest=tallest))
         for index, moment in enumerate(moments)
     )
     totals = {state: sum(counts.get((moment, state), 0) for moment in moments) for state in STATES}
     return DayChart(drawn, totals, tallest)
 
 
-def _blocks(counts: dict[tuple[datetime, State], int], moment: datetime, *, x: int, tallest: int) -> tuple[Block, ...]:
+def _blocks(
+    counts: dict[tuple[datetime, DeliveryState], int], moment: datetime, *, x: int, tallest: int
+) -> tuple[Block, ...]:
     present = [(state, counts[moment, state]) for state in STATES if counts.get((moment, state))]
     # Gaps and least heights must not push a full bar out of the picture.
     room = HEIGHT - len(STATES) * (_GAP + _LEAST)

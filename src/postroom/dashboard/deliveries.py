@@ -8,10 +8,10 @@ import msgspec
 from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.delivery import service
-from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, Lane, State
+from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Answer, Refused, redirect
+from postroom.runtime.endpoint import Answer, ProtocolError, redirect
 
 FILTERS = ("status", "recipient", "template", "source")
 
@@ -38,9 +38,9 @@ async def list_page(request: PageRequest) -> Answer:
     )
 
 
-def _state(asked: str | None) -> State | None:
+def _state(asked: str | None) -> DeliveryState | None:
     try:
-        return State(asked) if asked else None
+        return DeliveryState(asked) if asked else None
     except ValueError:
         raise BadInput.of("status", "is not a status of deliveries") from None
 
@@ -60,7 +60,7 @@ async def show_page(request: PageRequest) -> Answer:
 
 def _allowed(delivery: Delivery) -> dict[str, bool]:
     """What may be offered; the statements behind it decide once more."""
-    is_dead = delivery.state is State.DEAD_LETTER
+    is_dead = delivery.state is DeliveryState.DEAD_LETTER
     return {
         "cancel": delivery.state in WAITING,
         "retry": delivery.state in WAITING,
@@ -80,7 +80,7 @@ async def preview_page(request: PageRequest) -> Answer:
     """The HTML body, harmless, for the frame on the delivery's page."""
     delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
     if delivery.lane is Lane.AUTH or delivery.html is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in delivery.attachments if a.content_id}
     return preview(delivery.html, pictures={name: found for name, found in inside.items() if found})
 

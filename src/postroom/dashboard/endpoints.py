@@ -7,12 +7,12 @@ from postroom.dashboard import dead_letters, deliveries, inbox, overview, sign_i
 from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import FigureReader
 from postroom.dashboard.session import Sessions
-from postroom.dashboard.views import STATIC_TYPES, Views, read_static
+from postroom.dashboard.views import STATIC_TYPES, PageTemplates, read_static
 from postroom.db.room import Room
 from postroom.http.asgi import is_https
 from postroom.http.auth import Authenticator
-from postroom.runtime.endpoint import Answer, Call, Refused, Site
-from postroom.runtime.peers import Guesses
+from postroom.runtime.endpoint import Answer, Call, ProtocolError, Site
+from postroom.runtime.peers import WrongKeyCounter
 
 _UNCHANGING = "public, max-age=31536000, immutable"  # the address of a file holds a hash of its content
 
@@ -21,7 +21,7 @@ async def show_static(call: Call) -> Answer:
     name: str = call.path["name"]
     content = call.tool(Dashboard).static.get(name)
     if content is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
     return Answer(content, media_type=STATIC_TYPES[name], headers={"cache-control": _UNCHANGING})
 
 
@@ -56,10 +56,10 @@ def build_dashboard(
     static = read_static()
     dashboard = Dashboard(
         room=room,
-        views=Views(room.name, static),
+        views=PageTemplates(room.name, static),
         sessions=Sessions(secret, room.name),
         auth=auth or Authenticator(room.pool),
-        guesses=Guesses(),
+        guesses=WrongKeyCounter(),
         figures=FigureReader(room.pool),
         static=static,
         is_secure=is_https(room.settings),

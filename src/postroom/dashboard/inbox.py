@@ -7,7 +7,7 @@ from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.inbox import service
 from postroom.inbox.reader import ReadMessage, read_message
-from postroom.runtime.endpoint import Answer, Refused
+from postroom.runtime.endpoint import Answer, ProtocolError
 
 
 async def list_page(request: PageRequest) -> Answer:
@@ -25,7 +25,7 @@ async def preview_page(request: PageRequest) -> Answer:
     """The HTML part, harmless, for the frame on the message's page."""
     read = await _read((await service.get_inbox_message(request.pool, request.id("message_id"))).raw)
     if read.html is None:
-        raise Refused(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in read.attachments if a.content_id}
     return preview(read.html, pictures={name: found for name, found in inside.items() if found})
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.delivery.model import DeadLetter, Lane, LaneDepth, State
+from postroom.delivery.model import DeadLetter, DeliveryState, Lane, LaneDepth
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class EndedCount:
     """How many deliveries ended in one state within one hour."""
 
     hour: datetime
-    state: State
+    state: DeliveryState
     count: int
 
 
@@ -29,7 +29,7 @@ class SeenWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class OverviewFigures:
     """The overview at one moment."""
 
     at: datetime

@@ -7,7 +7,7 @@ import msgspec
 
 from postroom.dashboard import service
 from postroom.dashboard.chart import draw_day
-from postroom.dashboard.model import Figures
+from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
 
@@ -24,7 +24,7 @@ async def show_overview(request: PageRequest) -> Answer:
     return request.page("overview.html", parts=parts)
 
 
-def draw_parts(request: PageRequest, figures: Figures) -> dict[str, str]:
+def draw_parts(request: PageRequest, figures: OverviewFigures) -> dict[str, str]:
     """Each part of the overview as HTML, by its name."""
     chart = draw_day(figures.ended, first=service.first_hour(figures.at), hours=service.HOURS)
     draw = request.dashboard.views.draw

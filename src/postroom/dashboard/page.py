@@ -13,16 +13,16 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from postroom.dashboard import service
 from postroom.dashboard.service import FigureReader
-from postroom.dashboard.session import Session, Sessions
-from postroom.dashboard.views import Views
+from postroom.dashboard.session import DashboardSession, Sessions
+from postroom.dashboard.views import PageTemplates
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
 from postroom.http.problems import Problem
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Refused, redirect
-from postroom.runtime.peers import Guesses
+from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
+from postroom.runtime.peers import WrongKeyCounter
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -51,7 +51,7 @@ _LONGEST_VALUE = 1000
 _LOCAL = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9/_?=&%.@+-]*)?")
 
 
-class SignInNeeded(Refused):
+class SignInError(ProtocolError):
     """The request has no valid session."""
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class Dashboard:
     """The tools of all pages."""
 
     room: Room
-    views: Views
+    views: PageTemplates
     sessions: Sessions
     auth: Authenticator
-    guesses: Guesses
+    guesses: WrongKeyCounter
     figures: FigureReader
     static: Mapping[str, bytes]
     is_secure: bool
@@ -76,7 +76,7 @@ class Dashboard:
         """The prefix makes browsers refuse the cookie from any other host."""
         return "__Host-postroom_session" if self.is_secure else "postroom_session"
 
-    def with_cookie(self, answer: Answer, session: Session | None) -> Answer:
+    def with_cookie(self, answer: Answer, session: DashboardSession | None) -> Answer:
         """The answer with a cookie that holds the session, or removes it."""
         value = "" if session is None else self.sessions.seal(session)
         age = 0 if session is None else self.sessions.left_s(session)
@@ -95,7 +95,7 @@ class PageRequest:
 
     dashboard: Dashboard
     call: Call
-    session: Session
+    session: DashboardSession
     key: ApiKey
     form: Mapping[str, str] = field(default_factory=dict)
 
@@ -183,19 +183,19 @@ async def _act(act: Page, scope: str, call: Call) -> Answer:
     request = await admit(call, scope)
     fields = read_form(call)
     if not request.dashboard.sessions.is_form_token(request.session, fields.get("token", "")):
-        raise Refused(HTTPStatus.FORBIDDEN, "This form is too old. Go back, reload the page and try again.")
+        raise ProtocolError(HTTPStatus.FORBIDDEN, "This form is too old. Go back, reload the page and try again.")
     return await act(replace(request, form=fields))
 
 
 async def admit(call: Call, scope: str = READ) -> PageRequest:
-    """The request with its session. Raises `SignInNeeded`, and `ScopeMissing` if the key lacks the scope."""
+    """The request with its session. Raises `SignInError`, and `ScopeMissing` if the key lacks the scope."""
     if "authorization" in call.headers:  # a program with an API key has mistyped a path: it gets no HTML
-        raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
     dashboard = call.tool(Dashboard)
     session = dashboard.sessions.open(_cookie(call, dashboard.cookie))
     key = None if session is None else await service.find_key(call.room.pool, session)
     if session is None or key is None or not key.allows(READ):
-        raise SignInNeeded
+        raise SignInError
     if not key.allows(scope):
         raise ScopeMissing(scope)
     return PageRequest(dashboard, call, session, key)
@@ -206,7 +206,7 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
     path: str = call.asgi["path"]
     if "authorization" in call.headers or path.startswith("/v1/"):
         return None
-    if isinstance(error, SignInNeeded):
+    if isinstance(error, SignInError):
         return _to_sign_in(call)
     shown: Problem = problem.value
     reference = call.request_id if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
@@ -255,11 +255,11 @@ def local_path(asked: str | None) -> str:
 def read_form(call: Call) -> dict[str, str]:
     """The fields of a form that a page of ours sent."""
     if not _is_ours(call):
-        raise Refused(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
+        raise ProtocolError(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
     try:
         return dict(parse_qsl(call.raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
     except ValueError:
-        raise Refused(HTTPStatus.BAD_REQUEST, "The form has too many fields.") from None
+        raise ProtocolError(HTTPStatus.BAD_REQUEST, "The form has too many fields.") from None
 
 
 def _is_ours(call: Call) -> bool:

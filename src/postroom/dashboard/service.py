@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from postroom.dashboard import store
-from postroom.dashboard.model import EndedCount, Figures
-from postroom.dashboard.session import Session
+from postroom.dashboard.model import EndedCount, OverviewFigures
+from postroom.dashboard.session import DashboardSession
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
@@ -30,14 +30,14 @@ SHOWN_LETTERS = 5
 SHOWN_WORKERS = 20
 
 
-async def find_key(pool: Pool, session: Session) -> ApiKey | None:
+async def find_key(pool: Pool, session: DashboardSession) -> ApiKey | None:
     """The key behind a session; None once it is revoked, or the session was signed out."""
     async with pool.acquire() as connection:
         key = await store.find_session_key(connection, key_id=session.key_id, nonce=session.nonce)
     return key if key is not None and session.is_of(key) else None
 
 
-async def end_session(pool: Pool, session: Session) -> None:
+async def end_session(pool: Pool, session: DashboardSession) -> None:
     """Refuse the session from now on, in every process."""
     async with pool.acquire() as connection:
         expires_at = datetime.fromtimestamp(session.expires, UTC)
@@ -55,24 +55,24 @@ class FigureReader:
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic
         self._lock = asyncio.Lock()
-        self._figures: tuple[float, Figures] | None = None
+        self._figures: tuple[float, OverviewFigures] | None = None
         self._day: tuple[float, Sequence[EndedCount]] | None = None
 
-    async def read(self) -> Figures:
+    async def read(self) -> OverviewFigures:
         async with self._lock:
             if self._figures is None or self._figures[0] <= self._monotonic():
                 figures = await self._read_now()
                 self._figures = (self._monotonic() + FRESH_S, figures)
             return self._figures[1]
 
-    async def _read_now(self) -> Figures:
+    async def _read_now(self) -> OverviewFigures:
         now = datetime.now(UTC)
         letters, _cursor = await deliveries.list_dead_letters(self._pool, limit=SHOWN_LETTERS)
         async with self._pool.acquire() as connection:
             if self._day is None or self._day[0] <= self._monotonic():
                 ended = await store.count_ended(connection, since=first_hour(now), bound=DAY_COUNTED)
                 self._day = (self._monotonic() + DAY_FRESH_S, ended)
-            return Figures(
+            return OverviewFigures(
                 at=now,
                 lanes=await queue.measure_queue(connection, bound=COUNTED),
                 sending=await store.count_sending(connection, bound=COUNTED),

@@ -27,7 +27,7 @@ _SHAPE = tuple[int, int, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class DashboardSession:
     """An open session."""
 
     key_id: int
@@ -48,25 +48,25 @@ class Sessions:
         self._form_key = hmac.digest(secret, b"postroom dashboard form\0" + room.encode(), "sha256")
         self._now = now
 
-    def begin(self, key: ApiKey) -> Session:
+    def begin(self, key: ApiKey) -> DashboardSession:
         now = int(self._now())
-        return Session(key.id, _made(key), now + LIFETIME_S, secrets.token_urlsafe(16), now)
+        return DashboardSession(key.id, _made(key), now + LIFETIME_S, secrets.token_urlsafe(16), now)
 
-    def renewed(self, session: Session) -> Session | None:
+    def renewed(self, session: DashboardSession) -> DashboardSession | None:
         """The session as it was used now, if its cookie is due to be written again."""
         now = int(self._now())
         return replace(session, seen=now) if now - session.seen > RENEWED_AFTER_S else None
 
-    def left_s(self, session: Session) -> int:
+    def left_s(self, session: DashboardSession) -> int:
         """For how many seconds a browser needs to keep the cookie."""
         return max(0, session.expires - int(self._now()))
 
-    def seal(self, session: Session) -> str:
+    def seal(self, session: DashboardSession) -> str:
         """The session as a cookie's value."""
         body = _text(msgspec.json.encode(astuple(session)))
         return f"{body}.{_text(hmac.digest(self._seal_key, body.encode(), 'sha256'))}"
 
-    def open(self, cookie: str | None) -> Session | None:
+    def open(self, cookie: str | None) -> DashboardSession | None:
         """The session in a cookie, if we sealed it and it has not expired."""
         if cookie is None or len(cookie) > _LONGEST_COOKIE or not cookie.isascii():
             return None
@@ -74,20 +74,20 @@ class Sessions:
         if not hmac.compare_digest(_text(hmac.digest(self._seal_key, body.encode(), "sha256")), seal):
             return None
         try:
-            session = Session(*msgspec.json.decode(_bytes(body), type=_SHAPE))
+            session = DashboardSession(*msgspec.json.decode(_bytes(body), type=_SHAPE))
         except (binascii.Error, ValueError, msgspec.MsgspecError):
             return None
         return session if self.is_open(session) else None
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: DashboardSession) -> bool:
         now = self._now()
         return session.expires > now and session.seen + IDLE_S > now
 
-    def form_token(self, session: Session) -> str:
+    def form_token(self, session: DashboardSession) -> str:
         """What every form of this session carries, and nobody else can know."""
         return _text(hmac.digest(self._form_key, session.nonce.encode(), "sha256"))
 
-    def is_form_token(self, session: Session, token: str) -> bool:
+    def is_form_token(self, session: DashboardSession, token: str) -> bool:
         return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "replace"))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from http import HTTPStatus
 
-from postroom.dashboard.page import READ, Dashboard, PageRequest, SignInNeeded, admit, local_path, query_of, read_form
+from postroom.dashboard.page import READ, Dashboard, PageRequest, SignInError, admit, local_path, query_of, read_form
 from postroom.dashboard.service import end_session
 from postroom.errors import ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
@@ -18,7 +18,7 @@ async def show_sign_in(call: Call) -> Answer:
     to = local_path(query_of(call).get("next"))
     try:
         await admit(call)
-    except SignInNeeded:
+    except SignInError:
         return call.tool(Dashboard).page("sign_in.html", next=to, problem=None)
     return redirect(to)
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from postroom.dashboard.model import EndedCount, SeenWorker
 from postroom.db.queries import Connection, load
-from postroom.delivery.model import Lane, State
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.http.model import ApiKey
 
 QUERIES = load("postroom.dashboard")
@@ -12,7 +12,7 @@ QUERIES = load("postroom.dashboard")
 
 async def count_ended(connection: Connection, *, since: datetime, bound: int) -> list[EndedCount]:
     rows = await QUERIES["count_ended"].many(connection, since=since, bound=bound)
-    return [EndedCount(row["hour"], State(row["state"]), row["ended"]) for row in rows]
+    return [EndedCount(row["hour"], DeliveryState(row["state"]), row["ended"]) for row in rows]
 
 
 async def count_sending(connection: Connection, *, bound: int) -> dict[Lane, int]:

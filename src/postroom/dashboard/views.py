@@ -10,7 +10,7 @@ from typing import Any
 
 from minijinja import Environment, safe
 
-from postroom.delivery.model import State
+from postroom.delivery.model import DeliveryState
 
 LONGEST_TEXT = 200_000
 
@@ -28,7 +28,7 @@ def read_static() -> Mapping[str, bytes]:
     return {name: directory.joinpath(name).read_bytes() for name in STATIC_TYPES}
 
 
-class Views:
+class PageTemplates:
     """The templates of the dashboard, ready to draw."""
 
     def __init__(self, room: str, static: Mapping[str, bytes]) -> None:
@@ -39,7 +39,7 @@ class Views:
             filters={"utc": utc, "span": span, "size": size, "words": words, "cut": cut, "number": "{:,}".format},
             globals={
                 "room": room,
-                "states": [state.value for state in State],
+                "states": [state.value for state in DeliveryState],
                 "static": lambda name: f"/static/{name}?v={versions[name]}",
                 "seconds": seconds,
             },

@@ -38,7 +38,7 @@ def current(url: Url) -> str:
     return url if isinstance(url, str) else url()
 
 
-class Connection(asyncpg.Connection):  # type: ignore[misc]  # the driver is shipped without type information
+class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver is shipped without type information
     """A connection that neither cancelling a statement nor closing can hang."""
 
     __slots__ = ()
@@ -70,25 +70,27 @@ class Connector:
     def url(self) -> str:
         return current(self._url)
 
-    async def __call__(self, *_: Any, **more: Any) -> Connection:
+    async def __call__(self, *_: Any, **more: Any) -> PostgresConnection:
         url = self.url
         try:
             hosts = hosts_of(url)
         except ValueError as error:
             raise SettingInvalid("POSTROOM_DATABASE_URL", f"is not a URL of PostgreSQL: {error}") from error
-        options = {"dsn": url, "timeout": CONNECT_S, **self._options, **more, "connection_class": Connection}
+        options = {"dsn": url, "timeout": CONNECT_S, **self._options, **more, "connection_class": PostgresConnection}
         if not hosts:
-            made: Connection = await asyncpg.connect(**options)
+            made: PostgresConnection = await asyncpg.connect(**options)
             return made
         if len(hosts) > 1 and "target_session_attrs" not in parameters_of(url):
             options["target_session_attrs"] = READ_WRITE
         return await self._first_of(url, hosts, options)
 
-    async def _first_of(self, url: str, hosts: list[Host], options: dict[str, Any]) -> Connection:
+    async def _first_of(self, url: str, hosts: list[Host], options: dict[str, Any]) -> PostgresConnection:
         failures: list[str] = []
         for host in sorted(hosts, key=lambda host: host != self._last):
             try:
-                made: Connection = await asyncpg.connect(host=host.name, port=host.port, ssl=_tls(url, host), **options)
+                made: PostgresConnection = await asyncpg.connect(
+                    host=host.name, port=host.port, ssl=_tls(url, host), **options
+                )
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                 if len(hosts) == 1:
                     raise

@@ -69,7 +69,7 @@ class SqlFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """What a migration run has to do, or did."""
 
     migrations: tuple[SqlFile, ...]
@@ -93,7 +93,7 @@ def function_files() -> list[SqlFile]:
     return found
 
 
-async def migrate(url: Url, room: str, *, dry_run: bool = False) -> Plan:
+async def migrate(url: Url, room: str, *, dry_run: bool = False) -> MigrationPlan:
     """Bring the room up to this version. With `dry_run`, only say what would be done."""
     connection = await connect(url, room)
     try:
@@ -164,11 +164,11 @@ async def _ensure_schema(connection: asyncpg.Connection, room: str, *, dry_run: 
         ) from error
 
 
-async def _plan(connection: asyncpg.Connection, room: str) -> Plan:
+async def _plan(connection: asyncpg.Connection, room: str) -> MigrationPlan:
     migrations, functions = migration_files(), function_files()
     exists = await _QUERIES["find_migrations_table"].maybe(connection, room=room)
     if exists is None:
-        return Plan(tuple(migrations), tuple(functions))
+        return MigrationPlan(tuple(migrations), tuple(functions))
     applied = {row["name"]: row["checksum"] for row in await _QUERIES["list_applied_files"].many(connection)}
     known = {file.name for file in migrations}
     newer = sorted(name for name in applied if "/" not in name and name not in known)
@@ -177,13 +177,13 @@ async def _plan(connection: asyncpg.Connection, room: str) -> Plan:
     for file in migrations:
         if applied.get(file.name, file.checksum) != file.checksum:
             raise MigrationChanged(f"{file.name} was edited after it had been applied to {room!r}.")
-    return Plan(
+    return MigrationPlan(
         tuple(file for file in migrations if file.name not in applied),
         tuple(file for file in functions if applied.get(file.name) != file.checksum),
     )
 
 
-async def _apply(connection: asyncpg.Connection, plan: Plan) -> None:
+async def _apply(connection: asyncpg.Connection, plan: MigrationPlan) -> None:
     if plan.is_empty:
         return
     await _QUERIES["create_migrations_table"].exec(connection)

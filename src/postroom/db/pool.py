@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from postroom.db.connection import CONNECT_S, END_S, Connection, Connector, Url, reason_of
+from postroom.db.connection import CONNECT_S, END_S, Connector, PostgresConnection, Url, reason_of
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.url import hosts_of
 
@@ -91,7 +91,7 @@ async def open_pool(
             max_inactive_connection_lifetime=300,
             reset=_leave_as_is,
             loop=None,
-            connection_class=Connection,
+            connection_class=PostgresConnection,
             record_class=asyncpg.Record,
         )
     except _UNREACHED as error:

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, Lane, State
+from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
     AcceptedShape,
@@ -75,7 +75,7 @@ class LoginCodeBody(Shape, frozen=True, kw_only=True):
 class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
     """Which deliveries, and which page of them."""
 
-    status: State | None = None
+    status: DeliveryState | None = None
     recipient: Text | None = None
     template: Text | None = None
     source: Text | None = None
@@ -86,7 +86,7 @@ class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
     custom_data: Annotated[Text, msgspec.Meta(description="A JSON object the delivery's must contain.")] | None = None
 
 
-class Done(msgspec.Struct, frozen=True):
+class DeliveryStatus(msgspec.Struct, frozen=True):
     """The delivery after what was asked for: where it stands now."""
 
     id: int
@@ -220,19 +220,19 @@ async def list_attempts(call: Call) -> Answer:
 
 async def cancel_delivery(call: Call) -> Answer:
     await service.cancel(call.room.pool, call.path["delivery_id"], actor=call.actor)
-    return Answer(Done(call.path["delivery_id"], State.CANCELLED.value))
+    return Answer(DeliveryStatus(call.path["delivery_id"], DeliveryState.CANCELLED.value))
 
 
 async def retry_delivery(call: Call) -> Answer:
     await service.retry(call.room.pool, call.path["delivery_id"], actor=call.actor)
     delivery = await service.get_delivery(call.room.pool, call.path["delivery_id"])
-    return Answer(Done(delivery.id, delivery.state.value))
+    return Answer(DeliveryStatus(delivery.id, delivery.state.value))
 
 
 async def resend_delivery(call: Call) -> Answer:
     original: int = call.path["delivery_id"]
     clone = await service.resend(call.room.pool, original, actor=call.actor)
-    return Answer(Resent(clone, State.QUEUED.value, original), 202)
+    return Answer(Resent(clone, DeliveryState.QUEUED.value, original), 202)
 
 
 def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
@@ -327,8 +327,8 @@ _OPERATING = [
         problems=(409,),
     )
     for verb, handler, summary, answers in (
-        ("cancel", cancel_delivery, "End a delivery that still waits.", {200: Done}),
-        ("retry", retry_delivery, "Try now; a dead letter is brought back first.", {200: Done}),
+        ("cancel", cancel_delivery, "End a delivery that still waits.", {200: DeliveryStatus}),
+        ("retry", retry_delivery, "Try now; a dead letter is brought back first.", {200: DeliveryStatus}),
         ("resend", resend_delivery, "Send the same again as a new delivery.", {202: Resent}),
     )
 ]

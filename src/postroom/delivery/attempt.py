@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from postroom.delivery.decision import (
     NO_TIME,
     NOWHERE,
-    Policy,
-    Result,
+    AttemptPolicy,
+    AttemptResult,
     decide,
     expired,
     forgiven,
@@ -30,13 +30,13 @@ from postroom.delivery.decision import (
 )
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import classify
-from postroom.delivery.places import Places
+from postroom.delivery.places import WorkerSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports.base import Passage, Transport
+from postroom.transports.base import SendProgress, Transport
 
 _log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ Routes = Mapping[Channel, Mapping[Lane, Transport]]
 """The transport of each channel and lane, for deliveries that no sender account carries."""
 
 
-class Attempter:
+class AttemptRunner:
     """Makes attempts for one worker."""
 
     def __init__(  # noqa: PLR0913 - the seams a worker stands on
@@ -74,7 +74,7 @@ class Attempter:
         routes: Routes,
         *,
         senders: AccountsInUse | None,
-        places: Places,
+        places: WorkerSlots,
         now: Callable[[], datetime],
         signal: Signal,
         held_lanes: Sequence[str],
@@ -82,7 +82,7 @@ class Attempter:
         self._writers, self._routes, self._senders = writers, routes, senders
         self._places, self._now, self._signal, self._held_lanes = places, now, signal, held_lanes
 
-    async def attempt(self, outgoing: Outgoing) -> Result | None:
+    async def attempt(self, outgoing: Outgoing) -> AttemptResult | None:
         """One attempt, with its place at the transport and its turn. None: nothing was sent, release the delivery."""
         result = self.unsendable(outgoing)
         if result is not None:
@@ -103,7 +103,7 @@ class Attempter:
         finally:
             gate.leave(outgoing)
 
-    async def _in_turn(self, outgoing: Outgoing, begin: Callable[[Passage], None]) -> Result | None:
+    async def _in_turn(self, outgoing: Outgoing, begin: Callable[[SendProgress], None]) -> AttemptResult | None:
         """Wait for the turn of a mail whose account or destination has a pace, and try. None: it must not start."""
         if outgoing.slot is None or self._senders is None:
             return await self._send(outgoing, begin)
@@ -112,7 +112,7 @@ class Attempter:
                 if turn is None:
                     return None
 
-                def begin_turn(passage: Passage) -> None:
+                def begin_turn(passage: SendProgress) -> None:
                     turn.begin()
                     begin(passage)
 
@@ -125,7 +125,7 @@ class Attempter:
         if outgoing.slot is not None and self._senders is not None:
             self._senders.turns.skip(outgoing.slot)
 
-    def unsendable(self, outgoing: Outgoing) -> Result | None:
+    def unsendable(self, outgoing: Outgoing) -> AttemptResult | None:
         """The result of a delivery that must not be tried at all; None if it may."""
         if self.has_expired(outgoing):
             return expired(outgoing)
@@ -144,7 +144,7 @@ class Attempter:
             return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
         return self._routes[outgoing.channel][outgoing.lane]
 
-    async def _send(self, outgoing: Outgoing, on_start: Callable[[Passage], None]) -> Result | None:
+    async def _send(self, outgoing: Outgoing, on_start: Callable[[SendProgress], None]) -> AttemptResult | None:
         """Try once; `on_start` is called at the last moment before the transport is.
 
         None: the attempt was cancelled before the other side can have had the message.
@@ -159,7 +159,7 @@ class Attempter:
         except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
             _log.exception("compose_crashed", delivery_id=outgoing.id)
             return self._not_sent(outgoing, Reply(Stage.CONNECT, text="it could not be composed; nothing was sent"))
-        passage = Passage(partial(self.has_expired, outgoing))
+        passage = SendProgress(partial(self.has_expired, outgoing))
         if not passage.may_leave():
             return expired(outgoing)
         on_start(passage)
@@ -169,14 +169,14 @@ class Attempter:
             return expired(outgoing) if passage.is_late else None
         return self._result(outgoing, envelope, transport, said, perf_counter() - started)
 
-    def _not_sent(self, outgoing: Outgoing, reply: Reply) -> Result:
+    def _not_sent(self, outgoing: Outgoing, reply: Reply) -> AttemptResult:
         envelope = Envelope(outgoing.id, "", "", outgoing.open_addresses)
         outcome = classify(reply, envelope)
         return decide(outgoing, reply, outcome, self._policy(), elapsed=NO_TIME, transport=NOWHERE)
 
     def _result(
         self, outgoing: Outgoing, envelope: Envelope, transport: Transport, reply: Reply, elapsed: float
-    ) -> Result:
+    ) -> AttemptResult:
         self._signal("sent")
         ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
         result = decide(
@@ -189,7 +189,7 @@ class Attempter:
         )
         return replace(self._for_the_account(outgoing, reply, result), message_id=envelope.message_id)
 
-    def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: Result) -> Result:
+    def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: AttemptResult) -> AttemptResult:
         """Where the reply was about the account, the mail goes back, and no more of this claim leaves through it."""
         if outgoing.sender_account_id is None or self._senders is None or judge(reply) not in FORGIVEN:
             return result
@@ -198,11 +198,11 @@ class Attempter:
             self._senders.turns.close(outgoing.slot)
         return result
 
-    def _policy(self) -> Policy:
-        return Policy(random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
+    def _policy(self) -> AttemptPolicy:
+        return AttemptPolicy(random.uniform(-1, 1), self._held_lanes)  # noqa: S311 - jitter
 
     async def _say_once(
-        self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content, passage: Passage
+        self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content, passage: SendProgress
     ) -> Reply | None:
         """Send, unless the account of an earlier ambiguous attempt says that the message has left."""
         doubtful = outgoing.slot.doubtful_account_id if outgoing.slot is not None else None
@@ -216,7 +216,9 @@ class Attempter:
         changed = self.way_out(outgoing)  # the account may have changed meanwhile
         return await self._say(changed, envelope, content, passage)
 
-    async def _say(self, transport: Transport, envelope: Envelope, content: Content, passage: Passage) -> Reply | None:
+    async def _say(
+        self, transport: Transport, envelope: Envelope, content: Content, passage: SendProgress
+    ) -> Reply | None:
         try:
             return await transport.send(envelope, content)
         except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent

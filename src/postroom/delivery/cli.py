@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.delivery.model import DeliveryFilter, State
+from postroom.delivery.model import DeliveryFilter, DeliveryState
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -45,7 +45,7 @@ _ATTEMPTED = (
 def list_(  # noqa: PLR0913 - one parameter per option
     *,
     status: Annotated[
-        State | None,
+        DeliveryState | None,
         typer.Option(help="A state: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
     ] = None,
     recipient: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from postroom.delivery import service
-from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, State
+from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, DeliveryState
 from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
@@ -46,7 +46,7 @@ class RedriveBody(Shape, frozen=True, kw_only=True):
 DeadLetterShape = response(DeadLetter, "DeadLetterShape", rename={"template_id": "template"})
 
 
-class Redriven(msgspec.Struct, frozen=True):
+class RedriveResult(msgspec.Struct, frozen=True):
     """How many came back, or would; `skipped` stay because their campaign was cancelled."""
 
     count: int
@@ -78,12 +78,12 @@ async def redrive_dead_letters(call: Call) -> Answer:
         delivery_ids=None if body.delivery_ids is None else tuple(map(DeliveryId, body.delivery_ids)),
     )
     done = await service.redrive(call.room.pool, chosen, actor=call.actor, dry_run=body.dry_run)
-    return Answer(Redriven(done.count, done.skipped, body.dry_run))
+    return Answer(RedriveResult(done.count, done.skipped, body.dry_run))
 
 
 async def settle_dead_letter(call: Call) -> Answer:
     await service.settle(call.room.pool, call.path["delivery_id"], actor=call.actor)
-    return Answer(Settled(call.path["delivery_id"], State.SENT.value))
+    return Answer(Settled(call.path["delivery_id"], DeliveryState.SENT.value))
 
 
 ENDPOINTS = [
@@ -105,7 +105,7 @@ ENDPOINTS = [
         scope=OPERATE,
         tag="dead letters",
         body=RedriveBody,
-        answers={200: Redriven},
+        answers={200: RedriveResult},
         problems=(404,),
     ),
     Endpoint(

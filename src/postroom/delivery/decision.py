@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from postroom.delivery.model import Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
-from postroom.delivery.outcome import Outcome, RecipientVerdict, Verdict
-from postroom.delivery.retry import GiveUp, Ladder, find_ladder, next_step
+from postroom.delivery.outcome import Disposition, Outcome, RecipientVerdict
+from postroom.delivery.retry import GiveUp, RetrySchedule, find_ladder, next_step
 from postroom.post.reply import Reply
 from postroom.post.text import storable
 
@@ -21,22 +21,22 @@ MOST_FORGIVEN = 3
 
 
 _ENDS = {
-    Verdict.DELIVERED: ("sent", "sent", None),
-    Verdict.REFUSED: ("failed", "failed", "refused"),
-    Verdict.SUPPRESSED: ("suppressed", "suppressed", "stub_transport"),
+    Disposition.DELIVERED: ("sent", "sent", None),
+    Disposition.REFUSED: ("failed", "failed", "refused"),
+    Disposition.SUPPRESSED: ("suppressed", "suppressed", "stub_transport"),
 }
 """Verdicts that end a delivery: outcome of the attempt, state of the delivery, reason."""
 
 _RECIPIENT_OUTCOMES = {
-    Verdict.DELIVERED: RecipientOutcome.DELIVERED,
-    Verdict.REFUSED: RecipientOutcome.REFUSED,
-    Verdict.SUPPRESSED: RecipientOutcome.SUPPRESSED,
-    Verdict.DEFERRED: RecipientOutcome.PENDING,
-    Verdict.UNKNOWN: RecipientOutcome.AMBIGUOUS,
+    Disposition.DELIVERED: RecipientOutcome.DELIVERED,
+    Disposition.REFUSED: RecipientOutcome.REFUSED,
+    Disposition.SUPPRESSED: RecipientOutcome.SUPPRESSED,
+    Disposition.DEFERRED: RecipientOutcome.PENDING,
+    Disposition.UNKNOWN: RecipientOutcome.AMBIGUOUS,
 }
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an attempt, ready to be written.
 
     `state` is the new state, or `waiting` for queued or rendered as before the claim.
@@ -59,7 +59,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     blames_mail: bool = False  # the account is not at fault: another one got the same reply for this mail
 
 
-class Policy(msgspec.Struct, frozen=True):
+class AttemptPolicy(msgspec.Struct, frozen=True):
     """Inputs of a decision that the attempt does not have: the jitter, and the lanes whose ambiguous mail is held."""
 
     jitter: float
@@ -67,20 +67,20 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 def decide(
-    outgoing: Outgoing, reply: Reply, outcome: Outcome, policy: Policy, *, elapsed: timedelta, transport: str
-) -> Result:
+    outgoing: Outgoing, reply: Reply, outcome: Outcome, policy: AttemptPolicy, *, elapsed: timedelta, transport: str
+) -> AttemptResult:
     """Everything that follows from one reply, for the delivery and for each recipient."""
     told = _recipients(outgoing.recipients, outcome.recipients)
     facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": told}
     verdict = outcome.verdict
-    if verdict is Verdict.REFUSED and _reached_somebody(outgoing):
+    if verdict is Disposition.REFUSED and _reached_somebody(outgoing):
         # this attempt failed, but an earlier one arrived: only these addresses are refused, not the delivery
-        return Result(outgoing=outgoing, outcome="failed", state="sent", **facts)
+        return AttemptResult(outgoing=outgoing, outcome="failed", state="sent", **facts)
     if verdict in _ENDS:
         written, state, reason = _ENDS[verdict]
         detail = _excerpt(_deciding_words(reply, outcome)) if reason == "refused" else None
-        return Result(outgoing=outgoing, outcome=written, state=state, reason=reason, detail=detail, **facts)
-    written = "ambiguous" if verdict is Verdict.UNKNOWN else "deferred"
+        return AttemptResult(outgoing=outgoing, outcome=written, state=state, reason=reason, detail=detail, **facts)
+    written = "ambiguous" if verdict is Disposition.UNKNOWN else "deferred"
     step = next_step(
         outcome,
         ladder=_ladder_of(outgoing),
@@ -91,7 +91,7 @@ def decide(
     )
     detail = _excerpt(_deciding_words(reply, outcome)) or f"no answer at {reply.stage}"
     if isinstance(step, GiveUp):
-        return Result(
+        return AttemptResult(
             outgoing=outgoing,
             outcome=written,
             state="dead_letter",
@@ -100,12 +100,12 @@ def decide(
             dead_letter_reason=step.reason,
             **facts,
         )
-    return Result(
+    return AttemptResult(
         outgoing=outgoing, outcome=written, state="waiting", retry_in=step.wait, reason=written, detail=detail, **facts
     )
 
 
-def forgiven(result: Result, *, about_account: bool) -> Result:
+def forgiven(result: AttemptResult, *, about_account: bool) -> AttemptResult:
     """The account was throttled or refused: the mail is due at once, for any other account, and loses no attempt.
 
     A mail is forgiven a few times, and never beyond its age limit. Unless the reply is certainly about the account
@@ -131,17 +131,17 @@ def forgiven(result: Result, *, about_account: bool) -> Result:
     )
 
 
-def expired(outgoing: Outgoing) -> Result:
+def expired(outgoing: Outgoing) -> AttemptResult:
     """It must not leave any more: a code that is no longer valid, an offer that is over."""
-    return Result(outgoing=outgoing, outcome="cancelled", state="cancelled", reason="expired")
+    return AttemptResult(outgoing=outgoing, outcome="cancelled", state="cancelled", reason="expired")
 
 
-def suppressed(outgoing: Outgoing) -> Result:
+def suppressed(outgoing: Outgoing) -> AttemptResult:
     """Since it was accepted, every recipient who was still to get it has been suppressed."""
     recipients = tuple(r for r in outgoing.recipients if r.outcome is RecipientOutcome.SUPPRESSED)
     if _reached_somebody(outgoing):
-        return Result(outgoing=outgoing, outcome="suppressed", state="sent", recipients=recipients)
-    return Result(
+        return AttemptResult(outgoing=outgoing, outcome="suppressed", state="sent", recipients=recipients)
+    return AttemptResult(
         outgoing=outgoing,
         outcome="suppressed",
         state="suppressed",
@@ -150,12 +150,12 @@ def suppressed(outgoing: Outgoing) -> Result:
     )
 
 
-def unwritable(outgoing: Outgoing, problem: str) -> Result:
+def unwritable(outgoing: Outgoing, problem: str) -> AttemptResult:
     """The message cannot be put into bytes; trying again would not help."""
-    return Result(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+    return AttemptResult(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
 
 
-def _ladder_of(outgoing: Outgoing) -> Ladder:
+def _ladder_of(outgoing: Outgoing) -> RetrySchedule:
     return find_ladder(outgoing.ladder, max_retries=outgoing.max_retries, give_up_after=outgoing.give_up_after)
 
 
@@ -170,7 +170,7 @@ def _reached_somebody(outgoing: Outgoing) -> bool:
     return any(recipient.outcome is RecipientOutcome.DELIVERED for recipient in outgoing.recipients)
 
 
-def complete_columns(results: Sequence[Result]) -> dict[str, list[Any]]:
+def complete_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
     """Results as columns, for one statement."""
     addressed = [_addressed(r.outgoing) for r in results]
     columns: dict[str, list[Any]] = {
@@ -218,7 +218,7 @@ def _addressed(outgoing: Outgoing) -> list[str]:
     return [address.lower() for address in chosen] if outgoing.channel is Channel.EMAIL else chosen
 
 
-def is_plain(result: Result) -> bool:
+def is_plain(result: AttemptResult) -> bool:
     """True if everybody was served and in the words of the whole reply: nothing is to be said about each."""
     reply = result.reply
     return (
@@ -250,7 +250,7 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
     for recipient in recipients:
         verdict = by_address.get(recipient.address) if recipient.is_open else None
         if verdict is not None:
-            detail = _excerpt(verdict.text) if verdict.verdict is not Verdict.DELIVERED else None
+            detail = _excerpt(verdict.text) if verdict.verdict is not Disposition.DELIVERED else None
             told.append(
                 Recipient(
                     recipient.kind,
@@ -266,7 +266,7 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
     return tuple(told)
 
 
-def _outcome_after(recipient: Recipient, verdict: Verdict) -> RecipientOutcome:
+def _outcome_after(recipient: Recipient, verdict: Disposition) -> RecipientOutcome:
     """A deferral after an ambiguous attempt proves nothing about that attempt: the recipient stays ambiguous."""
     outcome = _RECIPIENT_OUTCOMES[verdict]
     return recipient.outcome if outcome is RecipientOutcome.PENDING else outcome

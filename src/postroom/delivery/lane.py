@@ -61,7 +61,7 @@ def chunks(claimed: list[Outgoing], count: int, size: int) -> Iterator[list[Outg
         yield chunk
 
 
-class Waker:
+class LaneWakeups:
     """One event per lane, and one for the renderer, set by notifications and by other loops of the process."""
 
     def __init__(self) -> None:

@@ -23,17 +23,17 @@ from msgspec.structs import replace
 from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import NO_TIME, NOWHERE, Result, complete_columns
+from postroom.delivery.decision import NO_TIME, NOWHERE, AttemptResult, complete_columns
 from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, Recipient, RecipientOutcome
 from postroom.feedback import record as feedback
-from postroom.feedback.model import Refusal
+from postroom.feedback.model import RefusedRecipient
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
-from postroom.senders.health import Outcome
-from postroom.senders.model import HealthPolicy, Slot
+from postroom.senders.health import HealthResult
+from postroom.senders.model import HealthPolicy, StartSlot
 from postroom.senders.record import record_outcomes
 
 _log = structlog.get_logger()
@@ -60,7 +60,7 @@ class Ledger:
         self._policy = policy or HealthPolicy()
         self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
         self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
-        self._results: list[Result] = []
+        self._results: list[AttemptResult] = []
         self._open: Counter[ClaimId] = Counter()
         self._arrived = asyncio.Event()
         self._all_written = asyncio.Event()
@@ -75,7 +75,7 @@ class Ledger:
         """The open claims, whose leases must be renewed."""
         return list(self._open)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: AttemptResult) -> None:
         self._results.append(result)
         self._all_written.clear()
         self._arrived.set()
@@ -92,7 +92,7 @@ class Ledger:
     async def report_silence(self, silent: list[Outgoing]) -> None:
         """Report servers that have a message and do not answer to the health of their accounts; not retried."""
         reply = Reply(Stage.FINAL, text="the server has the message and does not answer")
-        outcomes = [Outcome(each.slot, reply, None) for each in silent if each.slot is not None]
+        outcomes = [HealthResult(each.slot, reply, None) for each in silent if each.slot is not None]
         try:
             async with self._pool.acquire() as connection, connection.transaction():
                 await record_outcomes(connection, outcomes, policy=self._policy, now=self._clock())
@@ -117,7 +117,7 @@ class Ledger:
                 await self._write(batch)
             self._all_written.set()
 
-    async def _write(self, batch: list[Result]) -> None:
+    async def _write(self, batch: list[AttemptResult]) -> None:
         newest = _newest(batch)
         written, rejected = await self._record(list(newest.values()))
         self._signal("completed")
@@ -135,7 +135,7 @@ class Ledger:
         await self._close(Counter(outgoing.claim_id for outgoing in over))
 
     async def _record(
-        self, results: list[Result], *, is_last_try: bool = False
+        self, results: list[AttemptResult], *, is_last_try: bool = False
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
         """Write results: the ids that were written, and those that the database rejects in any form."""
         try:
@@ -149,7 +149,7 @@ class Ledger:
         return written, set()
 
     async def _isolate(
-        self, results: list[Result], error: Exception, *, is_last_try: bool
+        self, results: list[AttemptResult], error: Exception, *, is_last_try: bool
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
         """Find the result that the database rejects: write the others, and that one without its texts."""
         middle = len(results) // 2
@@ -193,13 +193,13 @@ class Ledger:
                 await asyncio.sleep(pause_s)
 
 
-def _newest(batch: Sequence[Result]) -> dict[DeliveryId, Result]:
+def _newest(batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:
     """One result per delivery: a claim that was lost and repeated brings two, and only the last one can hold."""
     return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}
 
 
 async def _record_results(
-    connection: Session, results: Sequence[Result], *, policy: HealthPolicy, now: datetime | None
+    connection: Session, results: Sequence[AttemptResult], *, policy: HealthPolicy, now: datetime | None
 ) -> set[DeliveryId]:
     """Write results, and in the same transaction their consequences for accounts and recipients.
 
@@ -214,7 +214,7 @@ async def _record_results(
 
 
 async def _update_accounts(
-    connection: Session, results: Sequence[Result], *, policy: HealthPolicy, now: datetime | None
+    connection: Session, results: Sequence[AttemptResult], *, policy: HealthPolicy, now: datetime | None
 ) -> None:
     """Update the health of the accounts that carried the mail, and return quota that was not used."""
     outcomes = [_outcome(result, slot) for result in results if (slot := result.outgoing.slot) is not None]
@@ -230,7 +230,7 @@ async def _update_accounts(
         )
 
 
-async def _record_feedback(connection: Session, results: Sequence[Result], *, now: datetime | None) -> None:
+async def _record_feedback(connection: Session, results: Sequence[AttemptResult], *, now: datetime | None) -> None:
     """Record refusals, which may suppress an address, and deliveries, which clear its soft bounces."""
     mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
     delivered = [recipient.address for result in mails for recipient in result.recipients if _is_delivered(recipient)]
@@ -239,7 +239,7 @@ async def _record_feedback(connection: Session, results: Sequence[Result], *, no
         await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
 
 
-def _without_texts(result: Result) -> Result:
+def _without_texts(result: AttemptResult) -> AttemptResult:
     """Return the result without any text that the other side or a transport wrote."""
     reply = None if result.reply is None else Reply(result.reply.stage, result.reply.code)
     recipients = tuple(replace(recipient, enhanced=None, detail=None) for recipient in result.recipients)
@@ -250,11 +250,11 @@ def _is_delivered(recipient: Recipient) -> bool:
     return recipient.outcome is RecipientOutcome.DELIVERED
 
 
-def _refusals(result: Result) -> list[Refusal]:
+def _refusals(result: AttemptResult) -> list[RefusedRecipient]:
     whole = None if result.reply is None else result.reply.stage
     named = {answer.address for answer in result.reply.recipients} if result.reply is not None else set()
     return [
-        Refusal(
+        RefusedRecipient(
             delivery_id=result.outgoing.id,
             attempt_no=result.outgoing.attempt_no,
             address=recipient.address,
@@ -268,9 +268,9 @@ def _refusals(result: Result) -> list[Refusal]:
     ]
 
 
-def _outcome(result: Result, slot: Slot) -> Outcome:
+def _outcome(result: AttemptResult, slot: StartSlot) -> HealthResult:
     tried = result.reply is not None and result.transport not in (None, NOWHERE)
-    return Outcome(
+    return HealthResult(
         slot,
         result.reply if tried else None,
         result.outgoing.domain,

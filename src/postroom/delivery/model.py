@@ -10,7 +10,7 @@ import msgspec
 
 from postroom.post.address import Address
 from postroom.post.mime import Attachment
-from postroom.senders.model import Slot
+from postroom.senders.model import StartSlot
 
 ClaimId = NewType("ClaimId", int)
 DeliveryId = NewType("DeliveryId", int)
@@ -54,7 +54,7 @@ UNSERVED = frozenset({RecipientOutcome.PENDING, RecipientOutcome.AMBIGUOUS})
 """Outcomes that the next attempt still addresses."""
 
 
-class State(StrEnum):
+class DeliveryState(StrEnum):
     """Where a delivery stands. The drawing is in docs/architecture.md."""
 
     QUEUED = "queued"
@@ -67,29 +67,37 @@ class State(StrEnum):
     SUPPRESSED = "suppressed"
 
 
-WAITING = frozenset({State.QUEUED, State.RENDERED})
-ENDED = frozenset({State.SENT, State.FAILED, State.DEAD_LETTER, State.CANCELLED, State.SUPPRESSED})
-
-TRANSITIONS: frozenset[tuple[State, State]] = frozenset(
+WAITING = frozenset({DeliveryState.QUEUED, DeliveryState.RENDERED})
+ENDED = frozenset(
     {
-        (State.QUEUED, State.RENDERED),
-        (State.QUEUED, State.SENDING),
-        (State.QUEUED, State.CANCELLED),
-        (State.QUEUED, State.SUPPRESSED),
-        (State.QUEUED, State.FAILED),
-        (State.RENDERED, State.SENDING),
-        (State.RENDERED, State.CANCELLED),
-        (State.RENDERED, State.SUPPRESSED),
-        (State.SENDING, State.QUEUED),
-        (State.SENDING, State.RENDERED),
-        (State.SENDING, State.SENT),
-        (State.SENDING, State.FAILED),
-        (State.SENDING, State.DEAD_LETTER),
-        (State.SENDING, State.CANCELLED),
-        (State.SENDING, State.SUPPRESSED),
-        (State.DEAD_LETTER, State.QUEUED),
-        (State.DEAD_LETTER, State.RENDERED),
-        (State.DEAD_LETTER, State.SENT),
+        DeliveryState.SENT,
+        DeliveryState.FAILED,
+        DeliveryState.DEAD_LETTER,
+        DeliveryState.CANCELLED,
+        DeliveryState.SUPPRESSED,
+    }
+)
+
+TRANSITIONS: frozenset[tuple[DeliveryState, DeliveryState]] = frozenset(
+    {
+        (DeliveryState.QUEUED, DeliveryState.RENDERED),
+        (DeliveryState.QUEUED, DeliveryState.SENDING),
+        (DeliveryState.QUEUED, DeliveryState.CANCELLED),
+        (DeliveryState.QUEUED, DeliveryState.SUPPRESSED),
+        (DeliveryState.QUEUED, DeliveryState.FAILED),
+        (DeliveryState.RENDERED, DeliveryState.SENDING),
+        (DeliveryState.RENDERED, DeliveryState.CANCELLED),
+        (DeliveryState.RENDERED, DeliveryState.SUPPRESSED),
+        (DeliveryState.SENDING, DeliveryState.QUEUED),
+        (DeliveryState.SENDING, DeliveryState.RENDERED),
+        (DeliveryState.SENDING, DeliveryState.SENT),
+        (DeliveryState.SENDING, DeliveryState.FAILED),
+        (DeliveryState.SENDING, DeliveryState.DEAD_LETTER),
+        (DeliveryState.SENDING, DeliveryState.CANCELLED),
+        (DeliveryState.SENDING, DeliveryState.SUPPRESSED),
+        (DeliveryState.DEAD_LETTER, DeliveryState.QUEUED),
+        (DeliveryState.DEAD_LETTER, DeliveryState.RENDERED),
+        (DeliveryState.DEAD_LETTER, DeliveryState.SENT),
     }
 )
 """Every step a delivery may take; the trigger `deliveries_guard` refuses all others."""
@@ -140,7 +148,7 @@ class Accepted:
     """The answer to one request. `id` and `state` are those of the delivery that stands."""
 
     id: DeliveryId
-    state: State
+    state: DeliveryState
     acceptance: Acceptance
 
     @property
@@ -196,7 +204,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     give_up_after: timedelta | None = None
     throttled_by: tuple[int, ...] = ()  # accounts that were throttled while they carried it, in order
     sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
-    slot: Slot | None = None  # when it may start; None: at once
+    slot: StartSlot | None = None  # when it may start; None: at once
     idempotency_key: str | None = None  # of a webhook: sent as `X-Idempotency-Key`
     endpoint_id: int | None = None  # of a webhook: the endpoint whose secret signs it and whose URL receives it
     size: int = 0  # bytes of its content, as stored
@@ -273,7 +281,7 @@ class DeadLetter(_Outline):
 class DeliveryFilter:
     """Which deliveries a listing shows; None asks for all."""
 
-    state: State | None = None
+    state: DeliveryState | None = None
     recipient: str | None = None
     template_id: str | None = None
     source: str | None = None
@@ -307,7 +315,7 @@ class _Standing(_Outline):
     """Where a delivery stands."""
 
     id: DeliveryId
-    state: State
+    state: DeliveryState
     max_retries: int | None
     give_up_after: timedelta | None
     next_attempt_at: datetime | None
@@ -360,7 +368,7 @@ class Recovered:
     """A delivery taken over from a dead worker; ambiguous if it may have reached the wire."""
 
     id: DeliveryId
-    state: State
+    state: DeliveryState
     is_ambiguous: bool
     created_at: datetime
 

@@ -12,7 +12,7 @@ from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 
 
-class Verdict(StrEnum):
+class Disposition(StrEnum):
     """What a reply means for whoever it concerns."""
 
     DELIVERED = "delivered"
@@ -23,11 +23,11 @@ class Verdict(StrEnum):
 
 
 _VERDICTS = {
-    Hardness.TAKEN: Verdict.DELIVERED,
-    Hardness.LATER: Verdict.DEFERRED,
-    Hardness.REFUSED: Verdict.REFUSED,
-    Hardness.GONE: Verdict.REFUSED,
-    Hardness.LOST: Verdict.UNKNOWN,
+    Hardness.TAKEN: Disposition.DELIVERED,
+    Hardness.LATER: Disposition.DEFERRED,
+    Hardness.REFUSED: Disposition.REFUSED,
+    Hardness.GONE: Disposition.REFUSED,
+    Hardness.LOST: Disposition.UNKNOWN,
 }
 
 
@@ -35,7 +35,7 @@ class RecipientVerdict(msgspec.Struct, frozen=True, gc=False):
     """What became of one address in this attempt, and in whose words."""
 
     address: str
-    verdict: Verdict
+    verdict: Disposition
     code: int | None
     enhanced: str | None
     text: str
@@ -44,7 +44,7 @@ class RecipientVerdict(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True):
     """What became of an attempt: one verdict per recipient, one for the whole, and the hint to come back later."""
 
-    verdict: Verdict
+    verdict: Disposition
     recipients: tuple[RecipientVerdict, ...]
     retry_after_s: float | None
 
@@ -54,23 +54,29 @@ def classify(reply: Reply, envelope: Envelope) -> Outcome:
     spoken = {answer.address: answer for answer in reply.recipients}
     shared = _VERDICTS[meaning_of(reply.stage, reply.code, reply.enhanced, reply.text).hardness]
     if reply.suppress:
-        shared = Verdict.SUPPRESSED
+        shared = Disposition.SUPPRESSED
     verdicts = tuple(_for_recipient(address, spoken.get(address), reply, shared) for address in envelope.recipients)
     return Outcome(_overall([verdict.verdict for verdict in verdicts] or [shared]), verdicts, reply.retry_after_s)
 
 
-def _for_recipient(address: str, answer: RecipientReply | None, reply: Reply, shared: Verdict) -> RecipientVerdict:
+def _for_recipient(address: str, answer: RecipientReply | None, reply: Reply, shared: Disposition) -> RecipientVerdict:
     if answer is None:
         return RecipientVerdict(address, shared, reply.code, reply.enhanced, reply.text)
     verdict = _VERDICTS[meaning_of(Stage.RECIPIENT, answer.code, answer.enhanced, answer.text).hardness]
-    if verdict is Verdict.DELIVERED:  # the address was fine; what followed decides
+    if verdict is Disposition.DELIVERED:  # the address was fine; what followed decides
         return RecipientVerdict(address, shared, reply.code, reply.enhanced, reply.text)
     return RecipientVerdict(address, verdict, answer.code, answer.enhanced, answer.text)
 
 
-_PRECEDENCE = (Verdict.UNKNOWN, Verdict.DEFERRED, Verdict.DELIVERED, Verdict.REFUSED, Verdict.SUPPRESSED)
+_PRECEDENCE = (
+    Disposition.UNKNOWN,
+    Disposition.DEFERRED,
+    Disposition.DELIVERED,
+    Disposition.REFUSED,
+    Disposition.SUPPRESSED,
+)
 
 
-def _overall(verdicts: list[Verdict]) -> Verdict:
+def _overall(verdicts: list[Disposition]) -> Disposition:
     """What is still open decides; then one success makes a success; only unanimous refusal refuses the whole."""
     return next(verdict for verdict in _PRECEDENCE if verdict in verdicts)

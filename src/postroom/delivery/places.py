@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
-from postroom.transports.base import Passage, Transport
+from postroom.transports.base import SendProgress, Transport
 
 STALL_S = 10.0
 SILENCE_S = 60.0
@@ -26,11 +26,11 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Flight:
+class InFlight:
     """A mail that a transport has, and since when only the answer is missing."""
 
     outgoing: Outgoing
-    passage: Passage
+    passage: SendProgress
     waits_since: float | None = None
     is_reported: bool = False
 
@@ -45,12 +45,12 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Gate:
+class TransportSlots:
     """The places at one transport. Belongs to one event loop."""
 
     limit: int
     may_stall: bool
-    flights: dict[DeliveryId, Flight] = field(default_factory=dict)
+    flights: dict[DeliveryId, InFlight] = field(default_factory=dict)
     is_stalled: bool = False
     _taken: int = 0
     _moved_at: float = 0.0
@@ -72,9 +72,9 @@ class Gate:
                 self._pass_on()  # the place arrived together with the cancellation
             raise
 
-    def begin(self, outgoing: Outgoing, passage: Passage) -> None:
+    def begin(self, outgoing: Outgoing, passage: SendProgress) -> None:
         """A mail that has a place is handed to the transport."""
-        self.flights[outgoing.id] = Flight(outgoing, passage)
+        self.flights[outgoing.id] = InFlight(outgoing, passage)
         self._moved_at = asyncio.get_running_loop().time()
 
     def leave(self, outgoing: Outgoing) -> None:
@@ -84,7 +84,7 @@ class Gate:
             self.is_stalled = False
         self._pass_on()
 
-    def look(self, now: float) -> list[Flight]:
+    def look(self, now: float) -> list[InFlight]:
         """Find out whether the transport is stalled, and which mails have just become silent."""
         is_full = len(self.flights) >= self.limit
         if self.may_stall and is_full and not self.is_stalled and now - self._moved_at >= STALL_S:
@@ -107,7 +107,7 @@ def _answer(waiting: asyncio.Future[bool], *, is_place: bool) -> bool:
     return True
 
 
-class Places:
+class WorkerSlots:
     """The gates of one worker, one for each account and lane, and one for each lane of the relay."""
 
     def __init__(
@@ -116,10 +116,10 @@ class Places:
         on_silence: Callable[[list[Outgoing]], Awaitable[None]],
         on_stall: Callable[[Lane], None],
     ) -> None:
-        self._gates: dict[tuple[int | None, Lane], Gate] = {}
+        self._gates: dict[tuple[int | None, Lane], TransportSlots] = {}
         self._on_silence, self._on_stall = on_silence, on_stall
 
-    def gate(self, outgoing: Outgoing, transport: Transport) -> Gate | None:
+    def gate(self, outgoing: Outgoing, transport: Transport) -> TransportSlots | None:
         """The gate that this mail passes; None if the transport takes any number at once."""
         limit = getattr(transport, "max_connections", None)
         if not isinstance(limit, int):
@@ -127,11 +127,11 @@ class Places:
         account_id = outgoing.sender_account_id
         gate = self._gates.get((account_id, outgoing.lane))
         if gate is None:
-            gate = self._gates[account_id, outgoing.lane] = Gate(limit, may_stall=account_id is not None)
+            gate = self._gates[account_id, outgoing.lane] = TransportSlots(limit, may_stall=account_id is not None)
         gate.limit = limit
         return gate
 
-    def stalled(self, lane: Lane) -> Iterator[tuple[int, Gate]]:
+    def stalled(self, lane: Lane) -> Iterator[tuple[int, TransportSlots]]:
         """The accounts of a lane whose servers do not answer."""
         for (account_id, of_lane), gate in self._gates.items():
             if gate.is_stalled and of_lane is lane and account_id is not None:

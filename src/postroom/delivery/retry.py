@@ -12,11 +12,11 @@ beyond its last step, the last wait repeats.
 from dataclasses import dataclass
 from datetime import timedelta
 
-from postroom.delivery.outcome import Outcome, Verdict
+from postroom.delivery.outcome import Disposition, Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class RetrySchedule:
     """Waits between attempts; after the last the `repeat` wait goes on, if there is one, until `max_age`."""
 
     waits: tuple[timedelta, ...]
@@ -34,19 +34,19 @@ def _seconds(*values: int) -> tuple[timedelta, ...]:
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
-LADDERS: dict[str, Ladder] = {
-    "auth": Ladder(_seconds(5, 15, 45, 2 * _MINUTE, 5 * _MINUTE), max_age=timedelta(hours=1)),
-    "generic": Ladder(
+LADDERS: dict[str, RetrySchedule] = {
+    "auth": RetrySchedule(_seconds(5, 15, 45, 2 * _MINUTE, 5 * _MINUTE), max_age=timedelta(hours=1)),
+    "generic": RetrySchedule(
         _seconds(_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 16 * _HOUR),
         max_age=timedelta(days=4),
         repeat=timedelta(days=1),
     ),
-    "webhook": Ladder(
+    "webhook": RetrySchedule(
         _seconds(5, 5 * _MINUTE, 30 * _MINUTE, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 14 * _HOUR, 20 * _HOUR, _DAY),
         max_age=timedelta(days=5),
     ),
     # old enough for three hints, each as long as is followed: here the number of retries is the limit, not the age
-    "greeting": Ladder(_seconds(1, 2, 4), max_age=timedelta(days=4)),
+    "greeting": RetrySchedule(_seconds(1, 2, 4), max_age=timedelta(days=4)),
 }
 
 JITTER = 0.25
@@ -70,7 +70,7 @@ class GiveUp:
     reason: str
 
 
-def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: timedelta | None = None) -> Ladder:
+def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: timedelta | None = None) -> RetrySchedule:
     """The named ladder within the limits of one request. A name of a later version stands for the generic ladder."""
     steps = LADDERS.get(name, LADDERS["generic"])
     if max_retries is None and give_up_after is None:
@@ -78,19 +78,19 @@ def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: tim
     repeat = steps.repeat or steps.waits[-1]
     max_age = give_up_after or steps.max_age
     if max_retries is None:
-        return Ladder(steps.waits, max_age, repeat)
-    return Ladder((*steps.waits, *(repeat,) * max_retries)[:max_retries], max_age)
+        return RetrySchedule(steps.waits, max_age, repeat)
+    return RetrySchedule((*steps.waits, *(repeat,) * max_retries)[:max_retries], max_age)
 
 
 def next_step(
-    outcome: Outcome, *, ladder: Ladder, attempts: int, age: timedelta, jitter: float, hold_unknown: bool
+    outcome: Outcome, *, ladder: RetrySchedule, attempts: int, age: timedelta, jitter: float, hold_unknown: bool
 ) -> RetryIn | GiveUp:
     """What follows an attempt that neither succeeded nor was refused.
 
     `attempts` counts those since the last redrive, `jitter` is a random number in [-1, 1), `hold_unknown` is the
     lane's policy for a message that may already have been delivered.
     """
-    if outcome.verdict is Verdict.UNKNOWN and hold_unknown:
+    if outcome.verdict is Disposition.UNKNOWN and hold_unknown:
         return GiveUp("ambiguous")
     wait = ladder.wait_after(attempts)
     if wait is None:

@@ -18,19 +18,19 @@ from postroom.delivery.model import (
     Delivery,
     DeliveryId,
     DeliveryRequest,
+    DeliveryState,
     DeliverySummary,
     Lane,
     Outgoing,
     Recipient,
     RecipientKind,
     RecipientOutcome,
-    State,
     Unrendered,
 )
 from postroom.post.address import Address, write_address
 from postroom.post.mime import Attachment
 from postroom.runtime.record import read_row
-from postroom.senders.model import Slot
+from postroom.senders.model import StartSlot
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 
 
 def read_accepted(row: asyncpg.Record) -> Accepted:
-    return Accepted(DeliveryId(row["delivery_id"]), State(row["state"]), Acceptance(row["acceptance"]))
+    return Accepted(DeliveryId(row["delivery_id"]), DeliveryState(row["state"]), Acceptance(row["acceptance"]))
 
 
 def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
@@ -54,7 +54,7 @@ def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
 def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Delivery:
     values = {
         **row,
-        "state": State(row["state"]),
+        "state": DeliveryState(row["state"]),
         "lane": Lane(row["lane"]),
         "channel": Channel(row["channel"]),
         "tags": _shown(_json, row["tags"], {}),
@@ -171,11 +171,11 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
 
 
-def _slot(row: asyncpg.Record) -> Slot | None:
+def _slot(row: asyncpg.Record) -> StartSlot | None:
     account_id, domain = row["sender_account_id"], row["shaped_domain"]
     if account_id is None and domain is None:
         return None
-    return Slot(
+    return StartSlot(
         claim_id=row["claim_id"],
         account_id=account_id,
         start_in_s=row["start_in"].total_seconds() if row["start_in"] else 0.0,

@@ -31,9 +31,9 @@ from postroom.delivery.model import (
     DeliveryFilter,
     DeliveryId,
     DeliveryRequest,
+    DeliveryState,
     DeliverySummary,
     Redriven,
-    State,
 )
 from postroom.delivery.rows import accept_columns, accept_values, send_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
@@ -299,7 +299,7 @@ async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | Non
         if not done:
             chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
             done = bool(await store.redrive(connection, batch_limit=1, now=now, **chosen))
-        await _must(connection, delivery_id, "retried", done=done, with_body=(State.DEAD_LETTER,))
+        await _must(connection, delivery_id, "retried", done=done, with_body=(DeliveryState.DEAD_LETTER,))
         await record_audit(connection, actor=actor, action="delivery.retry", subject=f"delivery:{delivery_id}")
 
 
@@ -312,7 +312,7 @@ async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
 
 
 async def _must(
-    connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[State] = ()
+    connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[DeliveryState] = ()
 ) -> None:
     """Zero rows is an error: the delivery is unknown, or its state does not allow it, or only `with_body`."""
     if not done:
@@ -326,7 +326,7 @@ async def _find(connection: Connection, delivery_id: int) -> Delivery:
     return delivery
 
 
-def _refuse(delivery: Delivery, action: str, *, with_body: Collection[State]) -> NoReturn:
+def _refuse(delivery: Delivery, action: str, *, with_body: Collection[DeliveryState]) -> NoReturn:
     if delivery.state in with_body and not delivery.has_body:
         raise BodyGone(action)
     raise WrongState(action, delivery.state)

@@ -15,6 +15,7 @@ from postroom.delivery.model import (
     DeadLetter,
     Delivery,
     DeliveryId,
+    DeliveryState,
     DeliverySummary,
     Lane,
     LaneDepth,
@@ -22,7 +23,6 @@ from postroom.delivery.model import (
     Recipient,
     Recovered,
     Redriven,
-    State,
     Unrendered,
 )
 from postroom.delivery.rows import (
@@ -323,7 +323,8 @@ async def recover_claims(
         connection, held_lanes=held_lanes, batch_limit=batch_limit, lease=lease, after_outage=after_outage, now=now
     )
     return [
-        Recovered(DeliveryId(row["id"]), State(row["state"]), row["is_ambiguous"], row["created_at"]) for row in rows
+        Recovered(DeliveryId(row["id"]), DeliveryState(row["state"]), row["is_ambiguous"], row["created_at"])
+        for row in rows
     ]
 
 

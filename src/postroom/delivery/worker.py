@@ -23,15 +23,15 @@ from msgspec.structs import replace
 from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.delivery import store
-from postroom.delivery.attempt import Attempter, Routes, Writers
+from postroom.delivery.attempt import AttemptRunner, Routes, Writers
 from postroom.delivery.decision import NO_TIME, NOWHERE
-from postroom.delivery.lane import LaneLoad, Waker, chunks
+from postroom.delivery.lane import LaneLoad, LaneWakeups, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
-from postroom.delivery.places import Places
+from postroom.delivery.places import WorkerSlots
 from postroom.delivery.rows import read_content
-from postroom.runtime.clock import Clock, HeardClock, database_time
+from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span
 from postroom.senders.accounts_in_use import AccountsInUse
@@ -70,15 +70,15 @@ class Worker:
         routes: Routes,
         senders: AccountsInUse | None = None,
         options: WorkerOptions | None = None,
-        waker: Waker | None = None,
+        waker: LaneWakeups | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
         self._pool, self._writers, self._senders = pool, writers, senders
         self._options = options or WorkerOptions()
-        self._waker = waker or Waker()
+        self._waker = waker or LaneWakeups()
         self._clock, self._signal = clock, signal
-        self._now = HeardClock(clock)
+        self._now = DatabaseClock(clock)
         self._ledger = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
         self._ledger.on_written = self._written
         if senders is not None:
@@ -93,10 +93,10 @@ class Worker:
         )
         self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
         self._hosts = HostBackoff()
-        self._places = Places(
+        self._places = WorkerSlots(
             on_silence=self._ledger.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
         )
-        self._attempter = Attempter(
+        self._attempter = AttemptRunner(
             writers,
             routes,
             senders=senders,

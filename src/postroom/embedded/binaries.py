@@ -63,7 +63,7 @@ class ProcessOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UnixAccount:
     """As whom a program runs: behind a command prefix, or with another user's id, or simply as ourselves."""
 
     prefix: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Programs:
     """
 
     binaries: Binaries
-    account: Account
+    account: UnixAccount
 
     async def make_cluster(self, directory: Path, *, sync: bool, held: int) -> None:
         """Create an empty cluster in a directory that does not exist yet."""
@@ -205,10 +205,10 @@ def find_client(name: str, url: str) -> Path:
 def programs_for(data_dir: Path, binaries: Binaries) -> Programs:
     """How to run these programs on this (existing) directory: by which account, from which copy of them."""
     if os.geteuid() != 0:
-        return Programs(binaries, Account())
+        return Programs(binaries, UnixAccount())
     account = _owner_of(data_dir)
     if account is None:
-        inside = Account(prefix=NAMESPACE)
+        inside = UnixAccount(prefix=NAMESPACE)
         if inside.can_run(binaries.tool("postgres")):
             return Programs(binaries, inside)
         account = _existing_account()
@@ -302,20 +302,20 @@ def _environment() -> dict[str, str]:
     return {**passed_on, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _owner_of(data_dir: Path) -> Account | None:
+def _owner_of(data_dir: Path) -> UnixAccount | None:
     """The account that owns the directory, unless that is root itself."""
     owner = data_dir.stat()
-    return Account(uid=owner.st_uid, gid=owner.st_gid) if owner.st_uid != 0 else None
+    return UnixAccount(uid=owner.st_uid, gid=owner.st_gid) if owner.st_uid != 0 else None
 
 
-def _existing_account() -> Account:
+def _existing_account() -> UnixAccount:
     for name in ("postgres", "nobody"):
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
             continue
         if entry.pw_uid != 0:
-            return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+            return UnixAccount(uid=entry.pw_uid, gid=entry.pw_gid)
     raise EmbeddedServerError(
         "PostgreSQL refuses to run as root, and this host has neither user namespaces nor an account named "
         "`postgres` or `nobody`. Run Postroom as an ordinary user, or set POSTROOM_DATABASE_URL."

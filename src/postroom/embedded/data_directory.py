@@ -58,7 +58,7 @@ class ServerState:
         return f"postgresql://postroom:{self.password}@127.0.0.1:{self.port}/postroom"
 
 
-class Home:
+class DataDirectory:
     """The files under one data directory."""
 
     def __init__(self, data_dir: Path) -> None:

@@ -37,7 +37,7 @@ import structlog
 
 from postroom.db import queries
 from postroom.embedded.binaries import Programs, find_binaries, programs_for
-from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, Home, ServerState, lock, locked, try_lock
+from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, DataDirectory, ServerState, lock, locked, try_lock
 from postroom.embedded.errors import EmbeddedServerError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -90,7 +90,7 @@ class EmbeddedServer:
     """One PostgreSQL server under one data directory, shared by every process that asks for it."""
 
     def __init__(self, data_dir: Path, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008 frozen
-        self._home = Home(data_dir)
+        self._home = DataDirectory(data_dir)
         self._options = options
         self._state: ServerState | None = None
         self._users: int | None = None
@@ -192,19 +192,19 @@ class EmbeddedServer:
 
 def has_cluster(data_dir: Path) -> bool:
     """True if a server was ever started under this directory."""
-    return data_dir.is_dir() and Home(data_dir).major() is not None
+    return data_dir.is_dir() and DataDirectory(data_dir).major() is not None
 
 
 async def running_url(data_dir: Path) -> str | None:
     """The URL of the server that is live under this directory, without starting one or counting as a user."""
-    home = Home(data_dir)
+    home = DataDirectory(data_dir)
     state = home.read_state()
     if state is None or not home.is_alive():
         return None
     return state.url if await _answers(state.url) else None
 
 
-async def _adopt(home: Home) -> ServerState | None:
+async def _adopt(home: DataDirectory) -> ServerState | None:
     """The server that runs here already, also when whoever started it was killed halfway through."""
     if not home.is_alive():
         return None
@@ -216,7 +216,7 @@ async def _adopt(home: Home) -> ServerState | None:
     return state
 
 
-async def _launch(home: Home, options: ServerOptions) -> ServerState:
+async def _launch(home: DataDirectory, options: ServerOptions) -> ServerState:
     binaries = await asyncio.to_thread(find_binaries, options.major or home.major())
     programs = await asyncio.to_thread(programs_for, home.data_dir, binaries)
     # Waits for what is left of a killed server, or of a killed start, to end.
@@ -230,7 +230,7 @@ async def _launch(home: Home, options: ServerOptions) -> ServerState:
         os.close(held)
 
 
-def _check_major(home: Home, options: ServerOptions) -> None:
+def _check_major(home: DataDirectory, options: ServerOptions) -> None:
     made_by = home.major()
     if made_by and options.major and made_by != options.major:
         raise EmbeddedServerError(
@@ -240,7 +240,7 @@ def _check_major(home: Home, options: ServerOptions) -> None:
         )
 
 
-async def _initialise(home: Home, programs: Programs, *, sync: bool, held: int) -> None:
+async def _initialise(home: DataDirectory, programs: Programs, *, sync: bool, held: int) -> None:
     """Make the cluster beside its place and move it there whole: a cluster that exists is a complete one."""
     shutil.rmtree(home.unfinished, ignore_errors=True)
     await programs.make_cluster(home.unfinished, sync=sync, held=held)
@@ -253,7 +253,9 @@ async def _initialise(home: Home, programs: Programs, *, sync: bool, held: int) 
         os.close(directory)
 
 
-async def _start_until_ready(home: Home, programs: Programs, *, options: ServerOptions, held: int) -> ServerState:
+async def _start_until_ready(
+    home: DataDirectory, programs: Programs, *, options: ServerOptions, held: int
+) -> ServerState:
     deadline = monotonic() + RETRY_S
     while True:
         _reap_children()
@@ -270,7 +272,7 @@ async def _start_until_ready(home: Home, programs: Programs, *, options: ServerO
         await asyncio.sleep(10 * POLL_S)
 
 
-async def _became_ready(home: Home, state: ServerState, child: subprocess.Popen[bytes]) -> bool:
+async def _became_ready(home: DataDirectory, state: ServerState, child: subprocess.Popen[bytes]) -> bool:
     try:
         ready = await _answers_while(state, home, lambda: child.poll() is None)
         if ready:
@@ -282,7 +284,7 @@ async def _became_ready(home: Home, state: ServerState, child: subprocess.Popen[
     return ready
 
 
-def _plan(home: Home, programs: Programs, options: ServerOptions) -> ServerState:
+def _plan(home: DataDirectory, programs: Programs, options: ServerOptions) -> ServerState:
     """Choose port and socket directory for one start and write them down before the server exists."""
     before = home.read_state()
     socket_dir = home.make_socket_dir()
@@ -321,7 +323,7 @@ def _free_port(wanted: int) -> int:
     raise EmbeddedServerError("No port is free on 127.0.0.1.")
 
 
-async def _answers_while(state: ServerState, home: Home, running: Callable[[], bool]) -> bool:
+async def _answers_while(state: ServerState, home: DataDirectory, running: Callable[[], bool]) -> bool:
     """Wait for a running server to accept the superuser; False if it ends before."""
     deadline = monotonic() + START_TIMEOUT_S
     while running():
@@ -370,7 +372,7 @@ def _scram_verifier(password: str) -> str:
     return f"SCRAM-SHA-256${SCRAM_ITERATIONS}:{salt_text}${stored}:{served}"
 
 
-async def _shut_down(home: Home) -> None:
+async def _shut_down(home: DataDirectory) -> None:
     """Stop the server politely, then firmly; return when its last process is gone."""
     for number, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, RETRY_S)):
         postmaster = home.find_postmaster()

@@ -17,12 +17,12 @@ from typing import Any
 from postroom.archive import store as archive_store
 from postroom.archive.errors import ArchiveDamaged
 from postroom.archive.export import fetch_proven, working_directory
-from postroom.archive.model import ArchiveOptions, Manifest, Segment, State
+from postroom.archive.model import ArchiveOptions, Manifest, Segment, SegmentState
 from postroom.archive.objects import objects_of
 from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
 from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
-from postroom.erasure.model import Work
+from postroom.erasure.model import ErasureRun
 from postroom.erasure.places import PLACES, How
 from postroom.runtime.signals import Signal, unheard
 
@@ -31,13 +31,13 @@ LEDGER = "attempts"
 
 
 async def erase_file(
-    session: Session, segment: Segment, work: Work, *, options: ArchiveOptions, signal: Signal = unheard
+    session: Session, segment: Segment, work: ErasureRun, *, options: ArchiveOptions, signal: Signal = unheard
 ) -> int:
     """Rewrite one piece if the person is in it; answers how many rows were touched. Raises `ArchiveDamaged`.
 
     A piece whose table is still here is written again from the table, which was erased before.
     """
-    if segment.state is not State.ARCHIVED:
+    if segment.state is not SegmentState.ARCHIVED:
         return await _throw_away(session, segment, options=options, signal=signal)
     time_column = await archive_store.find_partition_column(session, table_name=segment.table_name)
     with working_directory(options) as directory:
@@ -64,7 +64,7 @@ async def remove_spare(session: Session, segment_id: int, path: str, *, options:
     segment = await archive_store.find_segment(session, id=segment_id)
     if segment is not None and not segment.is_foreign:
         objects = objects_of(segment, options)
-        if segment.state is State.ARCHIVED and not await objects.exists(segment.path):
+        if segment.state is SegmentState.ARCHIVED and not await objects.exists(segment.path):
             # An older state of the room came back: the other file may be all there is of these rows.
             raise ArchiveDamaged(f"{segment.path} is not in the archive; {path} may be what became of it.")
         await delete_file(objects, replace(segment, path=path))
@@ -91,7 +91,7 @@ async def _throw_away(session: Session, segment: Segment, *, options: ArchiveOpt
 class Rewriting:
     """One file on its way to becoming another."""
 
-    def __init__(self, segment: Segment, work: Work) -> None:
+    def __init__(self, segment: Segment, work: ErasureRun) -> None:
         self._segment, self._work = segment, work
         self._patterns = {spelling: address_pattern(spelling) for spelling in work.spellings}
         self._texts = text_columns(segment.columns)

@@ -34,7 +34,7 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ErasureRun:
     """What an erasure needs to know while it runs."""
 
     id: int

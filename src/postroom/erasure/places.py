@@ -16,7 +16,7 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ErasedColumns:
     """Some columns of a table."""
 
     table: str
@@ -27,27 +27,33 @@ class Place:
 
 
 PLACES = (
-    Place("accounts", How.DELETE, ("email",), is_account=True),  # and its tokens
-    Place("accounts", How.REPLACE, ("login",), is_account=True),  # of an account whose address is another by now
-    Place("users", How.DELETE, ("email",), is_account=True),  # and their occasions and scheduled events
-    Place("open_events", How.DELETE, ("recipient_email",)),
-    Place("click_events", How.DELETE, ("recipient_email",)),
-    Place("unsubscriptions", How.DELETE, ("email",)),
-    Place("soft_bounces", How.DELETE, ("address",)),
-    Place("bounces", How.REPLACE, ("address",)),
-    Place("suppression_changes", How.REPLACE, ("address",)),
-    Place("delivery_recipients", How.REPLACE, ("email",)),  # those that answers go to; the others are gone by then
-    Place("attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")),
-    Place("bounces", How.WITHIN, ("text", "origin")),
-    Place("suppressions", How.WITHIN, ("origin", "detail")),
-    Place("suppression_changes", How.WITHIN, ("note", "origin", "actor")),
-    Place("campaign_recipients", How.WITHIN, ("name", "custom_data")),
-    Place("events", How.WITHIN, ("data",), keys=("tags", "correlation_id", "causation_id")),
-    Place("event_tags", How.WITHIN, (), keys=("tag",)),
-    Place("commands", How.WITHIN, ("data", "metadata", "result"), keys=("command_id",)),
-    Place("malformed_commands", How.WITHIN, ("raw", "reason", "detail"), keys=("source", "entry")),
-    Place("unread_feedback", How.WITHIN, ("raw", "reason", "origin")),
-    Place("inbox_messages", How.WITHIN, ("raw", "mail_from", "subject", "recipients")),
+    ErasedColumns("accounts", How.DELETE, ("email",), is_account=True),  # and its tokens
+    ErasedColumns(
+        "accounts", How.REPLACE, ("login",), is_account=True
+    ),  # of an account whose address is another by now
+    ErasedColumns("users", How.DELETE, ("email",), is_account=True),  # and their occasions and scheduled events
+    ErasedColumns("open_events", How.DELETE, ("recipient_email",)),
+    ErasedColumns("click_events", How.DELETE, ("recipient_email",)),
+    ErasedColumns("unsubscriptions", How.DELETE, ("email",)),
+    ErasedColumns("soft_bounces", How.DELETE, ("address",)),
+    ErasedColumns("bounces", How.REPLACE, ("address",)),
+    ErasedColumns("suppression_changes", How.REPLACE, ("address",)),
+    ErasedColumns(
+        "delivery_recipients", How.REPLACE, ("email",)
+    ),  # those that answers go to; the others are gone by then
+    ErasedColumns(
+        "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
+    ),
+    ErasedColumns("bounces", How.WITHIN, ("text", "origin")),
+    ErasedColumns("suppressions", How.WITHIN, ("origin", "detail")),
+    ErasedColumns("suppression_changes", How.WITHIN, ("note", "origin", "actor")),
+    ErasedColumns("campaign_recipients", How.WITHIN, ("name", "custom_data")),
+    ErasedColumns("events", How.WITHIN, ("data",), keys=("tags", "correlation_id", "causation_id")),
+    ErasedColumns("event_tags", How.WITHIN, (), keys=("tag",)),
+    ErasedColumns("commands", How.WITHIN, ("data", "metadata", "result"), keys=("command_id",)),
+    ErasedColumns("malformed_commands", How.WITHIN, ("raw", "reason", "detail"), keys=("source", "entry")),
+    ErasedColumns("unread_feedback", How.WITHIN, ("raw", "reason", "origin")),
+    ErasedColumns("inbox_messages", How.WITHIN, ("raw", "mail_from", "subject", "recipients")),
 )
 
 BY_FUNCTION = (

@@ -26,8 +26,8 @@ from postroom.db.room import Room
 from postroom.erasure import store
 from postroom.erasure.errors import ErasureNotFound
 from postroom.erasure.files import erase_file, remove_spare
-from postroom.erasure.model import Erasure, ErasureState, Work
-from postroom.erasure.places import PLACES, How, Place
+from postroom.erasure.model import Erasure, ErasureRun, ErasureState
+from postroom.erasure.places import PLACES, ErasedColumns, How
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.post.address import parse_address
@@ -120,7 +120,7 @@ def _checked(address: str) -> str:
         raise BadInput.of("email", str(error)) from error
 
 
-async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> Work:
+async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> ErasureRun:
     """Everything that an index finds, in one transaction with the record and its audit."""
     async with pool.acquire() as connection, connection.transaction():
         await store.make_erasure_key(connection)
@@ -131,7 +131,7 @@ async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -
     return work
 
 
-async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) -> None:
+async def _erase_found(connection: Session, work: ErasureRun, *, keep_accounts: bool) -> None:
     """Accounts first, then address_limits, then deliveries: other transactions lock several of them in this order."""
     if not keep_accounts:
         await _erase_places(connection, work, is_account=True)
@@ -148,14 +148,14 @@ async def _erase_found(connection: Session, work: Work, *, keep_accounts: bool) 
     await _erase_places(connection, work, is_account=False)
 
 
-async def _erase_attempts(connection: Session, work: Work, *, table: str) -> None:
+async def _erase_attempts(connection: Session, work: ErasureRun, *, table: str) -> None:
     for who in _who(work):
         deliveries = await store.erase_attempts(connection, table_name=table, **who)
         await store.remember_deliveries(connection, id=work.id, delivery_ids=deliveries)
         await _count(connection, work, "attempts", len(deliveries))
 
 
-async def _erase_places(connection: Session, work: Work, *, is_account: bool) -> None:
+async def _erase_places(connection: Session, work: ErasureRun, *, is_account: bool) -> None:
     for place in PLACES:
         if place.how is not How.WITHIN and place.is_account is is_account:
             # The table itself reaches its partitions; besides, there may be months on their way out or back.
@@ -164,7 +164,7 @@ async def _erase_places(connection: Session, work: Work, *, is_account: bool) ->
                 await _erase_equal_in(connection, work, place, table=table)
 
 
-async def _erase_equal_in(connection: Session, work: Work, place: Place, *, table: str) -> None:
+async def _erase_equal_in(connection: Session, work: ErasureRun, place: ErasedColumns, *, table: str) -> None:
     for column in place.columns:
         for who in _who(work):
             amount = await store.erase_rows(
@@ -186,7 +186,7 @@ async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal
         await _erase_archive(room, options, work.id, signal=signal)
 
 
-async def _search(connection: Session, work: Work, *, options: ArchiveOptions, signal: Signal) -> None:
+async def _search(connection: Session, work: ErasureRun, *, options: ArchiveOptions, signal: Signal) -> None:
     for place in PLACES:
         if place.how is not How.WITHIN:
             continue
@@ -198,7 +198,7 @@ async def _search(connection: Session, work: Work, *, options: ArchiveOptions, s
         await _count(connection, work, "audit_log", await store.erase_audit(connection, **who))
 
 
-async def _search_table(connection: Session, work: Work, place: Place, *, table: str, pages: int) -> None:
+async def _search_table(connection: Session, work: ErasureRun, place: ErasedColumns, *, table: str, pages: int) -> None:
     """Page by page. A month that the archiver drops meanwhile is searched in its file."""
     page = 0
     with suppress(asyncpg.UndefinedTableError):
@@ -217,7 +217,7 @@ async def _search_table(connection: Session, work: Work, place: Place, *, table:
             page += pages
 
 
-async def _search_deliveries(connection: Session, work: Work, who: dict[str, str], *, batch_limit: int) -> None:
+async def _search_deliveries(connection: Session, work: ErasureRun, who: dict[str, str], *, batch_limit: int) -> None:
     """Those to other people, in the order of their ids: rows of a queue move about too much to be read page by page."""
     after: int | None = 0
     while after is not None:
@@ -265,7 +265,7 @@ async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[E
     return problems
 
 
-async def _search_restored(session: Session, work: Work, *, options: ArchiveOptions) -> None:
+async def _search_restored(session: Session, work: ErasureRun, *, options: ArchiveOptions) -> None:
     """Months that came back while the database was searched. Restoring one takes the lock that this session holds."""
     for table in await store.list_searched_tables(session, table_name="attempts"):
         if table.startswith("attempts_restored_"):
@@ -291,10 +291,10 @@ async def _finish(session: Session, erasure_id: int, *, last_file_id: int) -> No
         )
 
 
-async def _count(connection: Session, work: Work, name: str, amount: int) -> None:
+async def _count(connection: Session, work: ErasureRun, name: str, amount: int) -> None:
     if amount:
         await store.add_count(connection, id=work.id, name=name, amount=amount)
 
 
-def _who(work: Work) -> list[dict[str, str]]:
+def _who(work: ErasureRun) -> list[dict[str, str]]:
     return [{"address": spelling, "pseudonym": work.pseudonym} for spelling in work.spellings]

@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.erasure.model import Erasure, ErasureState, Work
+from postroom.erasure.model import Erasure, ErasureRun, ErasureState
 
 QUERIES = load("postroom.erasure")
 
@@ -18,7 +18,7 @@ async def add_count(connection: Connection, *, id: int, name: str, amount: int) 
     return await QUERIES["add_count"].exec(connection, id=id, name=name, amount=amount)
 
 
-async def begin_erasure(connection: Connection, *, actor: str, address: str) -> tuple[Work, bool]:
+async def begin_erasure(connection: Connection, *, actor: str, address: str) -> tuple[ErasureRun, bool]:
     """The work, and whether it is new."""
     row = await QUERIES["begin_erasure"].one(connection, actor=actor, address=address)
     return _work(row), bool(row["is_new"])
@@ -63,7 +63,7 @@ async def find_erasure(connection: Connection, *, id: int) -> Erasure | None:
     return None if row is None else _erasure(row)
 
 
-async def find_work(connection: Connection, *, id: int) -> Work | None:
+async def find_work(connection: Connection, *, id: int) -> ErasureRun | None:
     row = await QUERIES["find_work"].maybe(connection, id=id)
     return None if row is None else _work(row)
 
@@ -118,8 +118,8 @@ def _erasure(row: asyncpg.Record) -> Erasure:
     return Erasure(**{**row, **known})
 
 
-def _work(row: asyncpg.Record) -> Work:
-    return Work(
+def _work(row: asyncpg.Record) -> ErasureRun:
+    return ErasureRun(
         id=row["id"],
         state=ErasureState(row["state"]),
         address=row["address"],

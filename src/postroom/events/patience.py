@@ -20,19 +20,19 @@ LONGEST_S = 10
 Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Work(Protocol[Result_co]):
+class RetryableWork(Protocol[Result_co]):
     """What may have to wait. It is asked to be patient or not, and again if it was not and had to wait."""
 
     def __call__(self, *, is_patient: bool) -> Awaitable[Result_co]: ...
 
 
-class Patience:
+class LockWait:
     """One per process and room."""
 
     def __init__(self, pool: Pool) -> None:
         self._seats = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
 
-    async def run(self, work: Work[Result_co]) -> Result_co:
+    async def run(self, work: RetryableWork[Result_co]) -> Result_co:
         """What comes of the work. Raises `EventsBusy` if somebody else holds for too long what it needs."""
         try:
             return await work(is_patient=False)

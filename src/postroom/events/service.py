@@ -34,7 +34,7 @@ from postroom.events.model import (
     Reading,
     SequencedEvent,
 )
-from postroom.events.patience import Patience
+from postroom.events.patience import LockWait
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.serialize import Serializer, in_turn
 from postroom.events.session import EventSession, Handlers
@@ -56,7 +56,7 @@ class EventStore:
         """`room` names the schema for calls on connections that are not the pool's."""
         self._pool, self._room = pool, room
         self._is_adopted = False
-        self._turns, self._patience = Serializer(), Patience(pool)
+        self._turns, self._patience = Serializer(), LockWait(pool)
         self._writer = CombiningWriter(pool, self._patience)
 
     def on(self, connection: Connection) -> EventSession:

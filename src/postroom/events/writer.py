@@ -21,7 +21,7 @@ from postroom.db.pool import Pool
 from postroom.events import store
 from postroom.events.columns import append_json, appended, appends_json
 from postroom.events.model import Append, AppendCondition, Appended, Event, Query
-from postroom.events.patience import Patience
+from postroom.events.patience import LockWait
 from postroom.events.retry import retried
 from postroom.events.typed import as_events
 from postroom.runtime.combiner import Combiner
@@ -36,8 +36,8 @@ Answer: TypeAlias = Mapping[str, Any]
 class CombiningWriter:
     """One per process and room."""
 
-    def __init__(self, pool: Pool, patience: Patience | None = None) -> None:
-        self._pool, self._patience = pool, patience or Patience(pool)
+    def __init__(self, pool: Pool, patience: LockWait | None = None) -> None:
+        self._pool, self._patience = pool, patience or LockWait(pool)
         self._tries = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
         self._combiners: list[Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]]
         self._combiners = [Combiner(self._flush, largest=LARGEST, weigh=len) for _ in range(SIDE_BY_SIDE)]

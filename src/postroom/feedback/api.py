@@ -15,10 +15,10 @@ from postroom.feedback.lists import ListReader, lines_of, write_lines
 from postroom.feedback.model import (
     FeedbackKind,
     NewSuppression,
-    Reason,
     ReceivedReport,
     Suppression,
     SuppressionChange,
+    SuppressionReason,
 )
 from postroom.feedback.service import ReportFilter, SuppressionFilter
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
@@ -39,7 +39,7 @@ class SuppressionQuery(PageQuery, frozen=True, kw_only=True):
     """Which suppressions, and which page of them."""
 
     email: Email | None = None
-    reason: Reason | None = None
+    reason: SuppressionReason | None = None
     origin: Origin | None = None
 
 
@@ -47,7 +47,7 @@ class LiftQuery(Shape, frozen=True, kw_only=True):
     """Whom to give back; with a reason, only what is suppressed for it. The note says why it is undone."""
 
     email: Email | None = None
-    reason: Reason | None = None
+    reason: SuppressionReason | None = None
     note: Text = ""
 
 

@@ -39,7 +39,7 @@ class ReturnPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentDelivery:
     """A delivery that is still known: when it was accepted, and whom it went to."""
 
     delivery_id: int
@@ -70,7 +70,7 @@ def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPat
 
 
 def attribute(
-    report: Report, origin: str, candidates: Candidates, known: Mapping[int, Sent], *, keys: Sequence[bytes]
+    report: Report, origin: str, candidates: Candidates, known: Mapping[int, SentDelivery], *, keys: Sequence[bytes]
 ) -> list[Feedback]:
     """What the report says, tied to deliveries and people as far as it can be believed."""
     proved = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]
@@ -88,7 +88,12 @@ def attribute(
 
 
 def _owner(
-    failure: Failure, proved: Sequence[Sent], named: Sequence[Sent], candidates: Candidates, *, is_only: bool
+    failure: Failure,
+    proved: Sequence[SentDelivery],
+    named: Sequence[SentDelivery],
+    candidates: Candidates,
+    *,
+    is_only: bool,
 ) -> tuple[int | None, str | None, bool]:
     """The delivery, the recipient and whether both are certain."""
     believed = [*proved, *named]
@@ -102,7 +107,7 @@ def _owner(
     return (candidates.proved[0] if candidates.proved else None), failure.original or failure.address, False
 
 
-def _recipient(failure: Failure, sent: Sent, *, is_only: bool) -> str | None:
+def _recipient(failure: Failure, sent: SentDelivery, *, is_only: bool) -> str | None:
     by_lower = {recipient.lower(): recipient for recipient in sent.recipients}
     for named in (failure.original, failure.address):
         if named is not None and named.lower() in by_lower:

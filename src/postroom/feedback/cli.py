@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from postroom.feedback.model import FeedbackKind, Reason, Scope
+from postroom.feedback.model import FeedbackKind, Scope, SuppressionReason
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -49,7 +49,8 @@ def list_(
     *,
     email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
     reason: Annotated[
-        Reason | None, typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual`.")
+        SuppressionReason | None,
+        typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual`."),
     ] = None,
     origin: Annotated[str | None, typer.Option(help="api, import, smtp, imap, ses…")] = None,
     limit: Limit = 50,
@@ -85,8 +86,9 @@ def add(
     email: Email,
     *,
     reason: Annotated[
-        Reason, typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual` (default).")
-    ] = Reason.MANUAL,
+        SuppressionReason,
+        typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual` (default)."),
+    ] = SuppressionReason.MANUAL,
     scope: Annotated[Scope | None, typer.Option(help="bulk or all; absent: what the reason means.")] = None,
     detail: Annotated[str | None, typer.Option(help="Why, for people.")] = None,
     as_json: AsJson = False,
@@ -104,7 +106,7 @@ def add(
 def remove(
     email: Email,
     *,
-    reason: Annotated[Reason | None, typer.Option(help="Only what is suppressed for this reason.")] = None,
+    reason: Annotated[SuppressionReason | None, typer.Option(help="Only what is suppressed for this reason.")] = None,
     note: Annotated[str, typer.Option(help="Why it is undone; kept with the history.")] = "",
 ) -> None:
     """Give an address back; its history stays."""
@@ -130,7 +132,7 @@ def history(email: Email, *, as_json: AsJson = False) -> None:
 def import_(
     file: Annotated[str, typer.Argument(help="A CSV file with a column email; `-` reads standard input.")],
     *,
-    reason: Annotated[Reason, typer.Option(help="Of lines that name none.")] = Reason.MANUAL,
+    reason: Annotated[SuppressionReason, typer.Option(help="Of lines that name none.")] = SuppressionReason.MANUAL,
     origin: Annotated[str, typer.Option(help="Of lines that name none.")] = "import",
     as_json: AsJson = False,
 ) -> None:

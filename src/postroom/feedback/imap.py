@@ -86,7 +86,7 @@ class ImapPoller:
     async def run_once(self) -> Ingested:
         """Read everything that has not been seen; raises what the network or the database raises."""
         total = Ingested()
-        mailbox = Mailbox(self._options)
+        mailbox = ImapMailbox(self._options)
         try:
             waiting = await asyncio.to_thread(mailbox.open)
             for start in range(0, len(waiting), AT_ONCE):
@@ -103,7 +103,7 @@ class ImapPoller:
         return total
 
 
-class Mailbox:
+class ImapMailbox:
     """One session with the server; blocking."""
 
     def __init__(self, options: ImapOptions) -> None:

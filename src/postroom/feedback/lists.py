@@ -12,12 +12,12 @@ from itertools import islice
 from typing import TypeVar
 
 from postroom.errors import BadInput
-from postroom.feedback.model import NewSuppression, Reason, Scope, Suppression
+from postroom.feedback.model import NewSuppression, Scope, Suppression, SuppressionReason
 from postroom.post.address import parse_bare
 from postroom.post.text import storable
 from postroom.runtime.spreadsheet import read_lines, unescape_cell, write_rows
 
-Member = TypeVar("Member", Reason, Scope)
+Member = TypeVar("Member", SuppressionReason, Scope)
 
 BATCH = 5000
 LONGEST_LINE = 10_000
@@ -47,7 +47,7 @@ class Imported:
 class ListReader:
     """Reads a list line by line. `read` answers the suppressions of some lines; what is refused goes into `result`."""
 
-    def __init__(self, *, reason: Reason = Reason.MANUAL, origin: str = "import") -> None:
+    def __init__(self, *, reason: SuppressionReason = SuppressionReason.MANUAL, origin: str = "import") -> None:
         self.result = Imported()
         self._reason, self._origin = reason, origin
         self._columns: dict[str, int] | None = None
@@ -92,7 +92,7 @@ class ListReader:
             raise ValueError("campaign_id: must be a number")
         return NewSuppression(
             email=address,
-            reason=_member(Reason, "reason", cells.get("reason") or self._reason.value),
+            reason=_member(SuppressionReason, "reason", cells.get("reason") or self._reason.value),
             scope=_member(Scope, "scope", scope) if scope else None,
             origin=storable(cells.get("origin") or self._origin, _LONGEST_ORIGIN),
             campaign_id=int(campaign) if campaign else None,

@@ -68,7 +68,7 @@ class FeedbackKind(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
 
 
-class Reason(StrEnum):
+class SuppressionReason(StrEnum):
     """Why an address is suppressed."""
 
     SOFT_BOUNCE = "soft_bounce"
@@ -85,9 +85,9 @@ class Scope(StrEnum):
     ALL = "all"
 
 
-def scope_of(reason: Reason) -> Scope:
+def scope_of(reason: SuppressionReason) -> Scope:
     """What a suppression stops unless somebody says otherwise: an unsubscribe bulk mail, all others everything."""
-    return Scope.BULK if reason is Reason.UNSUBSCRIBE else Scope.ALL
+    return Scope.BULK if reason is SuppressionReason.UNSUBSCRIBE else Scope.ALL
 
 
 def report_identity(*parts: object) -> bytes:
@@ -131,7 +131,7 @@ Feedback = Bounce | Complaint | Unsubscribe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedRecipient:
     """One recipient refused for good in the session."""
 
     delivery_id: int
@@ -149,7 +149,7 @@ class Suppression:
 
     id: int
     email: str
-    reason: Reason
+    reason: SuppressionReason
     scope: Scope
     origin: str
     created_at: datetime
@@ -167,7 +167,7 @@ class NewSuppression(Shape, frozen=True, kw_only=True):
     """An address to suppress, in any case. An unsubscribe stops bulk mail only; every other reason stops all mail."""
 
     email: Annotated[str, Meta(min_length=3, max_length=320, pattern=r"^[^\x00]*$")]
-    reason: Reason = Reason.MANUAL
+    reason: SuppressionReason = SuppressionReason.MANUAL
     origin: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
     campaign_id: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     scope: Scope | None = None  # None: the scope of the reason
@@ -181,7 +181,7 @@ class SuppressionChange:
     id: int
     at: datetime
     change: str  # suppressed, raised, held, cleared, lifted
-    reason: Reason
+    reason: SuppressionReason
     scope: Scope
     until: datetime | None
     origin: str

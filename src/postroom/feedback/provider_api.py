@@ -14,7 +14,7 @@ import msgspec
 from postroom.errors import BadInput, LimitError, NotFoundError, Unauthenticated
 from postroom.feedback import store
 from postroom.feedback.metrics import WEBHOOKS
-from postroom.feedback.providers import Batch, ProviderOptions, mailgun, postmark, sendgrid, ses
+from postroom.feedback.providers import ProviderOptions, ProviderReports, mailgun, postmark, sendgrid, ses
 from postroom.feedback.providers.receive import receive
 from postroom.post.message_id import room_keys
 from postroom.runtime.clock import Clock, utc_now
@@ -92,7 +92,7 @@ class Providers:
             raise _refused("postmark")
         return await self._record(call, _decoded(postmark.read, call.raw), "postmark")
 
-    async def _record(self, call: Call, batch: Batch, provider: str) -> Answer:
+    async def _record(self, call: Call, batch: ProviderReports, provider: str) -> Answer:
         async with call.room.pool.acquire() as connection, connection.transaction():
             recorded = await receive(
                 connection,

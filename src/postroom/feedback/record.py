@@ -14,7 +14,7 @@ from postroom.feedback.model import (
     SESSION,
     Bounce,
     Feedback,
-    Refusal,
+    RefusedRecipient,
     classify,
     report_identity,
 )
@@ -33,7 +33,7 @@ async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: d
 
 async def record_refusals(
     connection: Connection,
-    refusals: Sequence[Refusal],
+    refusals: Sequence[RefusedRecipient],
     *,
     delivered: Sequence[str] = (),
     now: datetime | None = None,
@@ -43,7 +43,7 @@ async def record_refusals(
     return await record(connection, bounces_of(refusals), now=now)
 
 
-def bounces_of(refusals: Iterable[Refusal]) -> list[Bounce]:
+def bounces_of(refusals: Iterable[RefusedRecipient]) -> list[Bounce]:
     """Refusals in the session as bounces. They need no proof: we heard them ourselves. Pure."""
     return [
         Bounce(

@@ -17,11 +17,11 @@ from postroom.feedback.errors import SuppressionNotFound
 from postroom.feedback.model import (
     FeedbackKind,
     NewSuppression,
-    Reason,
     ReceivedReport,
     Scope,
     Suppression,
     SuppressionChange,
+    SuppressionReason,
     scope_of,
 )
 from postroom.post.address import parse_bare
@@ -36,7 +36,7 @@ class SuppressionFilter:
     """Which suppressions; None: any."""
 
     email: str | None = None
-    reason: Reason | None = None
+    reason: SuppressionReason | None = None
     origin: str | None = None
 
 
@@ -107,7 +107,7 @@ async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datet
 
 
 async def lift(
-    pool: Pool, email: str, *, actor: str, reason: Reason | None = None, note: str = ""
+    pool: Pool, email: str, *, actor: str, reason: SuppressionReason | None = None, note: str = ""
 ) -> list[Suppression]:
     """Give an address back, with the count of its soft bounces; the history stays. Raises `SuppressionNotFound`."""
     address = _parsed(email)

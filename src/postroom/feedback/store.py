@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.feedback.attribution import Sent
+from postroom.feedback.attribution import SentDelivery
 from postroom.feedback.model import ReceivedReport, Suppression, SuppressionChange
 from postroom.runtime.record import read_row
 
@@ -58,9 +58,9 @@ async def find_erased(
     return {row["address"]: row["pseudonym"] for row in rows}
 
 
-async def find_sent(connection: Connection, *, delivery_ids: Sequence[int]) -> dict[int, Sent]:
+async def find_sent(connection: Connection, *, delivery_ids: Sequence[int]) -> dict[int, SentDelivery]:
     rows = await QUERIES["find_sent"].many(connection, delivery_ids=delivery_ids)
-    return {row["id"]: Sent(row["id"], row["created_at"], tuple(row["recipients"])) for row in rows}
+    return {row["id"]: SentDelivery(row["id"], row["created_at"], tuple(row["recipients"])) for row in rows}
 
 
 async def find_suppressions(connection: Connection, *, address: str) -> list[Suppression]:

@@ -15,7 +15,7 @@ from postroom.db.pool import Pool
 from postroom.errors import ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import store
 from postroom.http.model import ApiKey, hash_key, looks_like_key
-from postroom.runtime.peers import Guesses
+from postroom.runtime.peers import WrongKeyCounter
 
 CACHE_S = 5.0
 CACHE_SIZE = 1000
@@ -29,7 +29,7 @@ class Authenticator:
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic
         self._known: dict[bytes, tuple[float, ApiKey]] = {}
-        self._wrong = Guesses(most=WRONG_KEYS, monotonic=monotonic)
+        self._wrong = WrongKeyCounter(most=WRONG_KEYS, monotonic=monotonic)
 
     async def authenticate(self, authorization: str | None, scope: str, *, client: str = "") -> ApiKey:
         """The key that asks. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it may not do this.

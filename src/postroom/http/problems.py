@@ -27,7 +27,7 @@ from postroom.errors import (
     WrongKeysTooOften,
 )
 from postroom.events.errors import EventsBusy
-from postroom.runtime.endpoint import Answer, Refused
+from postroom.runtime.endpoint import Answer, ProtocolError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -70,7 +70,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer_to(error: BaseException) -> Answer | None:
     """The answer to an error that the table knows; None for one that is our fault."""
-    if isinstance(error, Refused):
+    if isinstance(error, ProtocolError):
         return problem(error.status, error.detail, errors=error.errors, headers=error.headers)
     if isinstance(error, PostroomError):
         return _known(error)

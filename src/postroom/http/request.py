@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom.errors import BadInput
 from postroom.http.decode import check_idempotency_key, decode_body, decode_query
-from postroom.runtime.endpoint import MEGABYTE, Call, Endpoint, Receive, Refused
+from postroom.runtime.endpoint import MEGABYTE, Call, Endpoint, ProtocolError, Receive
 
 _LONGEST_NUMBER = 19  # digits enough to be too large
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -62,13 +62,13 @@ async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
     while more and size <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
+            raise ProtocolError(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
         parts.append(message.get("body", b""))
         received += len(parts[-1])
         size, more = max(size, received), message.get("more_body", False)
     if size > limit:
         detail = f"The body of this request may have at most {limit // MEGABYTE} MB."
-        raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, field="body")
+        raise ProtocolError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, field="body")
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -78,7 +78,7 @@ async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
+            raise ProtocolError(HTTPStatus.BAD_REQUEST, "The request ended before its body did.", field="body")
         if piece := message.get("body", b""):
             yield piece
         more = message.get("more_body", False)
@@ -88,21 +88,21 @@ def _check_body_type(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
     given = headers.get("content-type", "")
     if endpoint.accepts and given.partition(";")[0].strip().lower() not in endpoint.accepts:
         detail = f"The body must be {' or '.join(endpoint.accepts)}."
-        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
+        raise ProtocolError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
     if endpoint.body is not None:
         if given != "application/json" and not _JSON.fullmatch(given):
             detail = "The body must be application/json in UTF-8."
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
+            raise ProtocolError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Type")
         if headers.get("content-encoding", "identity") != "identity":
             detail = "The body must not be compressed."
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Encoding")
+            raise ProtocolError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, field="Content-Encoding")
 
 
 def _check_accept(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if accept not in ("*/*", endpoint.media_type) and not _accepts(accept, endpoint.media_type):
         detail = f"The answer is {endpoint.media_type}."
-        raise Refused(HTTPStatus.NOT_ACCEPTABLE, detail, field="Accept")
+        raise ProtocolError(HTTPStatus.NOT_ACCEPTABLE, detail, field="Accept")
 
 
 def _accepts(accept: str, media_type: str) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from prometheus_client import Counter, Histogram
 
-from postroom.runtime.endpoint import Endpoint, Refuse, Refused
+from postroom.runtime.endpoint import Endpoint, ProtocolError, Refuse
 from postroom.runtime.metrics import HTTP_REQUESTS, HTTP_SECONDS
 
 LARGEST_ID = 2**63 - 1
@@ -45,11 +45,11 @@ class Route:
     def endpoint_for(self, method: str) -> Endpoint:
         """Raises 404 if the path has no endpoint at all, and 405 with the methods that it has."""
         if not self.methods:
-            raise Refused(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+            raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
         found = self.methods.get("GET" if method == "HEAD" else method)
         if found is None:
             allowed = sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
-            raise Refused(
+            raise ProtocolError(
                 HTTPStatus.METHOD_NOT_ALLOWED, "This path does not know this method.", allow=", ".join(allowed)
             )
         return found

@@ -21,14 +21,14 @@ atexit.register(_children.close)
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class RequestCopies:
     """Requests that differ only in their recipient and key; content of 35 MB is not repeated for each of them."""
 
     first: CheckedRequest
     others: list[tuple[tuple[Address, ...], str | None]]
 
     @classmethod
-    def of(cls, requests: list[CheckedRequest]) -> "Copies":
+    def of(cls, requests: list[CheckedRequest]) -> "RequestCopies":
         first, *others = requests
         return cls(first, [(each.to, each.idempotency_key) for each in others])
 
@@ -39,7 +39,7 @@ class Copies:
 async def read_aside(
     size: int,
     key: str,
-    read: Callable[Arguments, Copies],
+    read: Callable[Arguments, RequestCopies],
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> list[CheckedRequest]:

@@ -9,7 +9,7 @@ from postroom.errors import BadInput, FieldError
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StreamEntry:
     """One command as it stands in a stream: its place there, which no other entry has, and its bytes."""
 
     place: str  # "redis mail:delivery_commands 1700000000000-0"

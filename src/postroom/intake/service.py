@@ -22,7 +22,7 @@ from postroom.intake import store
 from postroom.intake.command import decode_command, read_fields
 from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
-from postroom.intake.model import Entry, Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome
+from postroom.intake.model import Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome, StreamEntry
 from postroom.post.text import storable
 from postroom.runtime.page import Found, read_page
 
@@ -48,7 +48,7 @@ _POISON = (
 
 async def accept_commands(
     pool: Pool,
-    batch: Sequence[Entry],
+    batch: Sequence[StreamEntry],
     *,
     idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
     check: Check | None = None,
@@ -65,7 +65,7 @@ async def accept_commands(
     return outcomes
 
 
-def _cut(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _cut(batch: Sequence[StreamEntry]) -> Iterator[Sequence[StreamEntry]]:
     """The batch in pieces of at most `HEAVIEST` bytes, or one command."""
     start = weight = 0
     for place, entry in enumerate(batch):
@@ -78,7 +78,7 @@ def _cut(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 async def _accept_piece(
-    pool: Pool, batch: Sequence[Entry], idempotency_ttl: timedelta, check: Check | None
+    pool: Pool, batch: Sequence[StreamEntry], idempotency_ttl: timedelta, check: Check | None
 ) -> list[Outcome]:
     decoded = [_checked(decode_command(entry.raw), check) for entry in batch]
     try:
@@ -190,7 +190,7 @@ def _mended(raw: bytes, changes: Mapping[str, Any]) -> CheckedRequest:
 
 
 async def _commit(
-    pool: Pool, batch: Sequence[Entry], decoded: Sequence[CheckedRequest | Malformed], ttl: timedelta
+    pool: Pool, batch: Sequence[StreamEntry], decoded: Sequence[CheckedRequest | Malformed], ttl: timedelta
 ) -> list[Outcome]:
     good = [one for one in decoded if not isinstance(one, Malformed)]
     async with pool.acquire() as connection, connection.transaction():
@@ -202,7 +202,7 @@ async def _commit(
     return outcomes
 
 
-async def _accept_alone(pool: Pool, entry: Entry, decoded: CheckedRequest | Malformed, ttl: timedelta) -> Outcome:
+async def _accept_alone(pool: Pool, entry: StreamEntry, decoded: CheckedRequest | Malformed, ttl: timedelta) -> Outcome:
     try:
         [outcome] = await _commit(pool, [entry], [decoded], ttl)
     except _POISON as error:
@@ -220,7 +220,7 @@ def _outcome(request: CheckedRequest, accepted: Accepted) -> Outcome:
     return accepted
 
 
-async def _record(connection: Connection, batch: Sequence[Entry], outcomes: Sequence[Outcome]) -> list[str]:
+async def _record(connection: Connection, batch: Sequence[StreamEntry], outcomes: Sequence[Outcome]) -> list[str]:
     bad = [(entry, one) for entry, one in zip(batch, outcomes, strict=True) if isinstance(one, Malformed)]
     if not bad:
         return []

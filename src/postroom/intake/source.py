@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from postroom.errors import SettingInvalid
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 from postroom.settings import Settings
 
 
@@ -27,13 +27,13 @@ class StreamSource(Protocol):
     def interruptions(self) -> tuple[type[Exception], ...]:
         """Errors that mean that the server is away or busy: the consumer retries."""
 
-    async def fetch(self) -> Sequence[Entry]:
+    async def fetch(self) -> Sequence[StreamEntry]:
         """The next entries; waits a moment for some, and returns none if there are none."""
 
-    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+    async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
         """Say that these are committed."""
 
-    async def give_back(self, entries: Sequence[Entry]) -> None:
+    async def give_back(self, entries: Sequence[StreamEntry]) -> None:
         """Say that these are not committed and are to be handed out again."""
 
     async def close(self) -> None:

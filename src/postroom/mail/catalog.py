@@ -31,7 +31,7 @@ from postroom.mail.markup import (
     has_styles,
     inline_at_load,
 )
-from postroom.mail.render import Message, Rendered, Renderer, RenderError
+from postroom.mail.render import Rendered, Renderer, RenderError, TemplateParts
 from postroom.runtime.template_tags import tag_spans
 
 BUILTIN_TEMPLATES = Path(__file__).parent / "builtin_templates"
@@ -70,7 +70,7 @@ class Draft:
     """Parts that stand in no catalog, parsed once: a preview, or a campaign rendered for many."""
 
     renderer: Renderer
-    message: Message
+    message: TemplateParts
 
     def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
         """The rendered parts; `on_part` as in `Renderer.render`."""
@@ -83,7 +83,7 @@ class Catalog:
     def __init__(self, shared: Mapping[str, Source]) -> None:
         self._shared = dict(shared)
         self._renderer = _renderer_with(shared)
-        self._messages: dict[str, dict[str, Message]] = {}
+        self._messages: dict[str, dict[str, TemplateParts]] = {}
         self._locales: dict[str, list[str]] = {}
 
     @classmethod
@@ -142,7 +142,7 @@ class Catalog:
         draft = self.draft(subject=subject, text=text, html=html)
         return draft if isinstance(draft, RenderError) else draft.render(variables)
 
-    def _find(self, template: str, locale: str | None) -> Message | RenderError:
+    def _find(self, template: str, locale: str | None) -> TemplateParts | RenderError:
         messages = self._messages.get(template)
         if messages is None:
             return RenderError(template, "catalog", "template_not_found: there is no such template")
@@ -152,7 +152,7 @@ class Catalog:
         return RenderError(template, "catalog", "no_locale: neither the locale nor a fallback to it exists")
 
     def _add_template(self, template: str, folder: Path) -> None:
-        messages: dict[str, Message] = {}
+        messages: dict[str, TemplateParts] = {}
         names: list[str] = []
         for locale_folder in _folders(folder):
             locale = _normal_locale(locale_folder.name)
@@ -246,12 +246,14 @@ def _renderer_with(shared: Mapping[str, Source]) -> Renderer:
     return renderer
 
 
-def _add_message(renderer: Renderer, name: str, sources: Mapping[str, Source], shared: Mapping[str, Source]) -> Message:
+def _add_message(
+    renderer: Renderer, name: str, sources: Mapping[str, Source], shared: Mapping[str, Source]
+) -> TemplateParts:
     for part, source in sources.items():
         _add(renderer, f"{name}/{part}", source, html=part == "html")
         _check_names(renderer, source, shared)
     html = sources.get("html")
-    return Message(
+    return TemplateParts(
         template=name.partition("/")[0],
         subject=f"{name}/subject",
         text=f"{name}/text" if "text" in sources else None,

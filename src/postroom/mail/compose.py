@@ -18,13 +18,13 @@ from postroom.post import dkim
 from postroom.post.address import Address, domain_of, parse_address
 from postroom.post.header import Field, encode_addresses, encode_custom, encode_text
 from postroom.post.message_id import make_message_id
-from postroom.post.mime import Message
+from postroom.post.mime import ComposedMessage
 from postroom.post.reply import Content, Envelope
 from postroom.post.return_path import make_return_path
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.identity import identify
 from postroom.senders.model import SenderAccount
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -115,7 +115,7 @@ class Composer:
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
             message_id = make_message_id(outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._key)
-        message = Message(
+        message = ComposedMessage(
             headers=(*self._own_headers(outgoing, sender, message_id), *custom),
             seed=message_id,
             text=outgoing.text,
@@ -158,7 +158,7 @@ class Composer:
         addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
         if self._links is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
             return []
-        url = self._links.unsubscribe_url(Mark(outgoing.campaign_id, outgoing.id, addresses.pop()))
+        url = self._links.unsubscribe_url(LinkSubject(outgoing.campaign_id, outgoing.id, addresses.pop()))
         return [(b"List-Unsubscribe", f"<{url}>".encode()), _ONE_CLICK]
 
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:

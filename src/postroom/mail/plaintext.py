@@ -44,12 +44,12 @@ def plain_text(html: str) -> str:
     if body is None:
         return ""
     lowered = html.lower()
-    page = _Page(depth=0, hiding="hidden" in lowered or _HIDING.search(lowered) is not None)
+    page = _PlainPage(depth=0, hiding="hidden" in lowered or _HIDING.search(lowered) is not None)
     page.children_of(body)
     return page.finish()
 
 
-class _Page:
+class _PlainPage:
     """Lines written so far, and the line being written."""
 
     def __init__(self, *, depth: int, hiding: bool) -> None:
@@ -79,7 +79,7 @@ class _Page:
         elif self._depth >= _MAX_DEPTH:
             self._line.append(node.text(separator=" "))
         else:
-            _WRITERS.get(tag, _Page.children_of)(self, node)
+            _WRITERS.get(tag, _PlainPage.children_of)(self, node)
 
     def _end_line(self) -> None:
         if not self._line:
@@ -113,7 +113,7 @@ class _Page:
             self._lines.append("")
 
     def _inner(self, node: LexborNode) -> str:
-        page = _Page(depth=self._depth, hiding=self._hiding)
+        page = _PlainPage(depth=self._depth, hiding=self._hiding)
         page.children_of(node)
         return page.finish()
 
@@ -162,7 +162,7 @@ class _Page:
         self._gap() if outermost else self._end_line()
 
     def _inner_list(self, node: LexborNode) -> str:
-        page = _Page(depth=self._depth + 1, hiding=self._hiding)
+        page = _PlainPage(depth=self._depth + 1, hiding=self._hiding)
         page._visit(node)
         return page.finish()
 
@@ -196,18 +196,18 @@ class _Page:
 
 
 # The table is part of the class; it stands below because it names the methods.
-_WRITERS: dict[str, Callable[[_Page, LexborNode], None]] = {
-    **dict.fromkeys(_PARAGRAPHS, _Page._own_paragraph),  # noqa: SLF001 - see above
-    **dict.fromkeys(_LINES, _Page._own_lines),  # noqa: SLF001 - see above
-    "a": _Page._link,  # noqa: SLF001 - see above
-    "blockquote": _Page._quote,  # noqa: SLF001 - see above
-    "br": _Page._break,  # noqa: SLF001 - see above
-    "hr": _Page._rule,  # noqa: SLF001 - see above
-    "img": _Page._image,  # noqa: SLF001 - see above
-    "ol": _Page._list,  # noqa: SLF001 - see above
-    "pre": _Page._preformatted,  # noqa: SLF001 - see above
-    "tr": _Page._row,  # noqa: SLF001 - see above
-    "ul": _Page._list,  # noqa: SLF001 - see above
+_WRITERS: dict[str, Callable[[_PlainPage, LexborNode], None]] = {
+    **dict.fromkeys(_PARAGRAPHS, _PlainPage._own_paragraph),  # noqa: SLF001 - see above
+    **dict.fromkeys(_LINES, _PlainPage._own_lines),  # noqa: SLF001 - see above
+    "a": _PlainPage._link,  # noqa: SLF001 - see above
+    "blockquote": _PlainPage._quote,  # noqa: SLF001 - see above
+    "br": _PlainPage._break,  # noqa: SLF001 - see above
+    "hr": _PlainPage._rule,  # noqa: SLF001 - see above
+    "img": _PlainPage._image,  # noqa: SLF001 - see above
+    "ol": _PlainPage._list,  # noqa: SLF001 - see above
+    "pre": _PlainPage._preformatted,  # noqa: SLF001 - see above
+    "tr": _PlainPage._row,  # noqa: SLF001 - see above
+    "ul": _PlainPage._list,  # noqa: SLF001 - see above
 }
 
 

@@ -61,7 +61,7 @@ class RenderError:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TemplateParts:
     """One template in one locale: the names of its parts in the renderer."""
 
     template: str
@@ -171,7 +171,7 @@ class Renderer:
         return True
 
     def render(
-        self, message: Message, variables: Mapping[str, Any], *, on_part: Callable[[str], None] = _ignore
+        self, message: TemplateParts, variables: Mapping[str, Any], *, on_part: Callable[[str], None] = _ignore
     ) -> Rendered | RenderError:
         """The rendered parts; `on_part` is called with the name of each before it is rendered."""
         try:
@@ -190,7 +190,7 @@ class Renderer:
             text = plain_text(html)
         return Rendered(subject, text, html)
 
-    def render_many(self, message: Message, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
+    def render_many(self, message: TemplateParts, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
         """One answer per set of variables, in order; one that fails does not disturb the others."""
         return [self.render(message, variables) for variables in many]
 

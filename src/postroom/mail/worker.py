@@ -3,14 +3,14 @@
 from datetime import timedelta
 
 from postroom.db.pool import Pool
-from postroom.delivery.lane import Waker
+from postroom.delivery.lane import LaneWakeups
 from postroom.mail.catalog import Catalog
 from postroom.mail.service import RenderedBatch, render_waiting
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
 
 
-class Renderer:
+class RenderWorker:
     """One process's share of the rendering."""
 
     def __init__(
@@ -18,7 +18,7 @@ class Renderer:
         pool: Pool,
         catalog: Catalog,
         *,
-        waker: Waker,
+        waker: LaneWakeups,
         poll_interval: timedelta = timedelta(milliseconds=500),
         clock: Clock = database_time,
     ) -> None:

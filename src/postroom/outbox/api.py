@@ -7,7 +7,16 @@ import msgspec
 from postroom.outbox import service, topics
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule, NewRule
-from postroom.outbox.model import MOST_CONDITIONS, NAME, PUBLISHER, Moved, Pair, ProgressLine, Skipped, Topic
+from postroom.outbox.model import (
+    MOST_CONDITIONS,
+    NAME,
+    PUBLISHER,
+    ProgressLine,
+    ProgressReset,
+    Skipped,
+    Subscription,
+    Topic,
+)
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, page_of
 from postroom.runtime.record import Shape, Text, answer, response
@@ -73,7 +82,7 @@ class SkipBody(Shape, frozen=True, kw_only=True):
     position: _POSITION
 
 
-class Done(msgspec.Struct, frozen=True):
+class OutboxDone(msgspec.Struct, frozen=True):
     """It is done."""
 
     done: bool = True
@@ -111,7 +120,7 @@ async def add_publisher(call: Call) -> Answer:
 
 async def remove_publisher(call: Call) -> Answer:
     await topics.remove_publisher(call.room.pool, _pair(call), force=call.query.force == "true", actor=call.actor)
-    return Answer(Done())
+    return Answer(OutboxDone())
 
 
 async def list_topics(call: Call) -> Answer:
@@ -149,7 +158,7 @@ async def change_topic(call: Call) -> Answer:
 
 async def delete_topic(call: Call) -> Answer:
     await topics.delete_topic(call.room.pool, call.path["name"], force=call.query.force == "true", actor=call.actor)
-    return Answer(Done())
+    return Answer(OutboxDone())
 
 
 async def list_rules(call: Call) -> Answer:
@@ -164,7 +173,7 @@ async def create_rule(call: Call) -> Answer:
 
 async def delete_rule(call: Call) -> Answer:
     await mails.delete_rule(call.room.pool, call.path["rule_id"], actor=call.actor)
-    return Answer(Done())
+    return Answer(OutboxDone())
 
 
 def _conditions(name: str, body: TopicFields) -> Topic:
@@ -183,8 +192,8 @@ async def _told(call: Call) -> Answer:
     return Answer(next(answer(ProgressShape, line) for line in lines if line.publisher == pair.publisher))
 
 
-def _pair(call: Call) -> Pair:
-    return Pair(call.path["topic"], call.path["publisher"])
+def _pair(call: Call) -> Subscription:
+    return Subscription(call.path["topic"], call.path["publisher"])
 
 
 def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
@@ -208,14 +217,15 @@ ENDPOINTS = [
         "POST", "/v1/outbox/rules", create_rule, "Make mails of events.", body=NewRule, answers={201: RuleShape},
         problems=(404,),
     ),
-    _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: Done}),
+    _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: OutboxDone}),
     _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: Topic}),
     _endpoint(
         "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or replace what it is about.", body=TopicBody,
         answers={200: Topic},
     ),
     _endpoint(
-        "DELETE", "/v1/outbox/topics/{name}", delete_topic, "Forget a topic.", query=ForceQuery, answers={200: Done},
+        "DELETE", "/v1/outbox/topics/{name}", delete_topic, "Delete a topic.", query=ForceQuery,
+        answers={200: OutboxDone},
         problems=(409,),
     ),
     _endpoint(
@@ -224,13 +234,13 @@ ENDPOINTS = [
     ),
     _endpoint(
         "DELETE", _PAIR, remove_publisher, "Let a publisher follow a topic no longer.", query=ForceQuery,
-        answers={200: Done}, problems=(409,),
+        answers={200: OutboxDone}, problems=(409,),
     ),
     _endpoint("POST", f"{_PAIR}/pause", pause_publisher, "Publish nothing more.", answers={200: ProgressShape}),
     _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Publish again.", answers={200: ProgressShape}),
     _endpoint(
         "POST", f"{_PAIR}/reset", reset_publisher, "Go on after a position; says whether that rewinds.",
-        body=ResetBody, answers={200: Moved},
+        body=ResetBody, answers={200: ProgressReset},
     ),
     _endpoint(
         "POST", f"{_PAIR}/skip", skip_event, "Pass over the next event, audited.", body=SkipBody,

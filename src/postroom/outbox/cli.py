@@ -11,7 +11,7 @@ from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.outbox.model import Pair, ProgressLine, Topic
+    from postroom.outbox.model import ProgressLine, Subscription, Topic
 
 outbox = typer.Typer()
 topics = typer.Typer(no_args_is_help=True, help="What is published, and by whom.")
@@ -234,10 +234,10 @@ def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, he
     say("deleted")
 
 
-def _operate(topic: str, publisher: str, step: "Callable[[Room, Pair], Awaitable[Any]]") -> Any:
-    from postroom.outbox.model import Pair
+def _operate(topic: str, publisher: str, step: "Callable[[Room, Subscription], Awaitable[Any]]") -> Any:
+    from postroom.outbox.model import Subscription
 
-    return in_room(lambda room: step(room, Pair(topic, publisher)))
+    return in_room(lambda room: step(room, Subscription(topic, publisher)))
 
 
 def _topic(

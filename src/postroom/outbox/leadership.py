@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 from postroom.db.connection import Url
 from postroom.db.pool import Session, connect
 from postroom.outbox import store
-from postroom.outbox.model import Pair, assign
+from postroom.outbox.model import Subscription, assign
 
 
 def instance_name() -> str:
@@ -69,19 +69,19 @@ class Leadership:
     def pid(self) -> int:
         return int(self._connection.get_server_pid())
 
-    async def beat(self, silence: timedelta) -> set[Pair]:
+    async def beat(self, silence: timedelta) -> set[Subscription]:
         """Say that we live, end those that hold a lock and do not; answers what we lead."""
         led = await store.beat(self._connection, instance=self.instance)
         await store.break_stale_leads(self._connection, silence=silence)
         return led
 
-    async def duties(self, silence: timedelta) -> set[Pair]:
+    async def duties(self, silence: timedelta) -> set[Subscription]:
         """What we should lead, by everybody's reckoning."""
         instances = await store.list_instances(self._connection, silence=silence)
         pairs = await store.list_pairs(self._connection)
         return {pair for pair, pid in assign(pairs, instances).items() if pid == self.pid}
 
-    async def take(self, pair: Pair) -> tuple[bool, int | None]:
+    async def take(self, pair: Subscription) -> tuple[bool, int | None]:
         """Lead a pair if nobody does; answers whether, and the row its sleeping leaders use."""
         if not await store.try_lock(self._connection, **pair._asdict()):
             return False, None
@@ -90,7 +90,7 @@ class Leadership:
             await self.release(pair)
         return is_there, follower_id
 
-    async def release(self, pair: Pair) -> None:
+    async def release(self, pair: Subscription) -> None:
         await store.release_lead(self._connection, **pair._asdict(), instance=self.instance)
 
     def _notified(self, _connection: Session, _pid: int, channel: str, _payload: Any) -> None:

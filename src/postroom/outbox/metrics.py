@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge
 
-from postroom.outbox.model import Pair, ProgressLine, Stall, Status
+from postroom.outbox.model import ProgressLine, PublisherStatus, Stall, Subscription
 from postroom.runtime.metrics import REGISTRY
 
 _PAIR = ["topic", "publisher"]
@@ -51,16 +51,16 @@ STALLED_SECONDS = Gauge(
 )
 
 
-def show_progress(lines: Iterable[ProgressLine], led: Iterable[Pair], stall: Stall | None) -> None:
+def show_progress(lines: Iterable[ProgressLine], led: Iterable[Subscription], stall: Stall | None) -> None:
     """Show the pairs there are today, and not those of yesterday."""
     ours = set(led)
     for gauge in (LEADER, STATUS, LAG_EVENTS, LAG_SECONDS, STALLED_SECONDS):
         gauge.clear()
     for line in lines:
-        pair = Pair(line.topic, line.publisher)
+        pair = Subscription(line.topic, line.publisher)
         LEADER.labels(*pair).set(pair in ours)
         LAG_EVENTS.labels(*pair).set(line.lag_events)
         LAG_SECONDS.labels(*pair).set(line.lag_seconds)
-        for status in Status:
+        for status in PublisherStatus:
             STATUS.labels(*pair, status).set(status is line.status)
     STALLED_SECONDS.labels(str(stall.pid) if stall and stall.pid else "").set(stall.seconds if stall else 0)

@@ -28,7 +28,7 @@ LINGERS, LINGER = 10, timedelta(milliseconds=20)
 UNSETTLED_REST = timedelta(milliseconds=250)
 
 
-class Status(StrEnum):
+class PublisherStatus(StrEnum):
     """What a publisher does with its topic."""
 
     ACTIVE = "ACTIVE"  # publishes
@@ -36,7 +36,7 @@ class Status(StrEnum):
     FAILED = "FAILED"  # waits for a person, after too many errors in a row
 
 
-class Pair(NamedTuple):
+class Subscription(NamedTuple):
     """One publisher of one topic: what is led, paused and counted."""
 
     topic: str
@@ -121,12 +121,12 @@ def _is_no_tag(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
+class _PublisherFields:
     """How far a publisher is with a topic, and who leads it."""
 
     topic: str
     publisher: str
-    status: Status
+    status: PublisherStatus
     last_position: int
     last_transaction_id: int
     last_published_at: datetime | None
@@ -140,7 +140,7 @@ class _Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(_Standing):
+class Progress(_PublisherFields):
     """How far a publisher is with a topic."""
 
     follower_id: int | None
@@ -166,7 +166,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressLine(_Standing):
+class ProgressLine(_PublisherFields):
     """One line of the listing: how far a publisher is, how far behind, who leads, what is wrong.
 
     `lag_is_more`: there are more than were counted. `lag_seconds`: the age of the oldest that waits, by its
@@ -180,7 +180,7 @@ class ProgressLine(_Standing):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ProgressReset:
     """What a reset did. It rewinds if events that were published before will be published again."""
 
     from_position: int
@@ -189,11 +189,11 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class ProgressCheck:
     """Whether a publisher has come as far as a place, and what keeps it if not."""
 
     is_reached: bool
-    status: Status
+    status: PublisherStatus
     leader_instance: str | None
     last_error: str | None
     failed_position: int | None
@@ -201,7 +201,7 @@ class Reached:
     def __str__(self) -> str:
         if self.last_error is not None:
             return self.last_error
-        if self.status is not Status.ACTIVE:
+        if self.status is not PublisherStatus.ACTIVE:
             return f"it is {self.status}"
         return "nobody keeps it" if self.leader_instance is None else "it is on its way"
 
@@ -215,10 +215,10 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class NextEvents:
     """What a leader saw: where its pair stands, and the next events, up to the first that cannot be read."""
 
-    status: Status
+    status: PublisherStatus
     leader_instance: str | None
     place: Place
     end: Place
@@ -266,7 +266,7 @@ class ScanSize:
 
 
 @dataclass(slots=True)
-class Rest:
+class PollInterval:
     """How long a leader with nothing to do waits, and when it asks to be woken instead.
 
     First it looks again and again, because work comes in bursts. What is committed but held back by an open transaction
@@ -285,7 +285,7 @@ class Rest:
     def worked(self) -> None:
         self._empty, self._held, self.is_asleep, self._newest, self._pause = 0, 0, False, None, timedelta()
 
-    def found_nothing(self, look: Look) -> timedelta:
+    def found_nothing(self, look: NextEvents) -> timedelta:
         """How long to wait now. If it returns zero, the leader has just fallen asleep: it must look once more."""
         if look.has_unsettled:
             self._held = min(self._held + 1, 8)
@@ -304,7 +304,7 @@ class Rest:
         return self._pause
 
 
-def assign(pairs: Sequence[Pair], instances: Mapping[int, Iterable[str]]) -> dict[Pair, int]:
+def assign(pairs: Sequence[Subscription], instances: Mapping[int, Iterable[str]]) -> dict[Subscription, int]:
     """Who should lead what. Whoever knows the same arrives at the same answer; nobody gets two more than another.
 
     `instances` maps each to the publishers it has. Of those with the least to do, a pair goes to the one that a hash of
@@ -312,7 +312,7 @@ def assign(pairs: Sequence[Pair], instances: Mapping[int, Iterable[str]]) -> dic
     """
     able = {instance: frozenset(publishers) for instance, publishers in instances.items()}
     load = dict.fromkeys(able, 0)
-    chosen: dict[Pair, int] = {}
+    chosen: dict[Subscription, int] = {}
     # Those with the fewest candidates choose first, or what only one can do would overload it.
     for pair in sorted(pairs, key=lambda pair: (sum(pair.publisher in names for names in able.values()), pair)):
         candidates = [instance for instance, names in able.items() if pair.publisher in names]
@@ -323,5 +323,5 @@ def assign(pairs: Sequence[Pair], instances: Mapping[int, Iterable[str]]) -> dic
     return chosen
 
 
-def _preference(pair: Pair, instance: int) -> bytes:
+def _preference(pair: Subscription, instance: int) -> bytes:
     return hashlib.blake2b(f"{pair} {instance}".encode(), digest_size=8).digest()

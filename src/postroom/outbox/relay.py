@@ -20,7 +20,7 @@ from postroom.events import store as event_store
 from postroom.events.model import Place
 from postroom.outbox import metrics, store
 from postroom.outbox.errors import PublishFailed
-from postroom.outbox.model import BatchSize, Look, Pair, Rest, ScanSize, Status
+from postroom.outbox.model import BatchSize, NextEvents, PollInterval, PublisherStatus, ScanSize, Subscription
 from postroom.outbox.publisher import Batch, Publisher, make_batch
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
@@ -30,7 +30,7 @@ LONGEST_ERROR = 500
 _log = structlog.get_logger()
 
 
-class Step(StrEnum):
+class PublishStep(StrEnum):
     """What one look came to."""
 
     MOVED = "moved"  # something was published, or passed over: look again at once
@@ -54,7 +54,7 @@ class RelayOptions:
     publish_timeout: timedelta = timedelta(minutes=1)
 
 
-class _Overtaken(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+class _ProgressMoved(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
     """The pair does not stand where the look found it."""
 
 
@@ -64,7 +64,7 @@ class Relay:
     def __init__(
         self,
         pool: Pool,
-        pair: Pair,
+        pair: Subscription,
         publisher: Publisher,
         *,
         instance: str,
@@ -74,7 +74,7 @@ class Relay:
         self.pair, self._pool, self._publisher, self._instance = pair, pool, publisher, instance
         self._options, self._signal = options or RelayOptions(), signal
         self._size, self._scan = BatchSize(self._options.batch), ScanSize()
-        self._rest = Rest(poll=self._options.poll, longest=self._options.idle)
+        self._rest = PollInterval(poll=self._options.poll, longest=self._options.idle)
         self._errors = 0
         self._follower_id: int | None = None
         self._bell, self._stopping, self._is_deaf, self._is_called = asyncio.Event(), False, False, False
@@ -93,9 +93,9 @@ class Relay:
     async def run(self, follower_id: int | None = None) -> None:
         """Publish until stopped or replaced."""
         self._follower_id = follower_id
-        step = Step.MOVED
+        step = PublishStep.MOVED
         try:
-            while not self._stopping and step is not Step.LOST:
+            while not self._stopping and step is not PublishStep.LOST:
                 try:
                     step, pause = await self._look_and_rest()
                 except INTERRUPTIONS as error:
@@ -106,28 +106,28 @@ class Relay:
         finally:
             await self._wake_up()
 
-    async def run_once(self) -> Step:
+    async def run_once(self) -> PublishStep:
         """One look and what follows from it, without resting."""
         look = await self._look()
-        return Step.LOST if look is None else await self._act(look)
+        return PublishStep.LOST if look is None else await self._act(look)
 
-    async def _look_and_rest(self) -> tuple[Step, timedelta]:
+    async def _look_and_rest(self) -> tuple[PublishStep, timedelta]:
         self._bell.clear()  # what rings from here on may not be in this look
         self._is_deaf = self._is_called = False
         look = await self._look()
-        step = Step.LOST if look is None else await self._act(look)
-        if step is Step.IDLE and look is not None:
+        step = PublishStep.LOST if look is None else await self._act(look)
+        if step is PublishStep.IDLE and look is not None:
             return step, await self._lie_down(look)
-        self._is_deaf = step in (Step.FAILED, Step.HELD)
+        self._is_deaf = step in (PublishStep.FAILED, PublishStep.HELD)
         if self._is_deaf and not self._is_called:
             self._bell.clear()  # nor does what rang during the look
         await self._wake_up()
         self._rest.worked()
-        if step is Step.FAILED:
+        if step is PublishStep.FAILED:
             return step, self.pause_after_failure()
-        return step, self._options.idle if step is Step.HELD else timedelta()
+        return step, self._options.idle if step is PublishStep.HELD else timedelta()
 
-    async def _look(self) -> Look | None:
+    async def _look(self) -> NextEvents | None:
         batch = self._size.now
         async with self._pool.acquire() as connection:
             look = await store.follow_topic(
@@ -139,16 +139,16 @@ class Relay:
             )
         return look if look is not None and look.leader_instance == self._instance else None
 
-    async def _act(self, look: Look) -> Step:
-        if look.status is not Status.ACTIVE:
-            return Step.HELD
+    async def _act(self, look: NextEvents) -> PublishStep:
+        if look.status is not PublisherStatus.ACTIVE:
+            return PublishStep.HELD
         self._scan.saw(look.scanned, len(look.events))
         if look.unreadable is not None and not look.events:
             await self.fail(look.unreadable.message, look.unreadable.position)
-            return Step.FAILED
+            return PublishStep.FAILED
         if not look.events and look.end == look.place:
             self._signal("idle")
-            return Step.IDLE
+            return PublishStep.IDLE
         try:
             if not look.events:
                 await self._save(look, look.end, published=False)
@@ -156,26 +156,26 @@ class Relay:
                 await self._publish_here(look)
             else:
                 await self._publish_there(look)
-        except _Overtaken:
-            return Step.MOVED
+        except _ProgressMoved:
+            return PublishStep.MOVED
         except PublishFailed as error:
             left = look.events[error.published :]
             self._size.failed(len(left))
             await self.fail(error.message, left[0].position if len(left) == 1 else None)
-            return Step.FAILED
+            return PublishStep.FAILED
         self._size.succeeded(len(look.events))
         self._errors = 0
         metrics.PUBLISHED.labels(*self.pair).inc(len(look.events))
         self._signal("published")
-        return Step.MOVED
+        return PublishStep.MOVED
 
-    async def _publish_here(self, look: Look) -> None:
+    async def _publish_here(self, look: NextEvents) -> None:
         """Effect and progress in one transaction; the progress first, so that nobody else moves the pair meanwhile."""
         async with self._pool.acquire() as connection, connection.transaction():
             await self._advance(connection, look.place, look.end, published=True)
             await self._publish(replace(self._batch(look), connection=connection))
 
-    async def _publish_there(self, look: Look) -> None:
+    async def _publish_there(self, look: NextEvents) -> None:
         try:
             await self._publish(self._batch(look))
         except PublishFailed as error:
@@ -218,7 +218,7 @@ class Relay:
         elif not isinstance(said, int) or not 0 <= said <= count:
             raise PublishFailed(f"{error.message} (of {count} messages it says to have published {said})") from error
 
-    async def _save(self, look: Look, end: Place, *, published: bool) -> None:
+    async def _save(self, look: NextEvents, end: Place, *, published: bool) -> None:
         async with self._pool.acquire() as connection:
             await self._advance(connection, look.place, end, published=published)
 
@@ -235,7 +235,7 @@ class Relay:
             published=published,
         )
         if not is_ours:
-            raise _Overtaken
+            raise _ProgressMoved
 
     async def fail(self, reason: str, position: int | None = None) -> None:
         """Count a failure; after too many in a row the pair waits for a person."""
@@ -255,7 +255,7 @@ class Relay:
             _log.warning("publishing_failed", pair=str(self.pair), errors=self._errors, status=status.value)
         self._signal("failed")
 
-    def _batch(self, look: Look) -> Batch:
+    def _batch(self, look: NextEvents) -> Batch:
         return make_batch(self.pair.topic, look.events, source=self._options.source)
 
     def pause_after_failure(self) -> timedelta:
@@ -264,7 +264,7 @@ class Relay:
         first_s, longest_s = options.first_pause.total_seconds(), options.longest_pause.total_seconds()
         return timedelta(seconds=Backoff(first_s, longest_s, failures=self._errors).pause_s)
 
-    async def _lie_down(self, look: Look) -> timedelta:
+    async def _lie_down(self, look: NextEvents) -> timedelta:
         was_asleep = self._rest.is_asleep
         pause = self._rest.found_nothing(look)
         if self._rest.is_asleep and not was_asleep:

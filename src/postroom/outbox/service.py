@@ -11,7 +11,16 @@ from postroom.events.audit import record_audit
 from postroom.events.model import Place
 from postroom.outbox import store
 from postroom.outbox.errors import NotNext, ProgressNotFound
-from postroom.outbox.model import VIEW, Moved, Pair, Progress, ProgressLine, Reached, Skipped, Status
+from postroom.outbox.model import (
+    VIEW,
+    Progress,
+    ProgressCheck,
+    ProgressLine,
+    ProgressReset,
+    PublisherStatus,
+    Skipped,
+    Subscription,
+)
 
 START = Place(0, 0)
 LAST = 2**63 - 1
@@ -25,17 +34,17 @@ async def list_progress(pool: Pool, *, topic: str | None = None) -> list[Progres
     return [replace(line, stall=stall if line.lag_events else None) for line in lines]
 
 
-async def pause(pool: Pool, pair: Pair, *, actor: str) -> None:
+async def pause(pool: Pool, pair: Subscription, *, actor: str) -> None:
     """Publish nothing more after the batch in hand; what went wrong before stays told."""
-    await _set_status(pool, pair, Status.PAUSED, actor=actor, action="outbox.pause")
+    await _set_status(pool, pair, PublisherStatus.PAUSED, actor=actor, action="outbox.pause")
 
 
-async def resume(pool: Pool, pair: Pair, *, actor: str) -> None:
+async def resume(pool: Pool, pair: Subscription, *, actor: str) -> None:
     """Publish again, and forget earlier errors."""
-    await _set_status(pool, pair, Status.ACTIVE, actor=actor, action="outbox.resume")
+    await _set_status(pool, pair, PublisherStatus.ACTIVE, actor=actor, action="outbox.resume")
 
 
-async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
+async def reset(pool: Pool, pair: Subscription, *, position: int, actor: str) -> ProgressReset:
     """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again.
 
     Raises `BadInput` beyond the last event, and at one that is not settled: an event before it may still be committed.
@@ -48,14 +57,14 @@ async def reset(pool: Pool, pair: Pair, *, position: int, actor: str) -> Moved:
         )
     async with _held(pool, pair) as (connection, progress):
         place = await _place(connection, position)
-        moved = Moved(progress.last_position, place.position, rewinds=place < progress.place)
-        await _move(connection, pair, place, forgets=progress.status is Status.ACTIVE)
+        moved = ProgressReset(progress.last_position, place.position, rewinds=place < progress.place)
+        await _move(connection, pair, place, forgets=progress.status is PublisherStatus.ACTIVE)
         after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
         await record_audit(connection, actor=actor, action="outbox.reset", subject=f"outbox:{pair}", after=after)
     return moved
 
 
-async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
+async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> Skipped:
     """Pass over the next event, which must be the one at this position, so that nobody skips another by mistake."""
     async with _held(pool, pair) as (connection, progress):
         found = await store.find_next_event(connection, **pair._asdict())
@@ -64,8 +73,8 @@ async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
             raise NotNext(position, found[0].position if found else None, stall=str(stall) if stall else None)
         place, skipped = found
         await _move(connection, pair, place, forgets=True)
-        if progress.status is Status.FAILED:
-            await store.set_status(connection, **pair._asdict(), status=Status.ACTIVE)
+        if progress.status is PublisherStatus.FAILED:
+            await store.set_status(connection, **pair._asdict(), status=PublisherStatus.ACTIVE)
         before = {"error": progress.last_error, "error_count": progress.error_count}
         after = {"position": skipped.position, "type": skipped.type}
         await record_audit(
@@ -74,7 +83,7 @@ async def skip(pool: Pool, pair: Pair, *, position: int, actor: str) -> Skipped:
     return skipped
 
 
-async def reached(pool: Pool, pair: Pair, place: Place) -> Reached:
+async def reached(pool: Pool, pair: Subscription, place: Place) -> ProgressCheck:
     """Whether a publisher has come as far as a place, and what keeps it if not. Raises `ProgressNotFound`."""
     async with pool.acquire() as connection:
         found = await store.find_reached(connection, **pair._asdict(), **place._asdict())
@@ -83,7 +92,7 @@ async def reached(pool: Pool, pair: Pair, place: Place) -> Reached:
     return found
 
 
-async def _set_status(pool: Pool, pair: Pair, status: Status, *, actor: str, action: str) -> None:
+async def _set_status(pool: Pool, pair: Subscription, status: PublisherStatus, *, actor: str, action: str) -> None:
     async with _held(pool, pair) as (connection, progress):
         await store.set_status(connection, **pair._asdict(), status=status)
         await record_audit(
@@ -96,7 +105,7 @@ async def _set_status(pool: Pool, pair: Pair, status: Status, *, actor: str, act
         )
 
 
-async def _move(connection: Connection, pair: Pair, place: Place, *, forgets: bool) -> None:
+async def _move(connection: Connection, pair: Subscription, place: Place, *, forgets: bool) -> None:
     await store.move(connection, **pair._asdict(), **place._asdict(), forgets=forgets)
 
 
@@ -117,7 +126,7 @@ async def _place(connection: Connection, position: int) -> Place:
 
 
 @asynccontextmanager
-async def _held(pool: Pool, pair: Pair) -> AsyncIterator[tuple[Connection, Progress]]:
+async def _held(pool: Pool, pair: Subscription) -> AsyncIterator[tuple[Connection, Progress]]:
     """One pair, held against its leader until the change is committed; then the leaders hear of it."""
     async with pool.acquire() as connection, connection.transaction():
         progress = await store.find_progress(connection, **pair._asdict())

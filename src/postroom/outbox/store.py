@@ -10,7 +10,18 @@ from postroom.db.queries import Connection, load
 from postroom.events import Place, SequencedEvent
 from postroom.events.errors import EventUnreadable
 from postroom.events.store import event_of
-from postroom.outbox.model import LAG_BOUND, Look, Pair, Progress, ProgressLine, Reached, Skipped, Stall, Status, Topic
+from postroom.outbox.model import (
+    LAG_BOUND,
+    NextEvents,
+    Progress,
+    ProgressCheck,
+    ProgressLine,
+    PublisherStatus,
+    Skipped,
+    Stall,
+    Subscription,
+    Topic,
+)
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.outbox")
@@ -25,8 +36,8 @@ async def announce(connection: Connection, *, publishers: Sequence[str]) -> None
     await QUERIES["announce"].exec(connection, publishers=publishers)
 
 
-async def beat(connection: Connection, *, instance: str) -> set[Pair]:
-    return {Pair(**row) for row in await QUERIES["beat"].many(connection, instance=instance)}
+async def beat(connection: Connection, *, instance: str) -> set[Subscription]:
+    return {Subscription(**row) for row in await QUERIES["beat"].many(connection, instance=instance)}
 
 
 async def break_stale_leads(connection: Connection, *, silence: timedelta) -> None:
@@ -68,11 +79,11 @@ async def find_progress(connection: Connection, *, topic: str, publisher: str) -
 
 async def find_reached(
     connection: Connection, *, topic: str, publisher: str, transaction_id: int, position: int
-) -> Reached | None:
+) -> ProgressCheck | None:
     row = await QUERIES["find_reached"].maybe(
         connection, topic=topic, publisher=publisher, transaction_id=transaction_id, position=position
     )
-    return None if row is None else read_row(Reached, row)
+    return None if row is None else read_row(ProgressCheck, row)
 
 
 async def find_settled_end(connection: Connection) -> Place:
@@ -92,7 +103,7 @@ async def find_topic(connection: Connection, *, name: str) -> Topic | None:
 
 async def follow_topic(
     connection: Connection, *, topic: str, publisher: str, batch_limit: int, scan_limit: int
-) -> Look | None:
+) -> NextEvents | None:
     rows = await QUERIES["follow_topic"].many(
         connection, topic=topic, publisher=publisher, batch_limit=batch_limit, scan_limit=scan_limit
     )
@@ -103,8 +114,8 @@ async def follow_topic(
     reached = Place(first["end_transaction_id"], first["end_position"])
     if unreadable is not None:  # what comes before it is all that this look is about
         reached = events[-1].place if events else Place(first["last_transaction_id"], first["last_position"])
-    return Look(
-        status=Status(first["status"]),
+    return NextEvents(
+        status=PublisherStatus(first["status"]),
         leader_instance=first["leader_instance"],
         place=Place(first["last_transaction_id"], first["last_position"]),
         end=reached,
@@ -127,8 +138,8 @@ async def list_instances(connection: Connection, *, silence: timedelta) -> dict[
     return {row["pid"]: row["publishers"] for row in rows}
 
 
-async def list_pairs(connection: Connection) -> list[Pair]:
-    return [Pair(**row) for row in await QUERIES["list_pairs"].many(connection)]
+async def list_pairs(connection: Connection) -> list[Subscription]:
+    return [Subscription(**row) for row in await QUERIES["list_pairs"].many(connection)]
 
 
 async def list_progress(
@@ -171,10 +182,10 @@ async def prepare_seat(connection: Connection) -> None:
 
 async def record_failure(
     connection: Connection, *, topic: str, publisher: str, **values: Any
-) -> tuple[Status, int] | None:
+) -> tuple[PublisherStatus, int] | None:
     """The status and how many errors in a row; None if somebody else leads."""
     row = await QUERIES["record_failure"].maybe(connection, topic=topic, publisher=publisher, **values)
-    return None if row is None else (Status(row["status"]), row["error_count"])
+    return None if row is None else (PublisherStatus(row["status"]), row["error_count"])
 
 
 async def release_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> None:
@@ -210,7 +221,7 @@ async def save_topic(
     )
 
 
-async def set_status(connection: Connection, *, topic: str, publisher: str, status: Status) -> int:
+async def set_status(connection: Connection, *, topic: str, publisher: str, status: PublisherStatus) -> int:
     return await QUERIES["set_status"].exec(connection, topic=topic, publisher=publisher, status=status.value)
 
 

@@ -10,7 +10,7 @@ from postroom.events import store as event_store
 from postroom.events.audit import record_audit
 from postroom.outbox import store
 from postroom.outbox.errors import ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
-from postroom.outbox.model import VIEW, Pair, Topic, check_publisher, check_topic
+from postroom.outbox.model import VIEW, Subscription, Topic, check_publisher, check_topic
 
 _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
 """Who depends on which publisher."""
@@ -89,7 +89,7 @@ async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str
         await store.notify_outbox(connection)
 
 
-async def add_publisher(pool: Pool, pair: Pair, *, from_now: bool = True, actor: str) -> bool:
+async def add_publisher(pool: Pool, pair: Subscription, *, from_now: bool = True, actor: str) -> bool:
     """Let a publisher follow a topic, from now or from the beginning; False if it does, and stays where it is.
 
     What the topic is about stays too. Raises `TopicNotFound` and `BadInput`.
@@ -105,7 +105,7 @@ async def add_publisher(pool: Pool, pair: Pair, *, from_now: bool = True, actor:
     return True
 
 
-async def remove_publisher(pool: Pool, pair: Pair, *, force: bool = False, actor: str) -> None:
+async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = False, actor: str) -> None:
     """Let a publisher follow a topic no longer.
 
     Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, or if it keeps a view, unless
@@ -122,7 +122,7 @@ async def remove_publisher(pool: Pool, pair: Pair, *, force: bool = False, actor
         await store.notify_outbox(connection)
 
 
-async def ensure_pair(connection: Connection, pair: Pair, *, from_now: bool) -> bool:
+async def ensure_pair(connection: Connection, pair: Subscription, *, from_now: bool) -> bool:
     """Let a publisher follow a topic that exists, in the caller's transaction; False if it does already."""
     if await store.find_topic(connection, name=pair.topic) is None:
         raise TopicNotFound(f"There is no topic {pair.topic!r}.")
@@ -132,7 +132,7 @@ async def ensure_pair(connection: Connection, pair: Pair, *, from_now: bool) -> 
     return is_new
 
 
-async def ensure_topic(connection: Connection, topic: Topic, pair: Pair, *, from_now: bool) -> bool:
+async def ensure_topic(connection: Connection, topic: Topic, pair: Subscription, *, from_now: bool) -> bool:
     """Make or change a topic that belongs to code, such as a view's; False if its one publisher follows it already."""
     found = await store.find_topic(connection, name=topic.name)
     if found is None or _told(found) != _told(topic):

@@ -7,7 +7,7 @@
         await connection.execute("UPDATE totals SET opened = 0")
 
     opened = View("opened", count, empty, types=("WalletOpened",))
-    views = Views(pool)
+    views = ViewCatalog(pool)
     await views.install(opened)                       # once, at the start
     await run_outbox(room, stop=stop, more=[opened])  # wherever it is to be kept
 
@@ -27,7 +27,7 @@ from postroom.events.audit import record_audit
 from postroom.events.model import NOT_A_LIST, Place, SequencedEvent
 from postroom.outbox import service, store
 from postroom.outbox.errors import ProgressNotFound, ViewFailed
-from postroom.outbox.model import VIEW, Pair, Status, Topic, check_topic
+from postroom.outbox.model import VIEW, PublisherStatus, Subscription, Topic, check_topic
 from postroom.outbox.publisher import Batch
 from postroom.outbox.topics import ensure_topic
 
@@ -61,7 +61,7 @@ class View:
         if wrong:
             raise BadInput(wrong)
         self._apply, self.clear = apply, clear
-        self.pair = Pair(f"view.{name}", f"{VIEW}{name}")
+        self.pair = Subscription(f"view.{name}", f"{VIEW}{name}")
         self.name = self.pair.publisher
         self.topic = Topic(
             name=self.pair.topic,
@@ -79,7 +79,7 @@ class View:
         """Nothing is held."""
 
 
-class Views:
+class ViewCatalog:
     """What can be done with views, whoever keeps them."""
 
     def __init__(self, pool: Pool) -> None:
@@ -99,8 +99,8 @@ class Views:
                 raise ProgressNotFound
             await view.clear(connection)
             await store.move(connection, **view.pair._asdict(), transaction_id=0, position=0, forgets=True)
-            if progress.status is Status.FAILED:
-                await store.set_status(connection, **view.pair._asdict(), status=Status.ACTIVE)
+            if progress.status is PublisherStatus.FAILED:
+                await store.set_status(connection, **view.pair._asdict(), status=PublisherStatus.ACTIVE)
             await record_audit(connection, actor=actor, action="outbox.view.rebuild", subject=f"outbox:{view.pair}")
             await store.notify_outbox(connection)
 
@@ -120,7 +120,7 @@ class Views:
         try:
             async with asyncio.timeout(timeout.total_seconds()):
                 while not (found := await service.reached(self._pool, view.pair, place)).is_reached:
-                    if found.status is Status.FAILED:
+                    if found.status is PublisherStatus.FAILED:
                         raise ViewFailed(view.name, found.failed_position, found.last_error)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST)

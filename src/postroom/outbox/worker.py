@@ -18,7 +18,7 @@ from postroom.db.room import Room
 from postroom.events.service import adopt_restored_events
 from postroom.outbox import metrics, service
 from postroom.outbox.leadership import Leadership
-from postroom.outbox.model import Pair
+from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.relay import Relay, RelayOptions
 from postroom.runtime.loop import Loop, wait_for_any
@@ -39,7 +39,7 @@ class OutboxOptions:
 
 
 @dataclass(slots=True)
-class _Lead:
+class _Leader:
     relay: Relay
     task: asyncio.Task[None]
 
@@ -57,13 +57,13 @@ class Outbox:
     ) -> None:
         self._room, self._publishers, self._options = room, publishers, options or OutboxOptions()
         self._signal = signal
-        self._leads: dict[Pair, _Lead] = {}
-        self._resting: dict[Pair, float] = {}  # until when a pair whose relay died is left alone
+        self._leads: dict[Subscription, _Leader] = {}
+        self._resting: dict[Subscription, float] = {}  # until when a pair whose relay died is left alone
         self._called = asyncio.Event()
         self._observed_at = float("-inf")
 
     @property
-    def led(self) -> frozenset[Pair]:
+    def led(self) -> frozenset[Subscription]:
         return frozenset(self._leads)
 
     def loop(self, stop: asyncio.Event) -> Loop:
@@ -103,7 +103,7 @@ class Outbox:
         await self._observe()
         self._signal("ticked")
 
-    def _lead(self, instance: str, pair: Pair, follower_id: int | None) -> None:
+    def _lead(self, instance: str, pair: Subscription, follower_id: int | None) -> None:
         relay = Relay(
             self._room.pool,
             pair,
@@ -114,11 +114,11 @@ class Outbox:
         )
         task = asyncio.create_task(relay.run(follower_id), name=f"relay {pair}")
         task.add_done_callback(lambda _task: self._called.set())
-        self._leads[pair] = _Lead(relay, task)
+        self._leads[pair] = _Leader(relay, task)
         _log.info("outbox_lead_taken", pair=str(pair), instance=instance)
         self._signal("lead_taken")
 
-    async def _finish(self, seat: Leadership, pair: Pair, lead: _Lead) -> None:
+    async def _finish(self, seat: Leadership, pair: Subscription, lead: _Leader) -> None:
         del self._leads[pair]
         error = asyncio.CancelledError() if lead.task.cancelled() else lead.task.exception()
         if error is not None:
@@ -137,7 +137,7 @@ class Outbox:
             _log.error("relay_failure_untold", pair=str(relay.pair), error=type(trouble).__name__)
         self._resting[relay.pair] = monotonic() + relay.pause_after_failure().total_seconds()
 
-    def _is_rested(self, pair: Pair) -> bool:
+    def _is_rested(self, pair: Subscription) -> bool:
         return self._resting.get(pair, 0.0) <= monotonic()
 
     async def _leave(self, seat: Leadership) -> None:

@@ -90,7 +90,7 @@ class Signer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Digestible:
+class _SignedMessage:
     """What every signature of one message shares."""
 
     h_tag: bytes
@@ -126,7 +126,7 @@ def sign_all(
     return b"".join([_signature(signer, message, timestamp) for signer in signers])
 
 
-def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _Digestible:
+def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _SignedMessage:
     present: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         lowered = name.lower()
@@ -141,7 +141,7 @@ def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _Digesti
         if name in OVERSIGNED_HEADERS:
             names.append(name)
     body_hash = hashlib.sha256(canonical_body(body)).digest()
-    return _Digestible(_h_tag(names), b"".join(lines), binascii.b2a_base64(body_hash, newline=False))
+    return _SignedMessage(_h_tag(names), b"".join(lines), binascii.b2a_base64(body_hash, newline=False))
 
 
 def _h_tag(names: list[bytes]) -> bytes:
@@ -149,7 +149,7 @@ def _h_tag(names: list[bytes]) -> bytes:
     return b":\r\n  ".join(lines)
 
 
-def _signature(signer: Signer, message: _Digestible, timestamp: int) -> bytes:
+def _signature(signer: Signer, message: _SignedMessage, timestamp: int) -> bytes:
     """The field: signed with an empty b= tag, which stands last so that the signature is simply appended."""
     value = b"v=1; a=%b; c=relaxed/relaxed;\r\n d=%b;\r\n s=%b; t=%d;\r\n bh=%b;\r\n h=%b;\r\n b=" % (
         signer.algorithm.encode(),

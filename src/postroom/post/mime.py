@@ -57,7 +57,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ComposedMessage:
     """A composed message: its headers are encoded already, its parts once it is known how they travel."""
 
     headers: tuple[Field, ...]
@@ -89,7 +89,7 @@ def wrap_base64(encoded: bytes) -> bytes:
     return b"\r\n".join([*[encoded[i : i + _BASE64_COLUMNS] for i in columns], b""])
 
 
-def _assemble(message: Message, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private, one caller
+def _assemble(message: ComposedMessage, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private, one caller
     html = None if message.html is None else _text_entity("html", message.html, eight_bit)
     text = None
     if message.text is not None or (html is None and not message.attachments):
@@ -108,11 +108,11 @@ def _assemble(message: Message, eight_bit: bool) -> _Entity:  # noqa: FBT001 - p
     return _multipart(b"mixed", b"m" + boundary, [*bodies, *files]) if files else bodies[0]
 
 
-def _attached(message: Message) -> list[Attachment]:
+def _attached(message: ComposedMessage) -> list[Attachment]:
     return [each for each in message.attachments if message.html is None or each.content_id is None]
 
 
-def _inline(message: Message) -> list[Attachment]:
+def _inline(message: ComposedMessage) -> list[Attachment]:
     """The images the HTML may refer to; without HTML they are files like all others."""
     return [each for each in message.attachments if message.html is not None and each.content_id is not None]
 

@@ -112,7 +112,7 @@ _AWAY_HEADERS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-mail-auto
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecipientNote:
     """What is told about one recipient, or about nobody in particular."""
 
     address: str | None
@@ -122,14 +122,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ProseReport:
     """What kind of message it is (a value of `ReportKind`), and who failed."""
 
     kind: str
-    failures: list[Told] = field(default_factory=list)
+    failures: list[RecipientNote] = field(default_factory=list)
 
 
-def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Reading:
+def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> ProseReport:
     """Read a message that no standard describes.
 
     `headers` are by name in lower case, `texts` are its parts for people, `enclosed` the headers of the returned mail.
@@ -137,15 +137,15 @@ def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Rea
     pieces = [_split_copy(text[:LONGEST_TEXT].replace("\r\n", "\n")) for text in texts]
     said = "\n".join(before for before, _ in pieces)[:LONGEST_TEXT]
     failed = _addresses(headers.get("x-failed-recipients", ""))
-    silent = Reading("auto_reply" if is_auto_reply(headers) else "other")
+    silent = ProseReport("auto_reply" if is_auto_reply(headers) else "other")
     if not failed and not _is_bounce(headers, said):
         return silent
     if _DELAYED.search(headers.get("subject", "")) or (not failed and _DELAYED.search(said[:2000])):
-        return Reading("delay")
+        return ProseReport("delay")
     originals = find_originals("\n".join([enclosed, *(after for _, after in pieces)]))
     addresses = failed or _mentioned(said, headers) or _completed(said, headers, originals)
     failures = _told(said, addresses)
-    return Reading("bounce", failures) if failures else silent
+    return ProseReport("bounce", failures) if failures else silent
 
 
 def is_auto_reply(headers: Mapping[str, str]) -> bool:
@@ -231,7 +231,7 @@ def _completed(said: str, headers: Mapping[str, str], originals: Sequence[str]) 
     return [f"{name}@{domain}" for name in _BARE_NAME.findall(said[statement.end() :])[:MOST_ADDRESSES]]
 
 
-def _told(text: str, addresses: Sequence[str]) -> list[Told]:
+def _told(text: str, addresses: Sequence[str]) -> list[RecipientNote]:
     """What is said about each address. Where some have a reason beside them, those without one are bystanders."""
     spoken = {address: _segment(text, address, addresses) for address in addresses}
     reasons = [address for address in addresses if _is_refusal(spoken[address])]
@@ -267,8 +267,8 @@ def _is_refusal(segment: str) -> bool:
     return is_code or find_code(segment) is not None or is_reason(" ".join(segment.split()))
 
 
-def _refusal(address: str | None, segment: str) -> Told:
+def _refusal(address: str | None, segment: str) -> RecipientNote:
     enhanced = find_enhanced(segment)
     if enhanced is not None and enhanced.startswith("2."):
         enhanced = None
-    return Told(find_address(address), find_code(segment), enhanced, " ".join(segment.split()))
+    return RecipientNote(find_address(address), find_code(segment), enhanced, " ".join(segment.split()))

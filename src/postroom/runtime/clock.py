@@ -22,7 +22,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class HeardClock:
+class DatabaseClock:
     """The database's time between two of its answers: its last word plus the time that has passed here since.
 
     A host whose clock is wrong thus judges age and expiry like everybody else. Until the database has said a time it is

@@ -89,7 +89,7 @@ def redirect(location: str, status: HTTPStatus = HTTPStatus.SEE_OTHER) -> Answer
     return Answer(b"", int(status), "text/plain", {"location": location})
 
 
-class Refused(Exception):  # noqa: N818 - a condition of the protocol, like the leaves of errors.py
+class ProtocolError(Exception):
     """The HTTP application refused the request before a capability saw it."""
 
     def __init__(self, status: HTTPStatus, detail: str, *, field: str | None = None, allow: str | None = None) -> None:

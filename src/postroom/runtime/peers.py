@@ -84,7 +84,7 @@ class TrustedProxies:
         return None if found is None else str(found)
 
 
-class Guesses:
+class WrongKeyCounter:
     """Wrong keys by address: after `most` within `GUESS_WINDOW_S` seconds, an address waits.
 
     A key has 256 bits and cannot be guessed; this limits the queries and log lines that guessing costs.

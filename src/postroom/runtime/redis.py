@@ -56,7 +56,7 @@ def _through_sentinel(url: str, options: dict[str, Any]) -> Any:
         **_login(parts.netloc),
         **options,
     )
-    client = sentinel.master_for(name, redis_class=_Watched)
+    client = sentinel.master_for(name, redis_class=_SentinelClient)
     client.sentinel = sentinel
     return client
 
@@ -75,7 +75,7 @@ def _login(netloc: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value}
 
 
-class _Watched(redis.asyncio.Redis):
+class _SentinelClient(redis.asyncio.Redis):
     """A client that closes its connections to the Sentinels too."""
 
     sentinel: Any

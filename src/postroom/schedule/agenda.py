@@ -16,7 +16,7 @@ from postroom.runtime.page import Found, read_page
 from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
-from postroom.schedule.model import EventFilter, Policy, ScheduledEvent, Status, User
+from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus, SchedulePolicy, User
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
 
@@ -30,7 +30,7 @@ async def list_events(
     statement = store.list_soonest_events if is_soonest_first else store.list_latest_events
     filters = asdict(chosen)
     status = filters.pop("status")
-    filters["statuses"] = [status] if status else list(Status)
+    filters["statuses"] = [status] if status else list(ScheduledEventStatus)
     order = {"last_at": ("target_utc", datetime), "last_id": ("id", UUID)}
     return await read_page(statement, pool, cursor, limit, order=order, **filters)
 
@@ -86,7 +86,13 @@ async def move_event(
 
 
 async def cancel_event(
-    pool: Pool, event_id: UUID, *, version: int | None = None, actor: str, policy: Policy, now: datetime | None = None
+    pool: Pool,
+    event_id: UUID,
+    *,
+    version: int | None = None,
+    actor: str,
+    policy: SchedulePolicy,
+    now: datetime | None = None,
 ) -> ScheduledEvent:
     """End a planned event without sending it, and plan the occurrence after it in the same transaction."""
     async with pool.acquire() as connection, connection.transaction():
@@ -110,7 +116,7 @@ async def _hold(connection: Connection, event_id: UUID, version: int | None) -> 
     event = await store.find_event(connection, event_id=event_id) if user else None
     if user is None or event is None:
         raise ScheduledEventNotFound
-    if event.status is not Status.PENDING:
+    if event.status is not ScheduledEventStatus.PENDING:
         raise VersionConflict(f"The event is {event.status}. Only a PENDING event can be moved or cancelled.")
     if version is not None and event.version != version:
         raise VersionConflict(f"The event is at version {event.version}, not {version}. Read it again.")
@@ -118,7 +124,7 @@ async def _hold(connection: Connection, event_id: UUID, version: int | None) -> 
 
 
 async def _plan_following(
-    connection: Connection, user: User, event: ScheduledEvent, policy: Policy, *, now: datetime | None
+    connection: Connection, user: User, event: ScheduledEvent, policy: SchedulePolicy, *, now: datetime | None
 ) -> None:
     occasions = await store.list_occasions(connection, user_ids=[user.id])
     occasion = next((each for each in occasions if each.id == event.occasion_id), None)

@@ -30,7 +30,7 @@ from postroom.schedule.occasion_cli import occasions
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.schedule.people_csv import Line
+    from postroom.schedule.people_csv import PersonLine
 
 BATCH = 500
 
@@ -221,7 +221,7 @@ async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int,
         lines = read_people(followed)
         while batch := list(islice(lines, BATCH)):
             refused += [(line.number, line.problem) for line in batch if line.problem is not None]
-            good: list[Line] = [line for line in batch if line.person is not None]
+            good: list[PersonLine] = [line for line in batch if line.person is not None]
             try:
                 created, wrong = await service.create_users(
                     room.pool, [line.person for line in good if line.person is not None], policy=policy

@@ -12,8 +12,8 @@ from postroom.delivery.errors import ClaimLost
 from postroom.errors import BadInput
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
-from postroom.schedule.handover import Result, refusal, request_for, result_of
-from postroom.schedule.model import Claimed, Planned, Policy, Status
+from postroom.schedule.handover import HandoverResult, refusal, request_for, result_of
+from postroom.schedule.model import Claimed, PlannedEvent, ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
 
@@ -23,8 +23,8 @@ KEY_TTL = timedelta(days=400)
 
 
 async def hand_over_due(
-    pool: Pool, policy: Policy, *, now: datetime | None = None, signal: Signal = unheard
-) -> list[Result]:
+    pool: Pool, policy: SchedulePolicy, *, now: datetime | None = None, signal: Signal = unheard
+) -> list[HandoverResult]:
     """One batch: claim, hand over, plan what follows. Empty when nothing is due."""
     async with pool.acquire() as connection, connection.transaction():
         claimed = await store.claim_due(connection, claim_id=uuid4(), lease=LEASE, now=now)
@@ -35,8 +35,8 @@ async def hand_over_due(
 
 
 async def hand_over(
-    connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
-) -> list[Result]:
+    connection: Connection, claimed: Sequence[Claimed], policy: SchedulePolicy, *, now: datetime | None
+) -> list[HandoverResult]:
     """Make deliveries of claimed events. Raises `ClaimLost`, and so undoes everything, if another took one over."""
     if not claimed:
         return []
@@ -58,9 +58,9 @@ async def hand_over(
 
 
 async def _deliver(
-    connection: Connection, claimed: Sequence[Claimed], policy: Policy, *, now: datetime | None
-) -> list[Result]:
-    results: list[Result] = []
+    connection: Connection, claimed: Sequence[Claimed], policy: SchedulePolicy, *, now: datetime | None
+) -> list[HandoverResult]:
+    results: list[HandoverResult] = []
     going: list[tuple[Claimed, CheckedRequest]] = []
     for event in claimed:
         try:
@@ -73,11 +73,11 @@ async def _deliver(
         if reason is None:
             going.append((event, request))
         else:
-            results.append(Result(event, Status.FAILED, failure_reason=reason))
+            results.append(HandoverResult(event, ScheduledEventStatus.FAILED, failure_reason=reason))
     requests = [request for _, request in going]
     accepted = await deliveries.accept_batch(connection, requests, idempotency_ttl=KEY_TTL, now=now)
     return results + [result_of(event, answer) for (event, _), answer in zip(going, accepted, strict=True)]
 
 
-def _following(event: Claimed, policy: Policy) -> Planned | None:
+def _following(event: Claimed, policy: SchedulePolicy) -> PlannedEvent | None:
     return following_event(Subject(event.user_id, event.person, event.occasion), event, policy)

@@ -12,7 +12,7 @@ from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Moment, Shape, answer, response
 from postroom.schedule import agenda, service
 from postroom.schedule.api import READ, WRITE
-from postroom.schedule.model import EventFilter, ScheduledEvent, Status
+from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus
 
 _PATH = "/v1/scheduled-events"
 _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -21,7 +21,7 @@ _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 class EventQuery(PageQuery, frozen=True, kw_only=True):
     """Which events, in which order, and which page. `due_from` and `due_before` bound the target."""
 
-    status: Status | None = None
+    status: ScheduledEventStatus | None = None
     kind: Annotated[str, msgspec.Meta(max_length=50, description="Such as BIRTHDAY.")] | None = None
     user_id: UUID | None = None
     due_from: Moment | None = None

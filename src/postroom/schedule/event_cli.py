@@ -10,7 +10,7 @@ from postroom.errors import BadInput
 from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, parse_moment, print_page, print_record, say
 
 if TYPE_CHECKING:
-    from postroom.schedule.model import Status
+    from postroom.schedule.model import ScheduledEventStatus
 
 schedule = typer.Typer(no_args_is_help=True)
 
@@ -105,13 +105,13 @@ def cancel(
     say(f"{event.id} cancelled")
 
 
-def _status(given: str | None) -> "Status | None":
-    from postroom.schedule.model import Status
+def _status(given: str | None) -> "ScheduledEventStatus | None":
+    from postroom.schedule.model import ScheduledEventStatus
 
     try:
-        return Status(given.upper()) if given else None
+        return ScheduledEventStatus(given.upper()) if given else None
     except ValueError:
-        raise BadInput.of("status", f"must be one of {', '.join(Status)}") from None
+        raise BadInput.of("status", f"must be one of {', '.join(ScheduledEventStatus)}") from None
 
 
 def _local(given: str) -> datetime:

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.model import ENDED, Accepted, Channel, DeliveryRequest, Lane, State
+from postroom.delivery.model import ENDED, Accepted, Channel, DeliveryRequest, DeliveryState, Lane
 from postroom.post.address import Address, parse_address
 from postroom.schedule.kinds import KINDS
-from postroom.schedule.model import LATE_AFTER, UNREADABLE, Claimed, Policy, Status
+from postroom.schedule.model import LATE_AFTER, UNREADABLE, Claimed, ScheduledEventStatus, SchedulePolicy
 from postroom.transports.webhook.inbox import CAPTURE_URL
 
 SOURCE = "schedule"
@@ -30,11 +30,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class HandoverResult:
     """What becomes of a claimed event: a delivery to follow, or an end."""
 
     event: Claimed
-    status: Status
+    status: ScheduledEventStatus
     delivery_id: int | None = None
     failure_reason: str | None = None
 
@@ -43,7 +43,7 @@ class Result:
         return self.event.lateness if self.event.lateness > LATE_AFTER else None
 
 
-def refusal(event: Claimed, policy: Policy) -> str | None:
+def refusal(event: Claimed, policy: SchedulePolicy) -> str | None:
     """Why an event is not handed over at all; None if it is."""
     if event.payload is UNREADABLE:
         return "bad_input: delivery_payload cannot be decoded"
@@ -56,7 +56,7 @@ def refusal(event: Claimed, policy: Policy) -> str | None:
     return None
 
 
-def request_for(event: Claimed, policy: Policy) -> DeliveryRequest:
+def request_for(event: Claimed, policy: SchedulePolicy) -> DeliveryRequest:
     """The delivery of an event. Its key is the event's, one per person, kind and occurrence."""
     if event.person.webhook_url is None and event.person.email is not None:
         return _mail(event, event.person.email)
@@ -108,14 +108,17 @@ def _template_of(event: Claimed) -> str | None:
     return event.person.template or kind.template
 
 
-def result_of(event: Claimed, accepted: Accepted) -> Result:
+def result_of(event: Claimed, accepted: Accepted) -> HandoverResult:
     """What an accepted delivery means for its event; whatever holds the key is this occurrence's delivery."""
     if accepted.state not in ENDED:
-        return Result(event, Status.PROCESSING, accepted.id)
-    if accepted.state is State.SENT:
-        return Result(event, Status.COMPLETED, accepted.id)
-    if accepted.state is State.SUPPRESSED:
-        return Result(event, Status.FAILED, accepted.id)  # the statement `hand_over` writes why
-    return Result(
-        event, Status.FAILED, accepted.id, f"{accepted.state}: its delivery had ended when it was handed over"
+        return HandoverResult(event, ScheduledEventStatus.PROCESSING, accepted.id)
+    if accepted.state is DeliveryState.SENT:
+        return HandoverResult(event, ScheduledEventStatus.COMPLETED, accepted.id)
+    if accepted.state is DeliveryState.SUPPRESSED:
+        return HandoverResult(event, ScheduledEventStatus.FAILED, accepted.id)  # the statement `hand_over` writes why
+    return HandoverResult(
+        event,
+        ScheduledEventStatus.FAILED,
+        accepted.id,
+        f"{accepted.state}: its delivery had ended when it was handed over",
     )

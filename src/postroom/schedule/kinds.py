@@ -15,7 +15,7 @@ import msgspec
 
 from postroom.errors import BadInput
 from postroom.schedule.civil import day_in_month, day_in_year
-from postroom.schedule.model import BIRTHDAY, Person, Policy
+from postroom.schedule.model import BIRTHDAY, Person, SchedulePolicy
 
 _DAY = timedelta(days=1)
 _TO_THE_MINUTE = re.compile(r"(?:\d{4}-\d\d-\d\d[Tt ])?\d\d:\d\d", re.ASCII)
@@ -38,12 +38,12 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class OccurrenceInput:
     """What occurrences follow from: the person, the occasion's rule as its kind reads it, the installation's policy."""
 
     person: Person
     rule: Any
-    policy: Policy
+    policy: SchedulePolicy
 
 
 class Kind(Protocol):
@@ -54,7 +54,7 @@ class Kind(Protocol):
     @property
     def template(self) -> str | None: ...
 
-    def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
+    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
         """The firings on or after a local day, earliest first."""
 
     def message(self, person: Person) -> str:
@@ -99,7 +99,7 @@ class Birthday:
     rule = Rule
     template = "birthday"
 
-    def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
+    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
         policy = terms.policy
         born = terms.person.date_of_birth
         return _yearly(born, 0, policy.time_of(BIRTHDAY), policy, max(since, date(born.year + 1, 1, 1)))
@@ -114,7 +114,7 @@ class Anniversary:
     rule = AnniversaryRule
     template = None
 
-    def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
+    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
         rule, policy = terms.rule, terms.policy
         return _yearly(rule.date, rule.days_before, policy.time_of("ANNIVERSARY"), policy, since)
 
@@ -128,7 +128,7 @@ class Reminder:
     rule = ReminderRule
     template = None
 
-    def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
+    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
         at: datetime = terms.rule.at
         if at.date() >= since:
             yield Occurrence("once", at)
@@ -143,7 +143,7 @@ class Recurring:
     rule = RecurringRule
     template = None
 
-    def occurrences(self, terms: Terms, since: date) -> Iterator[Occurrence]:
+    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
         rule: RecurringRule = terms.rule
         at = rule.at or terms.policy.time_of("RECURRING")
         for day in _days(rule, max(rule.start, since)):
@@ -212,7 +212,7 @@ def _with_seconds(rule: Any) -> Any:
     return {**rule, "at": f"{at}:00"}
 
 
-def _yearly(anchor: date, days_before: int, at: time, policy: Policy, since: date) -> Iterator[Occurrence]:
+def _yearly(anchor: date, days_before: int, at: time, policy: SchedulePolicy, since: date) -> Iterator[Occurrence]:
     """The anchor's day in each year from its own on; named by the year of the day itself."""
     for year in range(max(anchor.year, since.year), _LAST_DAY.year):
         day = day_in_year(anchor, year, policy.leap_day) - timedelta(days=days_before)

@@ -21,7 +21,7 @@ UNREADABLE = "(cannot be decoded)"
 """Stands for a payload that plain SQL wrote and Python cannot decode; its event fails when it is due."""
 
 
-class Status(StrEnum):
+class ScheduledEventStatus(StrEnum):
     """Where a scheduled event stands."""
 
     PENDING = "PENDING"
@@ -99,7 +99,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedEvent:
     """An event as it should be."""
 
     user_id: UUID
@@ -113,14 +113,14 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledEvent(Planned):
+class ScheduledEvent(PlannedEvent):
     """One firing, planned or past. `target_local` and `moved_from` are local times of the person, without a zone.
 
     `moved_from` is the time of its rule, if an operator moved the event.
     """
 
     id: UUID
-    status: Status
+    status: ScheduledEventStatus
     executed_at: datetime | None
     failure_reason: str | None
     retry_count: int
@@ -136,7 +136,7 @@ class ScheduledEvent(Planned):
 class EventFilter:
     """Which events a listing shows; None asks for all."""
 
-    status: Status | None = None
+    status: ScheduledEventStatus | None = None
     kind: str | None = None
     user_id: UUID | None = None
     is_late: bool | None = None
@@ -145,11 +145,11 @@ class EventFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownEvent(Planned):
+class KnownEvent(PlannedEvent):
     """An event that exists, as planning needs it."""
 
     id: UUID
-    status: Status
+    status: ScheduledEventStatus
     version: int
     moved_from: datetime | None
     is_claimed_only: bool  # claimed, not yet handed over: it may become PENDING again
@@ -191,7 +191,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PlanChange:
     """What planning did to a person's events: planned ones recomputed, begun ones left alone, missing ones added."""
 
     moved: int
@@ -200,7 +200,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class SchedulePolicy:
     """How an installation schedules; the defaults are those of the settings."""
 
     times: Mapping[str, time] = field(default_factory=dict)

@@ -20,7 +20,7 @@ _BROKEN = re.compile(r"[\0\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PersonLine:
     """One line of the file: a person, or why it is none."""
 
     number: int
@@ -28,18 +28,18 @@ class Line:
     problem: str | None = None
 
 
-def read_people(text: Iterable[str]) -> Iterator[Line]:
+def read_people(text: Iterable[str]) -> Iterator[PersonLine]:
     """Each line after the header; raises `BadInput` if the header itself cannot be used."""
     rows = read_lines(text)
     _number, header, problem = next(rows, (1, [], ""))
     columns = _read_header(header, problem)
     for number, cells, problem in rows:
         try:
-            yield Line(number, None, problem) if problem else Line(number, _person(columns, cells))
+            yield PersonLine(number, None, problem) if problem else PersonLine(number, _person(columns, cells))
         except BadInput as error:
-            yield Line(number, None, "; ".join(f"{each.field}: {each.message}" for each in error.errors))
+            yield PersonLine(number, None, "; ".join(f"{each.field}: {each.message}" for each in error.errors))
         except ValueError as error:
-            yield Line(number, None, str(error))
+            yield PersonLine(number, None, str(error))
 
 
 def _read_header(cells: list[str], problem: str) -> list[str]:

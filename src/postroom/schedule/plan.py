@@ -16,8 +16,8 @@ from itertools import islice
 from uuid import UUID
 
 from postroom.runtime.zones import instant_of, local_at
-from postroom.schedule.kinds import KINDS, Occurrence, Terms, read_rule
-from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Planned, Policy
+from postroom.schedule.kinds import KINDS, Occurrence, OccurrenceInput, read_rule
+from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, PlannedEvent, SchedulePolicy
 
 _DAY = timedelta(days=1)
 _FARTHEST_MOVE = timedelta(hours=27)
@@ -52,8 +52,8 @@ class Subject:
 
 
 def upcoming(
-    subject: Subject, policy: Policy, *, now: datetime, used: AbstractSet[str], pending: KnownEvent | None
-) -> Planned | None:
+    subject: Subject, policy: SchedulePolicy, *, now: datetime, used: AbstractSet[str], pending: KnownEvent | None
+) -> PlannedEvent | None:
     """What should be planned now; `used` are the keys of what was begun, `pending` the event planned so far."""
     today = local_at(now, subject.person.timezone).date()
     since = today - 2 * _DAY  # what a move brought past its time; a gap at midnight can make it the next day's
@@ -68,7 +68,7 @@ def upcoming(
     return None
 
 
-def following(subject: Subject, policy: Policy, *, after: datetime, key: str) -> Planned | None:
+def following(subject: Subject, policy: SchedulePolicy, *, after: datetime, key: str) -> PlannedEvent | None:
     """The occurrence after one that was claimed, known by its local time and its key."""
     for occurrence in islice(_occurrences(subject, policy, after.date() - _DAY), _PATIENCE):
         planned = _planned(subject, occurrence)
@@ -77,11 +77,11 @@ def following(subject: Subject, policy: Policy, *, after: datetime, key: str) ->
     return None
 
 
-def moved(subject: Subject, pending: KnownEvent) -> Planned:
+def moved(subject: Subject, pending: KnownEvent) -> PlannedEvent:
     """An event that was moved by hand, for the person as they are now: the same local time, on the person's clock."""
     kind, zone = subject.kind_name, subject.person.timezone
     target = instant_of(pending.target_local, zone)
-    return Planned(
+    return PlannedEvent(
         user_id=subject.user_id,
         kind=kind,
         occasion_id=pending.occasion_id,
@@ -93,7 +93,7 @@ def moved(subject: Subject, pending: KnownEvent) -> Planned:
     )
 
 
-def _is_to_come(planned: Planned, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
+def _is_to_come(planned: PlannedEvent, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
     """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved.
 
     A move leaves the day what it was, and so do other times of day.
@@ -108,15 +108,15 @@ def _is_to_come(planned: Planned, occurrence: Occurrence, pending: KnownEvent | 
     return planned.target_utc > now or day == local_at(now, planned.timezone).date()
 
 
-def _occurrences(subject: Subject, policy: Policy, since: date) -> Iterator[Occurrence]:
+def _occurrences(subject: Subject, policy: SchedulePolicy, since: date) -> Iterator[Occurrence]:
     rule = read_rule(subject.kind_name, subject.occasion.rule if subject.occasion else {})
-    return KINDS[subject.kind_name].occurrences(Terms(subject.person, rule, policy), since)
+    return KINDS[subject.kind_name].occurrences(OccurrenceInput(subject.person, rule, policy), since)
 
 
-def _planned(subject: Subject, occurrence: Occurrence) -> Planned:
+def _planned(subject: Subject, occurrence: Occurrence) -> PlannedEvent:
     kind, occasion, zone = subject.kind_name, subject.occasion, subject.person.timezone
     target = instant_of(occurrence.local, zone)
-    return Planned(
+    return PlannedEvent(
         user_id=subject.user_id,
         kind=kind,
         occasion_id=occasion.id if occasion else None,

@@ -16,7 +16,16 @@ import structlog
 
 from postroom.db.queries import Connection
 from postroom.schedule import store
-from postroom.schedule.model import Claimed, KnownEvent, Moved, Planned, Policy, ScheduledEvent, Status, User
+from postroom.schedule.model import (
+    Claimed,
+    KnownEvent,
+    PlanChange,
+    PlannedEvent,
+    ScheduledEvent,
+    ScheduledEventStatus,
+    SchedulePolicy,
+    User,
+)
 from postroom.schedule.plan import UNPLANNABLE, Subject, following, moved, upcoming
 
 _encode = msgspec.json.Encoder().encode
@@ -35,8 +44,8 @@ class Keep(Enum):
 class Changes:
     """What has to be written so that the database holds the plan."""
 
-    planned: list[Planned] = field(default_factory=list)
-    moves: list[tuple[KnownEvent, Planned, datetime]] = field(default_factory=list)
+    planned: list[PlannedEvent] = field(default_factory=list)
+    moves: list[tuple[KnownEvent, PlannedEvent, datetime]] = field(default_factory=list)
     over: list[KnownEvent] = field(default_factory=list)
     ended: list[UUID] = field(default_factory=list)
     unplannable: list[UUID] = field(default_factory=list)  # whose
@@ -50,8 +59,13 @@ class Changes:
 
 
 async def plan_for(
-    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: Keep = Keep.NOTHING
-) -> dict[UUID, Moved]:
+    connection: Connection,
+    users: Sequence[User],
+    policy: SchedulePolicy,
+    *,
+    now: datetime | None,
+    keep: Keep = Keep.NOTHING,
+) -> dict[UUID, PlanChange]:
     """Make the events of these people what they should be; says for each what was done.
 
     Somebody whom nobody has planned for yet keeps all they came with. What plain SQL changed is planned as of that
@@ -72,7 +86,7 @@ async def plan_for(
     return {user.id: _count(known.get(user.id, []), moved, added[user.id]) for user in users}
 
 
-def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
+def planned_columns(planned: Iterable[PlannedEvent | None]) -> dict[str, list[Any]]:
     """Planned events as columns, for one statement; None is nothing to plan."""
     given = [each for each in planned if each is not None]
     return {
@@ -83,7 +97,7 @@ def planned_columns(planned: Iterable[Planned | None]) -> dict[str, list[Any]]:
     }
 
 
-def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: Policy) -> Planned | None:
+def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: SchedulePolicy) -> PlannedEvent | None:
     """The event after one that was claimed or cancelled; None if nothing follows.
 
     One that was moved by hand stands for its own occurrence and for those that it was moved past: they would fall due
@@ -109,15 +123,15 @@ def _as_of(user: User, subject: Subject, now: datetime) -> datetime:
 
 
 def _decide(
-    subject: Subject, own: Sequence[KnownEvent], policy: Policy, *, now: datetime, keep: Keep, changes: Changes
+    subject: Subject, own: Sequence[KnownEvent], policy: SchedulePolicy, *, now: datetime, keep: Keep, changes: Changes
 ) -> None:
     if any(event.is_claimed_only for event in own):
         return  # held by a claim that has not handed it over: what follows is planned by whoever does
-    pending = next((event for event in own if event.status is Status.PENDING), None)
-    used = {event.idempotency_key for event in own if event.status is not Status.PENDING}
+    pending = next((event for event in own if event.status is ScheduledEventStatus.PENDING), None)
+    used = {event.idempotency_key for event in own if event.status is not ScheduledEventStatus.PENDING}
     try:
         if pending is not None and pending.moved_from is not None:
-            planned: Planned | None = moved(subject, pending)
+            planned: PlannedEvent | None = moved(subject, pending)
         else:
             planned = upcoming(subject, policy, now=now, used=used, pending=pending)
     except UNPLANNABLE as error:
@@ -138,7 +152,7 @@ def _decide(
         changes.moves.append((pending, planned, now))
 
 
-def _differs(event: KnownEvent, planned: Planned) -> bool:
+def _differs(event: KnownEvent, planned: PlannedEvent) -> bool:
     return (event.target_utc, event.target_local, event.timezone, event.idempotency_key, event.payload) != (
         planned.target_utc,
         planned.target_local,
@@ -170,7 +184,7 @@ async def _write(connection: Connection, changes: Changes, *, now: datetime | No
     return added, moved
 
 
-def _target_columns(planned: Sequence[Planned]) -> dict[str, list[Any]]:
+def _target_columns(planned: Sequence[PlannedEvent]) -> dict[str, list[Any]]:
     return {
         "target_utc": [each.target_utc for each in planned],
         "target_local": [each.target_local for each in planned],
@@ -180,11 +194,11 @@ def _target_columns(planned: Sequence[Planned]) -> dict[str, list[Any]]:
     }
 
 
-def _count(known: Sequence[KnownEvent], moved: set[UUID], added: int) -> Moved:
-    return Moved(
+def _count(known: Sequence[KnownEvent], moved: set[UUID], added: int) -> PlanChange:
+    return PlanChange(
         added=added,
         moved=sum(event.id in moved for event in known),
-        skipped=sum(event.status is not Status.PENDING for event in known),
+        skipped=sum(event.status is not ScheduledEventStatus.PENDING for event in known),
     )
 
 

@@ -20,7 +20,7 @@ from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.errors import OccasionNotFound, UserNotFound
 from postroom.schedule.kinds import check_rule, never_fires
-from postroom.schedule.model import Backlog, Moved, Occasion, Person, Policy, User, person_fields
+from postroom.schedule.model import Backlog, Occasion, Person, PlanChange, SchedulePolicy, User, person_fields
 from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
@@ -28,9 +28,9 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_MESSAGE = 2000
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(settings: Settings) -> SchedulePolicy:
     """How this installation schedules."""
-    return Policy(
+    return SchedulePolicy(
         times=dict(settings.schedule_times),
         leap_day=LeapDay(settings.leap_day),
         max_lateness=dict(settings.schedule_max_lateness),
@@ -39,7 +39,7 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-async def create_user(pool: Pool, person: Person, *, policy: Policy, now: datetime | None = None) -> User:
+async def create_user(pool: Pool, person: Person, *, policy: SchedulePolicy, now: datetime | None = None) -> User:
     """Store a person and plan their next birthday, in one transaction."""
     async with pool.acquire() as connection, connection.transaction():
         check_person(person, today=(await store.read_clock(connection, now=now)).date())
@@ -48,7 +48,7 @@ async def create_user(pool: Pool, person: Person, *, policy: Policy, now: dateti
 
 
 async def create_users(
-    pool: Pool, people: Sequence[Person], *, policy: Policy, now: datetime | None = None
+    pool: Pool, people: Sequence[Person], *, policy: SchedulePolicy, now: datetime | None = None
 ) -> tuple[list[User], dict[int, tuple[FieldError, ...]]]:
     """Store many people; those that cannot be stored are told by their place, and do not stop the others."""
     async with pool.acquire() as connection, connection.transaction():
@@ -97,10 +97,10 @@ async def update_user(
     user_id: UUID,
     changes: Mapping[str, Any],
     *,
-    policy: Policy,
+    policy: SchedulePolicy,
     version: int | None = None,
     now: datetime | None = None,
-) -> tuple[User, Moved]:
+) -> tuple[User, PlanChange]:
     """Change some fields of a person and move what is planned; with `version`, only if nobody was faster."""
     async with pool.acquire() as connection, connection.transaction():
         user = await store.lock_user(connection, user_id=user_id)
@@ -128,7 +128,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
     rule: Mapping[str, Any],
     message: str = "",
     template: str | None = None,
-    policy: Policy,
+    policy: SchedulePolicy,
     now: datetime | None = None,
 ) -> Occasion:
     """Plan something besides the birthday: an anniversary, a reminder, a recurring message."""
@@ -174,7 +174,7 @@ async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
 
 
 async def _insert(
-    connection: Connection, people: Sequence[Person], policy: Policy, *, now: datetime | None
+    connection: Connection, people: Sequence[Person], policy: SchedulePolicy, *, now: datetime | None
 ) -> list[User]:
     rows = [person_fields(person) for person in people]
     with translated():
@@ -184,8 +184,13 @@ async def _insert(
 
 
 async def _plan(
-    connection: Connection, users: Sequence[User], policy: Policy, *, now: datetime | None, keep: Keep = Keep.NOTHING
-) -> dict[UUID, Moved]:
+    connection: Connection,
+    users: Sequence[User],
+    policy: SchedulePolicy,
+    *,
+    now: datetime | None,
+    keep: Keep = Keep.NOTHING,
+) -> dict[UUID, PlanChange]:
     """Plan, and have it done again by the schedulers if they were told other times than this process."""
     done = await plan_for(connection, users, policy, now=now, keep=keep)
     await store.leave_to_scheduler(connection, user_ids=[user.id for user in users], basis=policy.basis)

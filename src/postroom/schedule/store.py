@@ -19,7 +19,7 @@ from postroom.schedule.model import (
     Occasion,
     Person,
     ScheduledEvent,
-    Status,
+    ScheduledEventStatus,
     User,
 )
 
@@ -196,9 +196,11 @@ async def read_clock(connection: Connection, *, now: datetime | None) -> datetim
     return moment
 
 
-async def recover_events(connection: Connection, *, lease: timedelta, now: datetime | None) -> list[Status]:
+async def recover_events(
+    connection: Connection, *, lease: timedelta, now: datetime | None
+) -> list[ScheduledEventStatus]:
     rows = await QUERIES["recover_events"].many(connection, lease=lease, now=now)
-    return [Status(row["status"]) for row in rows]
+    return [ScheduledEventStatus(row["status"]) for row in rows]
 
 
 async def save_basis(connection: Connection, *, basis: str, now: datetime | None) -> int:

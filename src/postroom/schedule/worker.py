@@ -21,7 +21,7 @@ from postroom.runtime.loop import Loop, Rest
 from postroom.runtime.signals import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.engine import LEASE, hand_over_due
-from postroom.schedule.model import Policy, Status
+from postroom.schedule.model import ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.planner import Keep, plan_for
 
 STEP = 1000
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 class SchedulerOptions:
     """How a scheduler behaves; the defaults are those of the settings."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: SchedulePolicy = field(default_factory=SchedulePolicy)
     poll_interval: timedelta = timedelta(milliseconds=500)
     sweep_interval: timedelta = timedelta(seconds=2)
     audit_interval: timedelta = timedelta(minutes=15)
@@ -89,7 +89,7 @@ class Scheduler:
         while results := await hand_over_due(self._pool, self._options.policy, now=self._clock(), signal=self._signal):
             total += len(results)
             late += sum(result.late_by is not None for result in results)
-            failed += sum(result.status is Status.FAILED for result in results)
+            failed += sum(result.status is ScheduledEventStatus.FAILED for result in results)
         if total:
             _log.info("events_handed_over", events=total, late=late, failed=failed)
         return total
@@ -100,7 +100,7 @@ class Scheduler:
         async with self._pool.acquire() as connection:
             while found := await store.recover_events(connection, lease=LEASE, now=self._clock()):
                 total += len(found)
-                again = sum(status is Status.PENDING for status in found)
+                again = sum(status is ScheduledEventStatus.PENDING for status in found)
                 _log.warning("events_recovered", events=len(found), planned_again=again)
         return total
 

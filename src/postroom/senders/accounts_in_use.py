@@ -24,10 +24,10 @@ from postroom.runtime.clock import Clock, database_time
 from postroom.senders import store
 from postroom.senders.credentials import Credentials, open_credentials
 from postroom.senders.factory import TransportFactory, UnusableTransport
-from postroom.senders.model import HealthPolicy, SealedAccount, SenderAccount, Slot
-from postroom.senders.pace import PacedStarts, Release, Turn
+from postroom.senders.model import HealthPolicy, SealedAccount, SenderAccount, StartSlot
+from postroom.senders.pace import PacedStarts, Release, StartPermit
 from postroom.senders.seal import Sealer
-from postroom.transports.base import Mailbox, Transport
+from postroom.transports.base import SentMailbox, Transport
 
 _log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class AccountsInUse:
         self._releases: list[Release] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def prepare(self, slots: Sequence[Slot]) -> None:
+    async def prepare(self, slots: Sequence[StartSlot]) -> None:
         """A claim has come: begin its turns and read its accounts."""
         self.turns.open(slots)
         named = {account_id for slot in slots for account_id in (slot.account_id, slot.doubtful_account_id)}
@@ -97,10 +97,10 @@ class AccountsInUse:
     async def was_sent(self, account_id: int, lane: str, message_id: str) -> bool:
         """True if an account says that it has sent a message. Only some providers can be asked."""
         transport = self.transport(account_id, lane)
-        return isinstance(transport, Mailbox) and await transport.was_sent(message_id) is True
+        return isinstance(transport, SentMailbox) and await transport.was_sent(message_id) is True
 
     @asynccontextmanager
-    async def turn(self, slot: Slot) -> AsyncIterator[Turn | None]:
+    async def turn(self, slot: StartSlot) -> AsyncIterator[StartPermit | None]:
         """A mail's turn, and its place among the connections to its destination; None if it must not start."""
         places = self._places_at(slot)
         try:
@@ -130,7 +130,7 @@ class AccountsInUse:
         async with self._pool.acquire() as connection:
             return await store.has_turns(connection, lane=lane, now=self._clock())
 
-    def _places_at(self, slot: Slot) -> asyncio.Semaphore | None:
+    def _places_at(self, slot: StartSlot) -> asyncio.Semaphore | None:
         if slot.domain is None or slot.connections is None:
             return None
         limit, places = self._places.get(slot.domain, (0, asyncio.Semaphore()))

@@ -38,7 +38,7 @@ class UnusableTransport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaysOut:
+class ProviderAddresses:
     """How providers are reached; the addresses are settings so that a local server can stand in for them."""
 
     local_name: str = "localhost"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from postroom.senders.model import SenderAccount, Status
+from postroom.senders.model import SenderAccount, SenderStatus
 
-SENDING = (Status.ACTIVE, Status.WARMING_UP, Status.PAUSED_LIMIT_REACHED)
+SENDING = (SenderStatus.ACTIVE, SenderStatus.WARMING_UP, SenderStatus.PAUSED_LIMIT_REACHED)
 DAY_S = 86_400.0
 
 

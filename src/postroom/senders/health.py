@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from postroom.post.meaning import Hardness, Hint, ReplyScope, meaning_of
 from postroom.post.reply import Reply, Stage
-from postroom.senders.model import Slot
+from postroom.senders.model import StartSlot
 
 DEFAULT_REST_S = 60.0
 LONGEST_REST_S = 86_400.0
@@ -26,7 +26,7 @@ _PERMANENT = frozenset({Hardness.REFUSED, Hardness.GONE})
 _BOUNCED = frozenset({ReplyScope.RECIPIENT, ReplyScope.DESTINATION, ReplyScope.UNKNOWN})
 
 
-class Kind(StrEnum):
+class AttemptKind(StrEnum):
     """What one attempt counts as."""
 
     SENT = "sent"
@@ -38,16 +38,16 @@ class Kind(StrEnum):
     UNTRIED = "untried"
 
 
-_FORGIVING = {Hint.PAUSE: Kind.THROTTLED, Hint.LOGIN: Kind.LOGIN_REFUSED}
+_FORGIVING = {Hint.PAUSE: AttemptKind.THROTTLED, Hint.LOGIN: AttemptKind.LOGIN_REFUSED}
 FORGIVEN = frozenset(_FORGIVING.values())
 """What is the account's affair: the mail is due again at once, and its budget is untouched."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HealthResult:
     """One result, as far as accounts and destinations care."""
 
-    slot: Slot
+    slot: StartSlot
     reply: Reply | None  # None: it was not tried
     domain: str | None
     blames_mail: bool = False  # a throttle that is not the account's fault
@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Tally:
+class HealthCounts:
     """What a batch of results adds to one account, in the order in which they came."""
 
     tried: int = 0
@@ -66,33 +66,33 @@ class Tally:
     rest_s: float | None = None
     login_problem: str | None = None
 
-    def add(self, kind: Kind, reply: Reply) -> None:
+    def add(self, kind: AttemptKind, reply: Reply) -> None:
         self.tried += 1
-        self.bounces += kind is Kind.BOUNCE
-        if kind is Kind.ERROR:
+        self.bounces += kind is AttemptKind.BOUNCE
+        if kind is AttemptKind.ERROR:
             self.errors += 1
             self.errors_in_a_row += 1
         elif kind not in FORGIVEN:
             self.errors_in_a_row, self.only_errors = 0, False
-        if kind is Kind.THROTTLED:
+        if kind is AttemptKind.THROTTLED:
             self.rest_s = max(self.rest_s or 0.0, rest_after(reply))
-        if kind is Kind.LOGIN_REFUSED:
+        if kind is AttemptKind.LOGIN_REFUSED:
             self.login_problem = f"login refused: {reply.code} {reply.text}"[:500]
 
 
-def judge(reply: Reply | None) -> Kind:
+def judge(reply: Reply | None) -> AttemptKind:
     """What a reply counts as; see the table above."""
     if reply is None or reply.suppress:
-        return Kind.UNTRIED
+        return AttemptKind.UNTRIED
     meaning = meaning_of(reply.stage, reply.code, reply.enhanced, reply.text)
     if meaning.hardness is Hardness.TAKEN:
-        return Kind.SENT
+        return AttemptKind.SENT
     if meaning.hint in _FORGIVING:
         return _FORGIVING[meaning.hint]
     is_permanent = meaning.hardness in _PERMANENT
     if meaning.scope is ReplyScope.ACCOUNT or (is_permanent and meaning.scope is ReplyScope.US):
-        return Kind.ERROR
-    return Kind.BOUNCE if is_permanent and meaning.scope in _BOUNCED else Kind.NEUTRAL
+        return AttemptKind.ERROR
+    return AttemptKind.BOUNCE if is_permanent and meaning.scope in _BOUNCED else AttemptKind.NEUTRAL
 
 
 def is_about_account(reply: Reply) -> bool:
@@ -112,13 +112,13 @@ def is_slowdown(reply: Reply | None) -> bool:
     return meaning_of(reply.stage, reply.code, reply.enhanced, reply.text).hint is Hint.SLOW_DOWN
 
 
-def tally(outcomes: Iterable[Outcome]) -> dict[int, Tally]:
+def tally(outcomes: Iterable[HealthResult]) -> dict[int, HealthCounts]:
     """What a batch of results adds to each account."""
-    tallies: dict[int, Tally] = {}
+    tallies: dict[int, HealthCounts] = {}
     for outcome in outcomes:
         kind, account_id = judge(outcome.reply), outcome.slot.account_id
         if outcome.blames_mail:
-            kind = Kind.NEUTRAL
-        if account_id is not None and kind is not Kind.UNTRIED and outcome.reply is not None:
-            tallies.setdefault(account_id, Tally()).add(kind, outcome.reply)
+            kind = AttemptKind.NEUTRAL
+        if account_id is not None and kind is not AttemptKind.UNTRIED and outcome.reply is not None:
+            tallies.setdefault(account_id, HealthCounts()).add(kind, outcome.reply)
     return tallies

@@ -30,7 +30,7 @@ SEND_DELAY_MS: Mapping[AuthType, int] = {
 }
 
 
-class Status(StrEnum):
+class SenderStatus(StrEnum):
     """Whether anything leaves through an account."""
 
     ACTIVE = "active"
@@ -55,10 +55,10 @@ class SenderAccount:
     email: str
     display_name: str | None
     auth_type: AuthType
-    status: Status
+    status: SenderStatus
     status_reason: str | None
     paused_by: PausedBy | None
-    resume_status: Status | None
+    resume_status: SenderStatus | None
     gmail_subject_email: str | None
     smtp_host: str | None
     smtp_port: int | None
@@ -108,7 +108,7 @@ class SmtpCredentials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class StartSlot:
     """When a claimed mail may start, seen from the claim, and what holds it: its account, its destination, or both."""
 
     claim_id: int
@@ -132,7 +132,7 @@ class HealthPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SenderFigures:
     """How an account fared within the window."""
 
     tried: int
@@ -153,7 +153,7 @@ class DestinationLimits:
     updated_at: datetime
 
 
-def find_trouble(figures: Figures, policy: HealthPolicy) -> str | None:
+def find_trouble(figures: SenderFigures, policy: HealthPolicy) -> str | None:
     """Why an account with these figures must not go on; None if it may."""
     if figures.errors_in_a_row >= policy.errors_in_a_row:
         return f"{figures.errors_in_a_row} errors in a row"

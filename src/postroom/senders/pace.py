@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from postroom.senders.model import Slot
+from postroom.senders.model import StartSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Hold:
     order: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Turn:
+class StartPermit:
     """The right to start one mail. `begin` says that it starts now, or that it will not need its turn; once."""
 
     def __init__(self, on_begin: Callable[[], None]) -> None:
@@ -57,7 +57,7 @@ class PacedStarts:
         self._opened_at: dict[int, float] = {}
         self._good_until: dict[int, float] = {}
 
-    def open(self, slots: Sequence[Slot]) -> None:
+    def open(self, slots: Sequence[StartSlot]) -> None:
         """A claim has come with these slots; their times count from now."""
         for slot in slots:
             if slot.account_id is None:
@@ -80,12 +80,12 @@ class PacedStarts:
             self._good_until.pop(claim_id, None)
             self._opened_at.pop(claim_id, None)
 
-    async def take(self, slot: Slot) -> "Turn | None":
+    async def take(self, slot: StartSlot) -> "StartPermit | None":
         """Wait for this mail's turn. None: its account or its claim is gone, and the mail must not start."""
         earliest = self._opened_at.get(slot.claim_id, 0.0) + slot.start_in_s if slot.domain else 0.0
         if slot.account_id is None:
             await self._until(lambda: earliest)
-            return Turn(lambda: None) if self._is_good(slot.claim_id) else None
+            return StartPermit(lambda: None) if self._is_good(slot.claim_id) else None
         hold = self._holds[slot.claim_id, slot.account_id]
         may_start = False
         try:
@@ -93,7 +93,7 @@ class PacedStarts:
         finally:
             if not may_start:
                 self._settle(slot.claim_id, slot.account_id, hold)
-        return Turn(partial(self._begun, slot.claim_id, slot.account_id, hold)) if may_start else None
+        return StartPermit(partial(self._begun, slot.claim_id, slot.account_id, hold)) if may_start else None
 
     async def _turn_comes(self, claim_id: int, hold: _Hold, earliest: float) -> bool:
         if not hold.delay_s:
@@ -106,7 +106,7 @@ class PacedStarts:
             hold.next_at = self._now() + hold.delay_s
             return True
 
-    async def wait(self, slot: Slot) -> bool:
+    async def wait(self, slot: StartSlot) -> bool:
         """Wait for this mail's turn and begin it at once. False: it must not start."""
         turn = await self.take(slot)
         if turn is None:
@@ -114,14 +114,14 @@ class PacedStarts:
         turn.begin()
         return True
 
-    def skip(self, slot: Slot) -> None:
+    def skip(self, slot: StartSlot) -> None:
         """A mail needs no turn: it will not be sent."""
         if slot.account_id is not None:
             hold = self._holds.get((slot.claim_id, slot.account_id))
             if hold is not None:
                 self._settle(slot.claim_id, slot.account_id, hold)
 
-    def close(self, slot: Slot) -> None:
+    def close(self, slot: StartSlot) -> None:
         """Nothing more starts through this account in this claim."""
         if slot.account_id is not None:
             hold = self._holds.get((slot.claim_id, slot.account_id))

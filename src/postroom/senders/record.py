@@ -9,14 +9,14 @@ import structlog
 
 from postroom.db.queries import Connection
 from postroom.senders import store
-from postroom.senders.health import Kind, Outcome, Tally, is_slowdown, judge, tally
-from postroom.senders.model import Figures, HealthPolicy, find_trouble
+from postroom.senders.health import AttemptKind, HealthCounts, HealthResult, is_slowdown, judge, tally
+from postroom.senders.model import HealthPolicy, SenderFigures, find_trouble
 
 _log = structlog.get_logger()
 
 
 async def record_outcomes(
-    connection: Connection, outcomes: Sequence[Outcome], *, policy: HealthPolicy, now: datetime | None
+    connection: Connection, outcomes: Sequence[HealthResult], *, policy: HealthPolicy, now: datetime | None
 ) -> None:
     """Count what came of mails, account by account and destination by destination."""
     tallies = tally(outcomes)
@@ -32,7 +32,7 @@ async def record_outcomes(
     await _record_destinations(connection, outcomes, now)
 
 
-async def _pause_unhealthy(connection: Connection, figures: dict[int, Figures], policy: HealthPolicy) -> None:
+async def _pause_unhealthy(connection: Connection, figures: dict[int, SenderFigures], policy: HealthPolicy) -> None:
     trouble = {account_id: reason for account_id, each in figures.items() if (reason := find_trouble(each, policy))}
     if trouble:
         await store.pause_unhealthy(connection, account_id=list(trouble), reason=list(trouble.values()))
@@ -40,17 +40,17 @@ async def _pause_unhealthy(connection: Connection, figures: dict[int, Figures], 
             _log.warning("sender_paused", sender=account_id, reason=reason)
 
 
-async def _record_destinations(connection: Connection, outcomes: Sequence[Outcome], now: datetime | None) -> None:
+async def _record_destinations(connection: Connection, outcomes: Sequence[HealthResult], now: datetime | None) -> None:
     """Only accounts teach us about destinations: a relay answers for itself, whoever the mail is for."""
     slowed = Counter(o.domain for o in outcomes if o.slot.account_id and o.domain and is_slowdown(o.reply))
     if slowed:
         await store.raise_backoff(connection, domain=list(slowed), count=list(slowed.values()), now=now)
-    taken = {o.slot.domain for o in outcomes if o.slot.domain and judge(o.reply) is Kind.SENT} - slowed.keys()
+    taken = {o.slot.domain for o in outcomes if o.slot.domain and judge(o.reply) is AttemptKind.SENT} - slowed.keys()
     if taken:
         await store.decay_backoff(connection, domains=sorted(taken), now=now)
 
 
-def _columns(tallies: dict[int, Tally]) -> dict[str, list[Any]]:
+def _columns(tallies: dict[int, HealthCounts]) -> dict[str, list[Any]]:
     """In the order of ids, as everybody else locks them."""
     ordered = sorted(tallies.items())
     rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for _, each in ordered]

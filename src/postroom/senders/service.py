@@ -17,9 +17,9 @@ from postroom.senders.check import SenderRequest, check_domain, check_same_conne
 from postroom.senders.credentials import AccessKey, check_gmail, open_credentials
 from postroom.senders.errors import DomainNotFound, SenderExists, SenderNotFound
 from postroom.senders.factory import TransportFactory, host_guard
-from postroom.senders.model import AuthType, DestinationLimits, SealedAccount, SenderAccount, SenderId, Status
+from postroom.senders.model import AuthType, DestinationLimits, SealedAccount, SenderAccount, SenderId, SenderStatus
 from postroom.senders.seal import Sealer, purpose_of
-from postroom.senders.trial import Step, Trial, run_trial
+from postroom.senders.trial import Trial, TrialStep, run_trial
 from postroom.transports.guard import AddressForbidden
 from postroom.transports.smtp.relay import is_loopback
 
@@ -67,7 +67,7 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
                 **secret,
                 **_warmup(request.warmup_limits, 1 if request.warmup else 0),
                 auth_type=request.auth_type.value,
-                status=(Status.WARMING_UP if request.warmup else Status.ACTIVE).value,
+                status=(SenderStatus.WARMING_UP if request.warmup else SenderStatus.ACTIVE).value,
             )
         except asyncpg.UniqueViolationError as error:
             raise SenderExists from error
@@ -199,12 +199,12 @@ async def try_sender(pool: Pool, tools: Tools, sender_id: int, *, actor: str) ->
     try:
         transport = tools.factory(sealed.account, await open_credentials(sealed, tools.sealer))
     except (msgspec.MsgspecError, ValueError) as error:
-        return Trial(ok=False, steps=(Step("credentials", ok=False, detail=str(error)),))
+        return Trial(ok=False, steps=(TrialStep("credentials", ok=False, detail=str(error)),))
     trial = await run_trial(sealed.account, transport)
     async with pool.acquire() as connection:
         subject, after = f"sender:{sender_id}", {"ok": trial.ok}
         await record_audit(connection, actor=actor, action="sender.test", subject=subject, after=after)
-    return Trial(trial.ok, (Step("credentials", ok=True), *trial.steps))
+    return Trial(trial.ok, (TrialStep("credentials", ok=True), *trial.steps))
 
 
 # ── destinations ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,11 +274,11 @@ def _standing(account: SenderAccount, asked: SenderRequest) -> dict[str, Any]:
     stage = 1 if begins else stage
     fields = _warmup(asked.warmup_limits, stage)
     limit = min(asked.daily_limit, fields["warmup_current_limit"] or asked.daily_limit)
-    going = Status.WARMING_UP if stage else Status.ACTIVE
+    going = SenderStatus.WARMING_UP if stage else SenderStatus.ACTIVE
     status, resume = account.status, None
-    if status in (Status.ACTIVE, Status.WARMING_UP, Status.PAUSED_LIMIT_REACHED):
+    if status in (SenderStatus.ACTIVE, SenderStatus.WARMING_UP, SenderStatus.PAUSED_LIMIT_REACHED):
         reached = account.daily_sent >= limit
-        status, resume = (Status.PAUSED_LIMIT_REACHED, going.value) if reached else (going, None)
+        status, resume = (SenderStatus.PAUSED_LIMIT_REACHED, going.value) if reached else (going, None)
     days = account.warmup_days if stage == account.warmup_stage else 0
     return {**fields, "warmup_days": days, "status": status.value, "resume_status": resume}
 

@@ -10,9 +10,9 @@ from postroom.db.queries import Connection, load
 from postroom.runtime.record import read_row
 from postroom.senders.model import (
     DestinationLimits,
-    Figures,
     SealedAccount,
     SenderAccount,
+    SenderFigures,
     SenderId,
 )
 
@@ -103,11 +103,11 @@ async def raise_backoff(
 
 async def record_results(
     connection: Connection, *, health_window: timedelta, now: datetime | None, **columns: Sequence[Any]
-) -> dict[int, Figures]:
+) -> dict[int, SenderFigures]:
     """Count results given as columns; answers how each account stands."""
     rows = await QUERIES["record_results"].many(connection, health_window=health_window, now=now, **columns)
     return {
-        row["account_id"]: Figures(row["tried"], row["bounces"], row["errors"], row["consecutive_errors"])
+        row["account_id"]: SenderFigures(row["tried"], row["bounces"], row["errors"], row["consecutive_errors"])
         for row in rows
     }
 

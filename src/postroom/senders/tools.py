@@ -4,7 +4,7 @@ from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.runtime.aws import AwsCredentials, CredentialSource
 from postroom.runtime.aws_credentials import CredentialChain, find_region
-from postroom.senders.factory import WaysOut
+from postroom.senders.factory import ProviderAddresses
 from postroom.senders.kms import KmsSealer
 from postroom.senders.seal import LocalSealer, Sealer, Sealers
 from postroom.senders.service import Tools
@@ -14,7 +14,7 @@ from postroom.settings import Settings
 def tools_of(room: Room) -> Tools:
     """What the settings name: the installation's own key or AWS KMS, and every provider at its address."""
     settings = room.settings
-    ways_out = WaysOut(
+    ways_out = ProviderAddresses(
         local_name=settings.message_domain,
         connections=settings.smtp_connections,
         gmail_base_url=settings.gmail_base_url,

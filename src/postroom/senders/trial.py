@@ -24,7 +24,7 @@ _STEPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrialStep:
     """One step of a trial."""
 
     name: str
@@ -37,7 +37,7 @@ class Trial:
     """How far a trial got; `ok` if the mail was taken."""
 
     ok: bool
-    steps: tuple[Step, ...]
+    steps: tuple[TrialStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ async def run_trial(account: SenderAccount, transport: Transport) -> Trial:
     return Trial(_is_taken(reply), tell(reply, is_plain=account.auth_type is AuthType.SMTP and reply.tls is None))
 
 
-def tell(reply: Reply, *, is_plain: bool = False) -> tuple[Step, ...]:
+def tell(reply: Reply, *, is_plain: bool = False) -> tuple[TrialStep, ...]:
     """Every step up to the one that decided; the steps before it went well. A plain line was never made secure."""
     stages = [stage for stage in _STEPS if not (is_plain and stage is Stage.TLS and reply.stage is not stage)]
-    passed = tuple(Step(_STEPS[stage], ok=True) for stage in stages[: stages.index(reply.stage)])
+    passed = tuple(TrialStep(_STEPS[stage], ok=True) for stage in stages[: stages.index(reply.stage)])
     said = " ".join(str(part) for part in (reply.code, reply.enhanced, reply.text) if part)
-    return (*passed, Step(_STEPS[reply.stage], ok=_is_taken(reply), detail=said or None))
+    return (*passed, TrialStep(_STEPS[reply.stage], ok=_is_taken(reply), detail=said or None))
 
 
 def _is_taken(reply: Reply) -> bool:

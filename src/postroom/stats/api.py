@@ -8,7 +8,7 @@ import msgspec
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.record import Moment, Shape
 from postroom.stats import service
-from postroom.stats.model import Figures, Grouping, Line, Rates, Selection
+from postroom.stats.model import Figures, Grouping, Rates, Selection, StatsRow
 
 READ = "stats:read"
 
@@ -107,7 +107,7 @@ async def read_summary(call: Call) -> Answer:
     return Answer(FiguresShape(**_fields(await service.total(call.room.pool, call.query.selection))))
 
 
-def shape_line(line: Line, groups: list[Grouping]) -> LineShape:
+def shape_line(line: StatsRow, groups: list[Grouping]) -> LineShape:
     """A line as the API writes it, without what it is not grouped by."""
     moment = None if line.moment is None else line.moment.astimezone(UTC)
     known: dict[Grouping, tuple[str, Any]] = {

@@ -18,7 +18,7 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
-from postroom.stats.model import METRICS, Figures, Grouping, Line, Selection
+from postroom.stats.model import METRICS, Figures, Grouping, Selection, StatsRow
 from postroom.stats.plot import bar, sparkline
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def show(  # noqa: PLR0913 - every filter is an option
     print_table([*keys, *_SHOWN], _rows(lines, keys))
 
 
-def _rows(lines: list[Line], keys: list[str]) -> Iterator[list[object]]:
+def _rows(lines: list[StatsRow], keys: list[str]) -> Iterator[list[object]]:
     """The cells of a table. Acceptance is counted without domain and sender, and so has no figure in such a table."""
     is_hidden = bool({"domain", "sender_account_id"} & set(keys))
     for line in lines:
@@ -132,23 +132,23 @@ def index_custom_data() -> None:
     say("made" if made else "is there already")
 
 
-async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[Line]:
+async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[StatsRow]:
     from postroom.stats import service
 
     return await service.measure(room.pool, selection, groups=groups, limit=limit or service.MOST_LINES)
 
 
-def _as_json(lines: list[Line], groups: list[Grouping]) -> "dict[str, list[FiguresShape] | None]":
+def _as_json(lines: list[StatsRow], groups: list[Grouping]) -> "dict[str, list[FiguresShape] | None]":
     from postroom.stats.api import shape_line
 
     return {"items": [shape_line(line, groups) for line in lines], "next_cursor": None}
 
 
-def _row(line: Line, keys: list[str]) -> list[object]:
+def _row(line: StatsRow, keys: list[str]) -> list[object]:
     return [*(getattr(line, key) for key in keys), *(getattr(line.figures, name) for name in _SHOWN)]
 
 
-def _plot(lines: list[Line], metric: str, group: Grouping) -> None:
+def _plot(lines: list[StatsRow], metric: str, group: Grouping) -> None:
     amounts = [int(getattr(line.figures, metric)) for line in lines]
     most = max(amounts, default=0)
     for line, amount in zip(lines, amounts, strict=True):

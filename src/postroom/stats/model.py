@@ -106,7 +106,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class StatsRow:
     """Figures of one group; of what it was not grouped by nothing is said. Id 0 and domain '' stand for none."""
 
     moment: datetime | None = None

@@ -8,7 +8,7 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.stats import store
-from postroom.stats.model import Figures, Grouping, Line, Selection, in_order
+from postroom.stats.model import Figures, Grouping, Selection, StatsRow, in_order
 
 MOST_LINES = 10_000
 """Of one answer: a year of hours, and more domains than anybody reads."""
@@ -16,7 +16,7 @@ MOST_LINES = 10_000
 
 async def measure(
     pool: Pool, selection: Selection, *, groups: Sequence[Grouping], limit: int = MOST_LINES
-) -> list[Line]:
+) -> list[StatsRow]:
     """Figures of a selection by any of the groupings: times in order, everything else by how much was sent."""
     _check(selection, groups)
     async with pool.acquire() as connection:
@@ -45,7 +45,7 @@ async def index_custom_data(pool: Pool, *, actor: str) -> bool:
     return made
 
 
-async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[Line]:
+async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[StatsRow]:
     return await store.measure(
         connection,
         groups=[group.value for group in in_order(groups)],

@@ -7,7 +7,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.stats.model import METRICS, Figures, Line
+from postroom.stats.model import METRICS, Figures, StatsRow
 
 QUERIES = load("postroom.stats")
 
@@ -43,7 +43,7 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
     begin_hour: datetime | None,
     end_hour: datetime | None,
     page_limit: int,
-) -> list[Line]:
+) -> list[StatsRow]:
     rows = await QUERIES["measure"].many(
         connection,
         groups=groups,
@@ -57,8 +57,8 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
     return [_line(row) for row in rows]
 
 
-def _line(row: asyncpg.Record) -> Line:
-    return Line(
+def _line(row: asyncpg.Record) -> StatsRow:
+    return StatsRow(
         moment=row["moment"],
         campaign_id=row["campaign_id"],
         sender_account_id=row["sender_account_id"],

@@ -22,7 +22,7 @@ from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
 from postroom.tracking import store
 from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
-from postroom.tracking.model import Hit
+from postroom.tracking.model import TrackedRequest
 from postroom.tracking.origins import nowhere
 
 _log = structlog.get_logger()
@@ -47,7 +47,7 @@ class BufferOptions:
     complaint_interval_s: float = 10.0
 
 
-class HitBuffer:
+class EngagementBuffer:
     """One per process. `add` never waits and never fails."""
 
     def __init__(
@@ -60,7 +60,7 @@ class HitBuffer:
     ) -> None:
         self._pool, self._find_place, self._signal = pool, find_place, signal
         self._options = options or BufferOptions()
-        self._hits: deque[Hit] = deque()
+        self._hits: deque[TrackedRequest] = deque()
         self._in_hand = 0  # of the batch that is being written
         self._arrived, self._full, self._stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._dropped, self._complained_at = 0, float("-inf")
@@ -70,7 +70,7 @@ class HitBuffer:
         """Hits in memory, not yet committed."""
         return len(self._hits) + self._in_hand
 
-    def add(self, hit: Hit) -> None:
+    def add(self, hit: TrackedRequest) -> None:
         """Take a hit. If too many wait, the oldest is lost for it."""
         hits = self._hits
         if len(hits) >= self._options.capacity:
@@ -149,14 +149,14 @@ class HitBuffer:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _take(self) -> list[Hit]:
+    def _take(self) -> list[TrackedRequest]:
         hits = self._hits
         batch = [hits.popleft() for _ in range(min(len(hits), self._options.batch_limit))]
         if not hits and not self._stopping.is_set():
             self._arrived.clear()
         return batch
 
-    def _put_back(self, batch: Sequence[Hit]) -> None:
+    def _put_back(self, batch: Sequence[TrackedRequest]) -> None:
         """To the front again; what came meanwhile is newer, so those of the batch are the ones to go."""
         room = max(self._options.capacity - len(self._hits), 0)
         if len(batch) > room:
@@ -164,7 +164,7 @@ class HitBuffer:
         self._hits.extendleft(reversed(batch[len(batch) - room :] if room else []))
         self._arrived.set()
 
-    async def _write(self, batch: Sequence[Hit]) -> None:
+    async def _write(self, batch: Sequence[TrackedRequest]) -> None:
         """One statement. If it fails for what a hit holds, the halves are tried, down to the one hit, which is lost."""
         if not batch:
             return
@@ -177,7 +177,7 @@ class HitBuffer:
             for (hit, machine), count in Counter((h.link_url is None, h.agent.is_machine) for h in batch).items():
                 HITS.labels("open" if hit else "click", "yes" if machine else "no").inc(count)
 
-    async def _write_halves(self, batch: Sequence[Hit], error: Exception) -> None:
+    async def _write_halves(self, batch: Sequence[TrackedRequest], error: Exception) -> None:
         if len(batch) == 1:
             _log.error("hit_refused", delivery_id=batch[0].mark.delivery_id, error=type(error).__name__)
             HITS_DROPPED.labels("refused").inc()
@@ -186,7 +186,7 @@ class HitBuffer:
         await self._write(batch[:middle])
         await self._write(batch[middle:])
 
-    def _columns(self, batch: Sequence[Hit]) -> dict[str, Sequence[object]]:
+    def _columns(self, batch: Sequence[TrackedRequest]) -> dict[str, Sequence[object]]:
         places = [self._find_place(hit.ip_address) if hit.ip_address else (None, None) for hit in batch]
         return {
             "delivery_ids": [hit.mark.delivery_id for hit in batch],

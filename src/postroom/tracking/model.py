@@ -9,7 +9,7 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LinkSubject:
     """Which mail to which person a link was made for."""
 
     campaign_id: int | None
@@ -24,10 +24,10 @@ class Agent(NamedTuple):
     is_machine: bool
 
 
-class Hit(NamedTuple):
+class TrackedRequest(NamedTuple):
     """One open or, with a link, one click, as it came in."""
 
-    mark: Mark
+    mark: LinkSubject
     at: float  # seconds since 1970, of this host
     agent: Agent
     link_url: str | None
@@ -65,7 +65,7 @@ class Origin(StrEnum):
     PAGE = "page"
 
 
-class Reason(StrEnum):
+class UnsubscribeReason(StrEnum):
     """The reasons for unsubscribing that the page offers."""
 
     TOO_OFTEN = "too_often"
@@ -81,14 +81,14 @@ class Visitor(NamedTuple):
     user_agent: str | None
 
 
-class People(NamedTuple):
+class EngagedRecipients(NamedTuple):
     """How many deliveries of a campaign a person has opened and clicked."""
 
     opened: int
     clicked: int
 
 
-class Standing(NamedTuple):
+class BulkMailStatus(NamedTuple):
     """What bulk mail an address gets: none if either holds."""
 
     is_unsubscribed: bool

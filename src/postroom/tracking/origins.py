@@ -7,7 +7,7 @@ from typing import Any
 _REMEMBERED = 8192
 
 
-class Places:
+class GeoDatabase:
     """Country and city of addresses, from a MaxMind database that the operator supplies."""
 
     def __init__(self, database: Path) -> None:

@@ -7,8 +7,8 @@
     GET  /preferences/{token}       whether the person gets mailings, with a button
     POST /preferences/{token}       the button
 
-Pixels and clicks never wait for the database: `HitBuffer` writes hits later. The target of a click is inside the signed
-token, so that only Postroom decides where a link leads. No log line contains a token.
+Pixels and clicks never wait for the database: `EngagementBuffer` writes them later. The target of a click is inside the
+signed token, so that only Postroom decides where a link leads. No log line contains a token.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 import asyncpg
 import structlog
 
-from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler, Refused, Site
+from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler, ProtocolError, Site
 from postroom.tracking import service
 from postroom.tracking.agents import LONGEST_AGENT, classify
-from postroom.tracking.buffer import HitBuffer
-from postroom.tracking.model import Hit, Mark, Origin, Reason, Standing, Visitor
-from postroom.tracking.pages import WORDS, Text, Words, button, choose_language, link, page, question
+from postroom.tracking.buffer import EngagementBuffer
+from postroom.tracking.model import BulkMailStatus, LinkSubject, Origin, TrackedRequest, UnsubscribeReason, Visitor
+from postroom.tracking.pages import WORDS, PageTexts, Text, button, choose_language, link, page, question
 from postroom.tracking.tokens import TokenSigner
 
 # One transparent dot: a screen of 1 × 1, a palette of two, the second of them invisible.
@@ -68,15 +68,15 @@ class PublicLinks:
     """The tool of these endpoints: how tokens are read, where hits go, how long a page waits for the database."""
 
     signer: TokenSigner
-    buffer: HitBuffer
+    buffer: EngagementBuffer
     patience_s: float = 5.0
 
-    def record(self, call: Call, mark: Mark, link_url: str | None) -> None:
+    def record(self, call: Call, mark: LinkSubject, link_url: str | None) -> None:
         headers = call.headers
         agent = headers.get("user-agent")
         is_prefetch = any("pre" in headers[name].lower() for name in _PREFETCH_HEADERS if name in headers)
         kind = classify(agent, method=call.method, is_prefetch=is_prefetch)
-        self.buffer.add(Hit(mark, time.time(), kind, link_url, call.client or None, _read_agent(agent)))
+        self.buffer.add(TrackedRequest(mark, time.time(), kind, link_url, call.client or None, _read_agent(agent)))
 
 
 def link_site(links: PublicLinks) -> Site:
@@ -107,12 +107,12 @@ async def follow_link(call: Call) -> Answer:
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def show_unsubscribe(call: Call, mark: Mark) -> Answer:
+async def show_unsubscribe(call: Call, mark: LinkSubject) -> Answer:
     words = _words(call)
     return _page(call, words.ask, address=mark.address, more=button("from", "page", words.unsubscribe))
 
 
-async def unsubscribe(call: Call, mark: Mark) -> Answer:
+async def unsubscribe(call: Call, mark: LinkSubject) -> Answer:
     words = _words(call)
     form = await _read_form(call)
     # A POST to the link unsubscribes whatever its body holds: mail programs differ in what they post (RFC 8058).
@@ -125,11 +125,11 @@ async def unsubscribe(call: Call, mark: Mark) -> Answer:
     return _page(call, words.done, address=mark.address, more=_ask_why(words) + preferences)
 
 
-async def show_preferences(call: Call, mark: Mark) -> Answer:
+async def show_preferences(call: Call, mark: LinkSubject) -> Answer:
     return _standing_page(call, await service.find_standing(call.room.pool, mark), mark)
 
 
-async def change_preferences(call: Call, mark: Mark) -> Answer:
+async def change_preferences(call: Call, mark: LinkSubject) -> Answer:
     form = await _read_form(call)
     if form.get("mailings") == ["off"]:
         await service.unsubscribe(call.room.pool, mark, origin=Origin.PAGE, visitor=_visitor(call))
@@ -138,7 +138,7 @@ async def change_preferences(call: Call, mark: Mark) -> Answer:
     return await show_preferences(call, mark)
 
 
-async def _with_mark(show: Callable[[Call, Mark], Awaitable[Answer]], call: Call) -> Answer:
+async def _with_mark(show: Callable[[Call, LinkSubject], Awaitable[Answer]], call: Call) -> Answer:
     """The page of a valid token, within the time that a page may take."""
     links = call.tool(PublicLinks)
     mark = links.signer.read_unsubscribe(call.path["token"])
@@ -151,7 +151,7 @@ async def _with_mark(show: Callable[[Call, Mark], Awaitable[Answer]], call: Call
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer:
     """A refusal as a page: the link is unknown, its method is not allowed, or the database does not answer."""
     words = _words(call)
-    if isinstance(error, Refused):
+    if isinstance(error, ProtocolError):
         return _page(call, words.unknown, status=error.status, headers=error.headers)
     if isinstance(error, OSError | asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError):
         _log.error("unsubscribe_page_failed", method=call.method, error=type(error).__name__)
@@ -160,21 +160,21 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer:
     return _page(call, words.trouble, status=HTTPStatus(problem.status))
 
 
-def _unknown() -> Refused:
-    return Refused(HTTPStatus.NOT_FOUND, "There is no such link.")
+def _unknown() -> ProtocolError:
+    return ProtocolError(HTTPStatus.NOT_FOUND, "There is no such link.")
 
 
-def _reason(form: Mapping[str, list[str]]) -> Reason | None:
+def _reason(form: Mapping[str, list[str]]) -> UnsubscribeReason | None:
     given = form.get("reason", [])
-    return next((reason for reason in Reason if given == [reason.value]), None)
+    return next((reason for reason in UnsubscribeReason if given == [reason.value]), None)
 
 
-def _ask_why(words: Words) -> str:
+def _ask_why(words: PageTexts) -> str:
     """The question after an unsubscription: one button per answer, and no answer is needed."""
-    return question(words.why, [("reason", reason.value, words.reasons[reason]) for reason in Reason])
+    return question(words.why, [("reason", reason.value, words.reasons[reason]) for reason in UnsubscribeReason])
 
 
-def _standing_page(call: Call, standing: Standing, mark: Mark) -> Answer:
+def _standing_page(call: Call, standing: BulkMailStatus, mark: LinkSubject) -> Answer:
     words = _words(call)
     if standing.is_closed:
         return _page(call, words.closed, address=mark.address)
@@ -200,7 +200,7 @@ def _language(call: Call) -> str:
     return choose_language(call.headers.get("accept-language", ""))
 
 
-def _words(call: Call) -> Words:
+def _words(call: Call) -> PageTexts:
     return WORDS[_language(call)]
 
 

@@ -9,15 +9,24 @@ from postroom.events.audit import record_audit
 from postroom.runtime.page import Found, read_page
 from postroom.tracking import store
 from postroom.tracking.metrics import UNSUBSCRIBES
-from postroom.tracking.model import ClickedLink, LinkFigures, Mark, Origin, People, Reason, Standing, Visitor
+from postroom.tracking.model import (
+    BulkMailStatus,
+    ClickedLink,
+    EngagedRecipients,
+    LinkFigures,
+    LinkSubject,
+    Origin,
+    UnsubscribeReason,
+    Visitor,
+)
 
 
-async def count_people(connection: Connection, campaign_id: int) -> People:
+async def count_people(connection: Connection, campaign_id: int) -> EngagedRecipients:
     """How many deliveries of a campaign were opened and clicked by a person, and not only by a machine."""
     return await store.count_people(connection, campaign_id=campaign_id)
 
 
-async def find_standing(connection: Connection, mark: Mark, *, now: datetime | None = None) -> Standing:
+async def find_standing(connection: Connection, mark: LinkSubject, *, now: datetime | None = None) -> BulkMailStatus:
     return await store.find_standing(connection, address=mark.address, now=now)
 
 
@@ -46,11 +55,11 @@ async def list_links(pool: Pool, campaign_id: int, *, cursor: str | None = None,
 
 async def unsubscribe(
     pool: Pool,
-    mark: Mark,
+    mark: LinkSubject,
     *,
     origin: Origin,
     visitor: Visitor,
-    reason: Reason | None = None,
+    reason: UnsubscribeReason | None = None,
     now: datetime | None = None,
 ) -> bool:
     """Stop bulk mail to the address, and keep the reason if one is given. True if the address was subscribed before."""
@@ -71,7 +80,7 @@ async def unsubscribe(
     return is_news
 
 
-async def resubscribe(pool: Pool, mark: Mark, *, now: datetime | None = None) -> Standing:
+async def resubscribe(pool: Pool, mark: LinkSubject, *, now: datetime | None = None) -> BulkMailStatus:
     """Take back what the person did, and nothing an operator or a bounce did; how they stand then."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.resubscribe(connection, address=mark.address, now=now):

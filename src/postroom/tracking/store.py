@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from postroom.db.queries import Connection, load
-from postroom.tracking.model import ClickedLink, LinkFigures, People, Standing
+from postroom.tracking.model import BulkMailStatus, ClickedLink, EngagedRecipients, LinkFigures
 
 QUERIES = load("postroom.tracking")
 
 
-async def count_people(connection: Connection, *, campaign_id: int) -> People:
+async def count_people(connection: Connection, *, campaign_id: int) -> EngagedRecipients:
     row = await QUERIES["count_people"].one(connection, campaign_id=campaign_id)
-    return People(opened=row["opened"], clicked=row["clicked"])
+    return EngagedRecipients(opened=row["opened"], clicked=row["clicked"])
 
 
 async def delete_old_engagements(
@@ -26,9 +26,9 @@ async def ensure_tracking_partitions(connection: Connection, *, now: datetime | 
     return int((await QUERIES["ensure_tracking_partitions"].one(connection, now=now))["made"])
 
 
-async def find_standing(connection: Connection, *, address: str, now: datetime | None) -> Standing:
+async def find_standing(connection: Connection, *, address: str, now: datetime | None) -> BulkMailStatus:
     row = await QUERIES["find_standing"].one(connection, address=address, now=now)
-    return Standing(is_unsubscribed=row["is_unsubscribed"], is_closed=row["is_closed"])
+    return BulkMailStatus(is_unsubscribed=row["is_unsubscribed"], is_closed=row["is_closed"])
 
 
 async def list_clicks(  # noqa: PLR0913 - one parameter per filter

@@ -16,7 +16,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
-from postroom.tracking.model import Mark
+from postroom.tracking.model import LinkSubject
 
 MAC_BYTES = 16
 LONGEST = 8192
@@ -42,11 +42,11 @@ class TokenSigner:
         )
         self._base_url = base_url.rstrip("/")
 
-    def open_url(self, mark: Mark) -> str:
+    def open_url(self, mark: LinkSubject) -> str:
         """Where the pixel of a mail is."""
         return f"{self._base_url}/track/open/{self._open[0].sign(_encode_mark(mark))}.gif"
 
-    def click_url(self, mark: Mark, url: str) -> str:
+    def click_url(self, mark: LinkSubject, url: str) -> str:
         """The detour to `url`, which must be http or https."""
         if not is_web_address(url):
             raise ValueError("a tracked link must lead to http or https")
@@ -54,22 +54,22 @@ class TokenSigner:
         payload = _encode_ids(mark) + _encode_number(len(address)) + address + url.encode()
         return f"{self._base_url}/track/click/{self._click[0].sign(payload)}"
 
-    def unsubscribe_url(self, mark: Mark) -> str:
+    def unsubscribe_url(self, mark: LinkSubject) -> str:
         """For the header `List-Unsubscribe` and for the foot of the mail."""
         return f"{self._base_url}/unsubscribe/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
-    def preferences_url(self, mark: Mark) -> str:
+    def preferences_url(self, mark: LinkSubject) -> str:
         """What the person gets and does not get; the token is the one for unsubscribing."""
         return f"{self._base_url}/preferences/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
-    def read_open(self, token: str) -> Mark | None:
+    def read_open(self, token: str) -> LinkSubject | None:
         return _decode_mark(_verify(self._open, token))
 
-    def read_click(self, token: str) -> tuple[Mark, str] | None:
+    def read_click(self, token: str) -> tuple[LinkSubject, str] | None:
         """The mail and the address to go to."""
         return _decode_click(_verify(self._click, token))
 
-    def read_unsubscribe(self, token: str) -> Mark | None:
+    def read_unsubscribe(self, token: str) -> LinkSubject | None:
         return _decode_mark(_verify(self._unsubscribe, token))
 
 
@@ -108,24 +108,24 @@ def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
     return None
 
 
-def _encode_ids(mark: Mark) -> bytes:
+def _encode_ids(mark: LinkSubject) -> bytes:
     campaign = 0 if mark.campaign_id is None else mark.campaign_id + 1
     return _encode_number(campaign) + _encode_number(mark.delivery_id)
 
 
-def _encode_mark(mark: Mark) -> bytes:
+def _encode_mark(mark: LinkSubject) -> bytes:
     return _encode_ids(mark) + mark.address.encode()
 
 
-def _decode_mark(payload: bytes | None) -> Mark | None:
+def _decode_mark(payload: bytes | None) -> LinkSubject | None:
     if payload is None:
         return None
     campaign, position = _decode_number(payload, 0)
     delivery, position = _decode_number(payload, position)
-    return Mark(campaign - 1 if campaign else None, delivery, payload[position:].decode())
+    return LinkSubject(campaign - 1 if campaign else None, delivery, payload[position:].decode())
 
 
-def _decode_click(payload: bytes | None) -> tuple[Mark, str] | None:
+def _decode_click(payload: bytes | None) -> tuple[LinkSubject, str] | None:
     if payload is None:
         return None
     campaign, position = _decode_number(payload, 0)
@@ -135,7 +135,7 @@ def _decode_click(payload: bytes | None) -> tuple[Mark, str] | None:
     url = payload[end:].decode()
     if not is_web_address(url):
         return None
-    return Mark(campaign - 1 if campaign else None, delivery, payload[position:end].decode()), url
+    return LinkSubject(campaign - 1 if campaign else None, delivery, payload[position:end].decode()), url
 
 
 def _encode_number(number: int) -> bytes:

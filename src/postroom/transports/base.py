@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from postroom.post.reply import Content, Envelope, Reply, Stage
 
 
-class Passage:
+class SendProgress:
     """How far one message has come, for the caller of `send`, which cannot ask while it waits.
 
     The caller makes one in the task that sends, with what tells whether the message has expired. A transport that knows
@@ -28,9 +28,9 @@ class Passage:
         _current.set(self)
 
     @staticmethod
-    def current() -> "Passage":
+    def current() -> "SendProgress":
         """That of the message this task sends."""
-        return _current.get() or Passage()
+        return _current.get() or SendProgress()
 
     def follow(self, stage: Callable[[], Stage]) -> None:
         self._stage = stage
@@ -51,7 +51,7 @@ class Passage:
         return self._stage is not None and self._stage() is Stage.FINAL
 
 
-_current: ContextVar[Passage | None] = ContextVar("passage", default=None)
+_current: ContextVar[SendProgress | None] = ContextVar("passage", default=None)
 
 
 class Transport(Protocol):
@@ -70,7 +70,7 @@ class Transport(Protocol):
 
 
 @runtime_checkable
-class Mailbox(Protocol):
+class SentMailbox(Protocol):
     """A transport that can say later whether it sent a message."""
 
     async def was_sent(self, message_id: str) -> bool | None:

@@ -21,7 +21,7 @@ import msgspec
 from yarl import URL
 
 from postroom.post.reply import Reply, Stage
-from postroom.transports.base import Passage
+from postroom.transports.base import SendProgress
 from postroom.transports.response import KnownResponse
 from postroom.transports.smtp.answer import clean_text
 
@@ -107,7 +107,7 @@ class Exchange:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a turn; the last one that ends after `close` gives the connections back."""
-        Passage.current().follow(lambda: Stage.CONNECT)
+        SendProgress.current().follow(lambda: Stage.CONNECT)
         self._users += 1
         try:
             async with self._turns:
@@ -124,8 +124,8 @@ class Exchange:
         return await self._request(method, url, headers, _Body(content), timeout_s or self._timeout_s)
 
     async def hand_over(self, url: str, *, headers: Mapping[str, str], content: bytes) -> Answered | Reply:
-        """The request that carries the message: its `Passage` follows it, and an expired message is not sent."""
-        body, passage = _Body(content), Passage.current()
+        """The request that carries the message: its `SendProgress` follows it, and an expired message is not sent."""
+        body, passage = _Body(content), SendProgress.current()
         passage.follow(lambda: body.stage)
         if not passage.may_leave():
             return Reply(Stage.CONNECT, text="the message has expired")

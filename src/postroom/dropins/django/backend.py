@@ -10,9 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import Error as DatabaseTrouble
 
-from postroom.dropins.django.database import DatabaseDoor
+from postroom.dropins.django.database import DatabaseIntake
 from postroom.dropins.django.message import deliveries_of
-from postroom.dropins.django.web import WebDoor
+from postroom.dropins.django.web import HttpIntake
 from postroom.errors import PostroomError
 from postroom.settings import read_settings
 
@@ -45,12 +45,12 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no type
         return bool(deliveries)
 
 
-def _door(chosen: Mapping[str, Any]) -> DatabaseDoor | WebDoor:
+def _door(chosen: Mapping[str, Any]) -> DatabaseIntake | HttpIntake:
     """The way in that the settings choose: by HTTP if they name a URL, otherwise the site's own database."""
     if unknown := sorted(set(chosen) - _KNOWN):
         raise ImproperlyConfigured(f"POSTROOM has unknown settings: {', '.join(unknown)}.")
     if "URL" not in chosen:
-        return DatabaseDoor(
+        return DatabaseIntake(
             chosen.get("DATABASE", "default"),
             chosen.get("ROOM", "postroom"),
             chosen.get("SOURCE", "django"),
@@ -58,4 +58,4 @@ def _door(chosen: Mapping[str, Any]) -> DatabaseDoor | WebDoor:
         )
     if "KEY" not in chosen:
         raise ImproperlyConfigured("POSTROOM['KEY'], an API key, is required with POSTROOM['URL'].")
-    return WebDoor(chosen["URL"], chosen["KEY"], float(chosen.get("TIMEOUT", 30)))
+    return HttpIntake(chosen["URL"], chosen["KEY"], float(chosen.get("TIMEOUT", 30)))

@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseDoor:
+class DatabaseIntake:
     """The way into a room of the site's own database."""
 
     alias: str

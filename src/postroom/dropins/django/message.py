@@ -10,7 +10,7 @@ from typing import Any
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
 from postroom.intake.media_type import OCTETS, media_type_of, plain_media_type
-from postroom.intake.smtp.marks import Marks, is_mark, read_marks
+from postroom.intake.smtp.marks import SubmissionHeaders, is_mark, read_marks
 from postroom.intake.smtp.message import content_of
 from postroom.intake.smtp.submission import NO_SUBJECT, key_of, recipients_of
 from postroom.post.address import Address
@@ -96,7 +96,7 @@ def _take(headers: dict[str, str], wanted: str) -> str | None:
     return headers.pop(name) if name is not None else None
 
 
-def _content(message: Any, marks: Marks) -> dict[str, Any]:
+def _content(message: Any, marks: SubmissionHeaders) -> dict[str, Any]:
     attachments = [_attachment(file, index) for index, file in enumerate(message.attachments)]
     attachments += [_attachment(("invite.ics", *each), index) for index, each in enumerate(_calendars(message))]
     if marks.template is not None:

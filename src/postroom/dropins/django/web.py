@@ -22,7 +22,7 @@ _UNAUTHORIZED, _CONFLICT = 401, 409
 
 
 @dataclass(frozen=True, slots=True)
-class WebDoor:
+class HttpIntake:
     """The way into a room by its API. The key is in no representation."""
 
     url: str

@@ -11,21 +11,21 @@ import msgspec
 
 from postroom.db.faults import is_connection_lost
 from postroom.delivery.errors import WrongState
-from postroom.delivery.model import Delivery, Lane, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import Delivery, DeliveryState, Lane, RecipientKind, RecipientOutcome
 from postroom.dropins.resend.model import ListedEmail
 from postroom.errors import BadInput, IdempotencyConflict, NotFoundError, ScopeMissing, Unauthenticated
 from postroom.mail.compose import message_domain_of
 from postroom.post.address import Address
 from postroom.post.message_id import make_message_id, room_keys
-from postroom.runtime.endpoint import Answer, Refused
+from postroom.runtime.endpoint import Answer, ProtocolError
 from postroom.settings import Settings
 
 _EVENTS = {
-    State.SENDING: "queued",
-    State.SENT: "sent",
-    State.DEAD_LETTER: "failed",
-    State.CANCELLED: "canceled",
-    State.SUPPRESSED: "suppressed",
+    DeliveryState.SENDING: "queued",
+    DeliveryState.SENT: "sent",
+    DeliveryState.DEAD_LETTER: "failed",
+    DeliveryState.CANCELLED: "canceled",
+    DeliveryState.SUPPRESSED: "suppressed",
 }
 
 
@@ -47,7 +47,7 @@ _STATUSES = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+class ResendError(msgspec.Struct, frozen=True, rename="camel"):
     """Why a request was not honoured."""
 
     status_code: int
@@ -55,7 +55,7 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
-class Sent(msgspec.Struct, frozen=True):
+class ResendEmailId(msgspec.Struct, frozen=True):
     """The id of a mail that was taken."""
 
     id: str
@@ -71,7 +71,7 @@ class BatchError(msgspec.Struct, frozen=True):
 class SentBatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """The ids of a batch, and what was left out if the client allows that."""
 
-    data: list[Sent]
+    data: list[ResendEmailId]
     errors: list[BatchError] | None = None
 
 
@@ -173,12 +173,12 @@ def email_of(delivery: Delivery, settings: Settings, *, now: datetime) -> Email:
 
 def last_event(delivery: Delivery | ListedEmail, *, now: datetime) -> str:
     """Where a delivery stands, in one of Resend's words."""
-    if delivery.state in (State.QUEUED, State.RENDERED):
+    if delivery.state in (DeliveryState.QUEUED, DeliveryState.RENDERED):
         if delivery.attempt_count > 0:
             return "delivery_delayed"
         is_ahead = delivery.next_attempt_at is not None and delivery.next_attempt_at > now
         return "scheduled" if is_ahead else "queued"
-    if delivery.state is State.FAILED:
+    if delivery.state is DeliveryState.FAILED:
         was_refused = any(each.outcome is RecipientOutcome.REFUSED for each in delivery.recipients)
         return "bounced" if was_refused else "failed"
     return _EVENTS[delivery.state]
@@ -186,12 +186,12 @@ def last_event(delivery: Delivery | ListedEmail, *, now: datetime) -> str:
 
 def other_call_refused() -> Answer:
     """The answer to a call that Resend has and Postroom has not."""
-    return Answer(Refusal(404, "not_found", _OTHER), 404)
+    return Answer(ResendError(404, "not_found", _OTHER), 404)
 
 
 def refusal(error: Exception, *, without_key: bool = False) -> Answer | None:
     """The answer to an error that a client can understand; None for one that is our fault."""
-    if isinstance(error, Refused):
+    if isinstance(error, ProtocolError):
         found = (int(error.status), _STATUSES.get(error.status, "validation_error"), error.detail)
     elif isinstance(error, Unauthenticated):
         found = _NO_KEY if without_key else _INVALID_KEY
@@ -204,7 +204,7 @@ def refusal(error: Exception, *, without_key: bool = False) -> Answer | None:
         if named is None:
             return None
         found = (*named, str(error))
-    return Answer(Refusal(*found), found[0])
+    return Answer(ResendError(*found), found[0])
 
 
 def _bad(error: BadInput) -> tuple[int, str, str]:

@@ -20,7 +20,7 @@ from postroom.dropins.resend.answers import (
     Email,
     Emails,
     Named,
-    Sent,
+    ResendEmailId,
     SentBatch,
     email_of,
     line_of,
@@ -78,7 +78,7 @@ async def send_email(call: Call) -> Answer:
             raise
         # `in 5 minutes` is another time now. Everything else must be the same for the first mail to stand.
         accepted = await call.tool(AcceptCombiner).accept(await at_first_time(call.room.pool, request))
-    return Answer(Sent(str(accepted.id)))
+    return Answer(ResendEmailId(str(accepted.id)))
 
 
 async def send_batch(call: Call) -> Answer:
@@ -89,7 +89,7 @@ async def send_batch(call: Call) -> Answer:
     if errors and not is_permissive:
         raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
     accepted = await call.tool(AcceptCombiner).accept_together(requests, share_key=True)
-    sent = [Sent(str(each.id)) for each in accepted]
+    sent = [ResendEmailId(str(each.id)) for each in accepted]
     return Answer(SentBatch(sent, errors if is_permissive else None))
 
 
@@ -196,7 +196,7 @@ ENDPOINTS = tuple(
         problems=(401, 403, 404, 409, 422),
     )
     for method, path, scope, handler, summary, answer in (
-        ("POST", "/emails", WRITE, send_email, "Accept a mail.", Sent),
+        ("POST", "/emails", WRITE, send_email, "Accept a mail.", ResendEmailId),
         ("GET", "/emails", READ, list_emails, "List mails.", Emails),
         ("POST", "/emails/batch", WRITE, send_batch, "Accept up to 100.", SentBatch),
         ("GET", "/emails/{email_id}", READ, get_email, "Show a mail.", Email),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.delivery.model import Lane, Recipient, State
+from postroom.delivery.model import DeliveryState, Lane, Recipient
 from postroom.post.address import Address
 
 
@@ -12,7 +12,7 @@ class ListedEmail:
     """One line of the listing: a delivery without its bodies."""
 
     id: int
-    state: State
+    state: DeliveryState
     lane: Lane
     attempt_count: int
     next_attempt_at: datetime | None

@@ -5,7 +5,7 @@ from datetime import datetime
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.delivery.model import Lane, Recipient, RecipientKind, RecipientOutcome, State
+from postroom.delivery.model import DeliveryState, Lane, Recipient, RecipientKind, RecipientOutcome
 from postroom.dropins.resend.model import ListedEmail
 from postroom.post.address import Address
 
@@ -16,7 +16,7 @@ def _email(row: asyncpg.Record) -> ListedEmail:
     parts = zip(row["kinds"] or (), row["emails"] or (), row["outcomes"] or (), strict=True)
     return ListedEmail(
         id=row["id"],
-        state=State(row["state"]),
+        state=DeliveryState(row["state"]),
         lane=Lane(row["lane"]),
         attempt_count=row["attempt_count"],
         next_attempt_at=row["next_attempt_at"],

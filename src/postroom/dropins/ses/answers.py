@@ -6,7 +6,7 @@ from postroom.db.faults import is_connection_lost
 from postroom.dropins.ses.sign_in import KeyUnknown
 from postroom.errors import BadInput, IdempotencyConflict, ScopeMissing
 from postroom.runtime.aws import SignatureRefused
-from postroom.runtime.endpoint import Answer, Refused
+from postroom.runtime.endpoint import Answer, ProtocolError
 
 XML = "text/xml"
 
@@ -32,7 +32,7 @@ class Taken(msgspec.Struct, frozen=True, rename="pascal"):
     message_id: str
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class SesError(msgspec.Struct, frozen=True):
     """Why a request was not honoured; the name of the error is in a header."""
 
     message: str
@@ -40,7 +40,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def refusal(error: Exception) -> Answer | None:
     """The answer to an error that a client can understand; None for one that is our fault."""
-    if isinstance(error, Refused):
+    if isinstance(error, ProtocolError):
         return other_call_refused()
     if isinstance(error, KeyUnknown):
         status, name, message = _UNKNOWN
@@ -52,12 +52,12 @@ def refusal(error: Exception) -> Answer | None:
         return None
     if isinstance(error, SignatureRefused) and error.reason == "incomplete":
         name = "MissingAuthenticationTokenException"
-    return Answer(Refusal(message), status, headers={"x-amzn-errortype": name})
+    return Answer(SesError(message), status, headers={"x-amzn-errortype": name})
 
 
 def other_call_refused() -> Answer:
     """The answer to any other call of version 2."""
-    return Answer(Refusal(_OTHER), 404, headers={"x-amzn-errortype": "UnknownOperationException"})
+    return Answer(SesError(_OTHER), 404, headers={"x-amzn-errortype": "UnknownOperationException"})
 
 
 def version_1_refused() -> Answer:

@@ -9,7 +9,7 @@ from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.endpoint import read_body
 from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
 from postroom.dropins.ses.shapes import requests_of
-from postroom.dropins.ses.sign_in import Signer, find_signer
+from postroom.dropins.ses.sign_in import SigningKey, find_signer
 from postroom.errors import BadInput
 from postroom.intake.aside import read_aside
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -60,7 +60,7 @@ async def send_ses_email(call: Call) -> Answer:
     return Answer(Taken(str(accepted[0].id)))
 
 
-def _idempotency_key(call: Call, signer: Signer) -> str:
+def _idempotency_key(call: Call, signer: SigningKey) -> str:
     """The caller's own if it is signed, the one under which AWS's libraries repeat a call, or the signature itself.
 
     The libraries do not sign their `amz-sdk-invocation-id`, and sign two equal calls of one second alike: with the

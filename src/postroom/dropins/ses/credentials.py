@@ -33,7 +33,7 @@ class SesKey:
         return "*" in self.scopes or scope in self.scopes
 
 
-class Made(Protocol):
+class KeyFacts(Protocol):
     """An API key as far as its pair depends on it."""
 
     @property
@@ -43,7 +43,7 @@ class Made(Protocol):
     def created_at(self) -> datetime: ...
 
 
-def derive_credentials(key: Made, *, room: str, secret_key: bytes) -> AwsCredentials:
+def derive_credentials(key: KeyFacts, *, room: str, secret_key: bytes) -> AwsCredentials:
     """The pair of an API key; the access key id has twenty characters, as AWS's have."""
     made = round(key.created_at.timestamp() * 1_000_000)
     derived = hmac.digest(secret_key, f"postroom:ses:v2:{room}:{key.id}:{made}".encode(), hashlib.sha256)

@@ -15,9 +15,9 @@ from postroom.delivery.check import CheckedRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
-from postroom.intake.aside import Copies
+from postroom.intake.aside import RequestCopies
 from postroom.intake.media_type import plain_media_type
-from postroom.intake.smtp.submission import Envelope, read_submission
+from postroom.intake.smtp.submission import SubmittedEnvelope, read_submission
 from postroom.post.address import Address, parse_address
 from postroom.runtime.record import Shape
 
@@ -53,7 +53,7 @@ class Body(_Aws, frozen=True, kw_only=True):
     html: Text | None = None
 
 
-class Header(_Aws, frozen=True, kw_only=True):
+class SesHeader(_Aws, frozen=True, kw_only=True):
     """One header."""
 
     name: str
@@ -77,7 +77,7 @@ class Simple(_Aws, frozen=True, kw_only=True):
 
     subject: Text
     body: Body
-    headers: list[Header] = msgspec.field(default_factory=list)
+    headers: list[SesHeader] = msgspec.field(default_factory=list)
     attachments: list[File] = msgspec.field(default_factory=list)
 
 
@@ -92,11 +92,11 @@ class Template(_Aws, frozen=True, kw_only=True):
 
     template_name: str
     template_data: str = "{}"
-    headers: list[Header] = msgspec.field(default_factory=list)
+    headers: list[SesHeader] = msgspec.field(default_factory=list)
     attachments: list[File] = msgspec.field(default_factory=list)
 
 
-class Content(_Aws, frozen=True, kw_only=True):
+class SesContent(_Aws, frozen=True, kw_only=True):
     """One of three ways to say what is sent."""
 
     simple: Simple | None = None
@@ -115,11 +115,11 @@ class Destination(_Aws, frozen=True, kw_only=True):
 class SendEmail(_Aws, frozen=True, kw_only=True):
     """The request of `SendEmail`."""
 
-    content: Content
+    content: SesContent
     destination: Destination | None = None
     from_email_address: str | None = None
     reply_to_addresses: list[str] = msgspec.field(default_factory=list)
-    email_tags: list[Header] = msgspec.field(default_factory=list)
+    email_tags: list[SesHeader] = msgspec.field(default_factory=list)
     configuration_set_name: str | None = None
     endpoint_id: str | None = None
     tenant_name: str | None = None
@@ -128,11 +128,13 @@ class SendEmail(_Aws, frozen=True, kw_only=True):
     feedback_forwarding_email_address_identity_arn: str | None = None
 
 
-def requests_of(raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None) -> Copies:
+def requests_of(raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None) -> RequestCopies:
     """The deliveries that a `SendEmail` asks for, each passing every rule; `BadInput` names what is wrong."""
     email = decode(raw, SendEmail)
     try:
-        return Copies.of(_requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent))
+        return RequestCopies.of(
+            _requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent)
+        )
     except RecursionError:  # `To: ((((…` in a whole message
         raise BadInput.of("Content", "is nested too deeply") from None
 
@@ -234,7 +236,7 @@ def _header_tags(headers: Mapping[str, str]) -> dict[str, str]:
     return once("X-SES-MESSAGE-TAGS", ((name.strip(), value.strip()) for name, _equals, value in pairs))
 
 
-def _envelope(email: SendEmail, message: bytes) -> Envelope:
+def _envelope(email: SendEmail, message: bytes) -> SubmittedEnvelope:
     to = email.destination or Destination()
     given = [*to.to_addresses, *to.cc_addresses, *to.bcc_addresses]
     headers = [(name, str(value)) for name, value in BytesHeaderParser(policy=compat32).parsebytes(message).raw_items()]
@@ -246,7 +248,7 @@ def _envelope(email: SendEmail, message: bytes) -> Envelope:
     if not sender:
         raise BadInput.of("FromEmailAddress", "is required: the message has no From")
     written = _address("FromEmailAddress", sender[0])
-    return Envelope(written.email, [_address("Destination", each).email for each in given])
+    return SubmittedEnvelope(written.email, [_address("Destination", each).email for each in given])
 
 
 def _named(headers: Sequence[tuple[str, str]], *fields: str) -> list[str]:

@@ -22,7 +22,7 @@ class KeyUnknown(Exception):  # noqa: N818 - a condition, like the leaves of err
 
 
 @dataclass(frozen=True, slots=True)
-class Signer:
+class SigningKey:
     """Who claims to have signed."""
 
     key: SesKey
@@ -48,7 +48,7 @@ class Signer:
             raise ScopeMissing(WRITE)
 
 
-async def find_signer(call: Call) -> Signer:
+async def find_signer(call: Call) -> SigningKey:
     """Raises `SignatureRefused` without a signature, `KeyUnknown` if nobody has this key."""
     claim = parse_authorization(call.headers.get("authorization"))
     if claim.service != SERVICE:
@@ -59,4 +59,4 @@ async def find_signer(call: Call) -> Signer:
     if key is None or secret_key is None:
         raise KeyUnknown
     pair = derive_credentials(key, room=call.room.name, secret_key=secret_key)
-    return Signer(key, claim, pair.secret_access_key)
+    return SigningKey(key, claim, pair.secret_access_key)

@@ -10,6 +10,6 @@
 A verified event needs no other proof of the person it names. Which delivery it was is known if our Message-ID is in it.
 """
 
-from postroom.feedback.providers.model import Batch, Notice, ProviderOptions
+from postroom.feedback.providers.model import ProviderNotice, ProviderOptions, ProviderReports
 
-__all__ = ["Batch", "Notice", "ProviderOptions"]
+__all__ = ["ProviderNotice", "ProviderOptions", "ProviderReports"]

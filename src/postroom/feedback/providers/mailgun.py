@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from postroom.feedback.model import BounceClass, FeedbackKind, classify
-from postroom.feedback.providers.model import Batch, Notice, moment
+from postroom.feedback.providers.model import ProviderNotice, ProviderReports, moment
 
 WINDOW = timedelta(hours=12)
 """Mailgun tries for eight hours."""
@@ -37,7 +37,7 @@ class Signature(msgspec.Struct, frozen=True):
     signature: str
 
 
-class Status(msgspec.Struct, frozen=True):
+class MailgunStatus(msgspec.Struct, frozen=True):
     code: int | None = None
     enhanced: str | None = msgspec.field(default=None, name="enhanced-code")
     message: str | None = None
@@ -48,26 +48,26 @@ class Headers(msgspec.Struct, frozen=True):
     message_id: str = msgspec.field(default="", name="message-id")
 
 
-class Message(msgspec.Struct, frozen=True):
+class MailgunMessage(msgspec.Struct, frozen=True):
     headers: Headers = Headers()
 
 
-class Event(msgspec.Struct, frozen=True):
+class MailgunEvent(msgspec.Struct, frozen=True):
     event: str = ""
     id: str = ""
     recipient: str = ""
     severity: str = ""
     reason: str = ""
     timestamp: float | None = None
-    status: Status = msgspec.field(default=Status(), name="delivery-status")
-    message: Message = Message()
+    status: MailgunStatus = msgspec.field(default=MailgunStatus(), name="delivery-status")
+    message: MailgunMessage = MailgunMessage()
 
 
 class Request(msgspec.Struct, frozen=True):
     """One event, and the proof beside it."""
 
     signature: Signature
-    event: Event = msgspec.field(name="event-data")
+    event: MailgunEvent = msgspec.field(name="event-data")
 
 
 _requests = msgspec.json.Decoder(Request)
@@ -89,19 +89,19 @@ def is_genuine(request: Request, *, key: str, now: datetime) -> bool:
     return abs(now.timestamp() - int(given.timestamp)) <= WINDOW.total_seconds()
 
 
-def read(request: Request) -> Batch:
+def read(request: Request) -> ProviderReports:
     """The event of a request; one that will be tried again is none."""
     event = request.event
     kind = _KINDS.get(event.event)
     if kind is None or not event.recipient or event.severity == "temporary":
-        return Batch((), 1)
+        return ProviderReports((), 1)
     status = event.status
     said = " ".join(part for part in (status.message, status.description) if part) or event.reason
     found = classify(_smtp(status.code), status.enhanced, said) if kind is FeedbackKind.BOUNCE else None
     kind, found = _SUPPRESSED.get(event.reason, (kind, found))
-    return Batch(
+    return ProviderReports(
         [
-            Notice(
+            ProviderNotice(
                 kind=kind,
                 address=event.recipient,
                 event_id=event.id or request.signature.token,

@@ -18,7 +18,7 @@ class ProviderOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class ProviderNotice:
     """One event about one person. `event_id` is the provider's name for it; `trace` may hold our Message-ID."""
 
     kind: FeedbackKind
@@ -33,10 +33,10 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ProviderReports:
     """The events of one request, and how many of them were of no interest."""
 
-    notices: Sequence[Notice] = ()
+    notices: Sequence[ProviderNotice] = ()
     ignored: int = 0
 
 

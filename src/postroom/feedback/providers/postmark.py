@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from postroom.feedback.model import BounceClass, FeedbackKind, classify
-from postroom.feedback.providers.model import Batch, Notice, parsed_moment
+from postroom.feedback.providers.model import ProviderNotice, ProviderReports, parsed_moment
 from postroom.post.meaning import find_code, find_enhanced
 
 HEADER = "x-postroom-secret"
@@ -31,7 +31,7 @@ _BOUNCES = {
 """What they found; types that are not here (an answering machine, a delay) are no bounces."""
 
 
-class Event(msgspec.Struct, frozen=True, rename="pascal"):
+class PostmarkEvent(msgspec.Struct, frozen=True, rename="pascal"):
     """One request is one event; which fields it has depends on its type."""
 
     record_type: str = ""
@@ -48,7 +48,7 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     suppression_reason: str | None = None
 
 
-_events = msgspec.json.Decoder(Event)
+_events = msgspec.json.Decoder(PostmarkEvent)
 
 
 def is_genuine(headers: Mapping[str, str], *, secret: str) -> bool:
@@ -63,27 +63,27 @@ def is_genuine(headers: Mapping[str, str], *, secret: str) -> bool:
     return any([hmac.compare_digest(secret.encode(), each.encode()) for each in given])  # noqa: C419 - no short cut
 
 
-def read(raw: bytes) -> Batch:
+def read(raw: bytes) -> ProviderReports:
     """The event of a request; raises `msgspec.MsgspecError`."""
     event = _events.decode(raw)
     match event.record_type:
         case "Bounce" if event.type in _BOUNCES:
-            return Batch([_bounce(event)])
+            return ProviderReports([_bounce(event)])
         case "SpamComplaint":
-            return Batch([_other(event, FeedbackKind.COMPLAINT, event.email)])
+            return ProviderReports([_other(event, FeedbackKind.COMPLAINT, event.email)])
         case "SubscriptionChange" if event.suppress_sending and event.suppression_reason == "ManualSuppression":
-            return Batch([_other(event, FeedbackKind.UNSUBSCRIBE, event.recipient)])
+            return ProviderReports([_other(event, FeedbackKind.UNSUBSCRIBE, event.recipient)])
         case _:
-            return Batch((), 1)
+            return ProviderReports((), 1)
 
 
-def _bounce(event: Event) -> Notice:
+def _bounce(event: PostmarkEvent) -> ProviderNotice:
     said = event.details or event.description or ""
     found, spoken = _BOUNCES[event.type], classify(None, None, said)
     # A block on us or a full mailbox, even where they file it as a hard bounce.
     if spoken in (BounceClass.POLICY, BounceClass.RECIPIENT_SOFT, BounceClass.INFRASTRUCTURE):
         found = spoken if found is BounceClass.RECIPIENT_HARD or spoken is BounceClass.POLICY else found
-    return Notice(
+    return ProviderNotice(
         kind=FeedbackKind.BOUNCE,
         address=event.email,
         event_id=f"{event.id or event.message_id}",
@@ -95,8 +95,8 @@ def _bounce(event: Event) -> Notice:
     )
 
 
-def _other(event: Event, kind: FeedbackKind, address: str) -> Notice:
-    return Notice(
+def _other(event: PostmarkEvent, kind: FeedbackKind, address: str) -> ProviderNotice:
+    return ProviderNotice(
         kind=kind,
         address=address,
         event_id=f"{event.id or event.message_id}",

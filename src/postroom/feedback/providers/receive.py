@@ -5,7 +5,7 @@ from datetime import datetime
 
 from postroom.db.queries import Connection
 from postroom.feedback import record, store
-from postroom.feedback.attribution import Sent
+from postroom.feedback.attribution import SentDelivery
 from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.model import (
     LONGEST_TEXT,
@@ -17,7 +17,7 @@ from postroom.feedback.model import (
     Unsubscribe,
     report_identity,
 )
-from postroom.feedback.providers.model import Batch, Notice
+from postroom.feedback.providers.model import ProviderNotice, ProviderReports
 from postroom.post.address import find_address
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.text import storable
@@ -26,7 +26,7 @@ _LARGEST_CODE = 999
 
 
 async def receive(
-    connection: Connection, batch: Batch, *, provider: str, keys: Sequence[bytes], now: datetime | None = None
+    connection: Connection, batch: ProviderReports, *, provider: str, keys: Sequence[bytes], now: datetime | None = None
 ) -> int:
     """Record the events of a verified request, in the caller's transaction; returns how many were new.
 
@@ -43,7 +43,7 @@ async def receive(
     return recorded
 
 
-def _feedback(notice: Notice, provider: str, delivery_id: int | None) -> Feedback:
+def _feedback(notice: ProviderNotice, provider: str, delivery_id: int | None) -> Feedback:
     address = find_address(notice.address) or ""
     identity = report_identity(provider, notice.kind.value, notice.event_id, address.lower())
     text = storable(notice.text, LONGEST_TEXT)
@@ -72,7 +72,7 @@ def _feedback(notice: Notice, provider: str, delivery_id: int | None) -> Feedbac
     )
 
 
-def _delivery(notice: Notice, known: dict[int, Sent], keys: Sequence[bytes]) -> int | None:
+def _delivery(notice: ProviderNotice, known: dict[int, SentDelivery], keys: Sequence[bytes]) -> int | None:
     """The delivery whose Message-ID the event carries, if it went to this person."""
     address = find_address(notice.address) or ""
     for message_id in find_message_ids(notice.trace):
@@ -82,6 +82,6 @@ def _delivery(notice: Notice, known: dict[int, Sent], keys: Sequence[bytes]) -> 
     return None
 
 
-def _went_to(sent: Sent, address: str) -> bool:
+def _went_to(sent: SentDelivery, address: str) -> bool:
     recipients: Sequence[str] = sent.recipients
     return address.lower() in {recipient.lower() for recipient in recipients}

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.feedback.model import BounceClass, FeedbackKind, classify
-from postroom.feedback.providers.model import Batch, Notice, moment
+from postroom.feedback.providers.model import ProviderNotice, ProviderReports, moment
 from postroom.post.meaning import find_code
 
 SIGNATURE = "x-twilio-email-event-webhook-signature"
@@ -30,7 +30,7 @@ _KINDS = {
 }
 
 
-class Event(msgspec.Struct, frozen=True):
+class SendgridEvent(msgspec.Struct, frozen=True):
     """One event of many in a request."""
 
     event: str = ""
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True):
     smtp_id: str = msgspec.field(default="", name="smtp-id")
 
 
-_events = msgspec.json.Decoder(list[Event])
+_events = msgspec.json.Decoder(list[SendgridEvent])
 
 
 def is_genuine(raw: bytes, headers: Mapping[str, str], *, key: str) -> bool:
@@ -59,14 +59,14 @@ def is_genuine(raw: bytes, headers: Mapping[str, str], *, key: str) -> bool:
     return True
 
 
-def read(raw: bytes) -> Batch:
+def read(raw: bytes) -> ProviderReports:
     """The events of a request; raises `msgspec.MsgspecError`."""
     events = _events.decode(raw)
     notices = [notice for event in events if (notice := _notice(event)) is not None]
-    return Batch(notices, len(events) - len(notices))
+    return ProviderReports(notices, len(events) - len(notices))
 
 
-def _notice(event: Event) -> Notice | None:
+def _notice(event: SendgridEvent) -> ProviderNotice | None:
     kind, found = _KINDS.get(event.event), None
     said = event.reason or ""
     if event.event == "bounce":
@@ -77,7 +77,7 @@ def _notice(event: Event) -> Notice | None:
         kind, found = _DROPPED.get(said.strip().lower(), (None, None))
     if kind is None or not event.email:
         return None
-    return Notice(
+    return ProviderNotice(
         kind=kind,
         address=event.email,
         event_id=event.sg_event_id,

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
 from postroom.feedback.model import BounceClass, FeedbackKind, classify
-from postroom.feedback.providers.model import Batch, Notice, parsed_moment
+from postroom.feedback.providers.model import ProviderNotice, ProviderReports, parsed_moment
 from postroom.post.meaning import find_code
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -46,7 +46,7 @@ _KINDS = {
 """What a type of bounce means where neither status nor diagnostics say more."""
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class SnsEnvelope(msgspec.Struct, frozen=True):
     """A message of SNS."""
 
     Type: str
@@ -62,7 +62,7 @@ class Envelope(msgspec.Struct, frozen=True):
     Token: str | None = None
 
 
-class Person(msgspec.Struct, frozen=True, rename="camel"):
+class SesRecipient(msgspec.Struct, frozen=True, rename="camel"):
     email_address: str
     status: str | None = None
     diagnostic_code: str | None = None
@@ -71,29 +71,29 @@ class Person(msgspec.Struct, frozen=True, rename="camel"):
 class BounceBody(msgspec.Struct, frozen=True, rename="camel"):
     bounce_type: str = "Undetermined"
     bounce_sub_type: str = ""
-    bounced_recipients: list[Person] = []
+    bounced_recipients: list[SesRecipient] = []
     timestamp: str = ""
     feedback_id: str = ""
 
 
 class ComplaintBody(msgspec.Struct, frozen=True, rename="camel"):
-    complained_recipients: list[Person] = []
+    complained_recipients: list[SesRecipient] = []
     complaint_feedback_type: str | None = None
     timestamp: str = ""
     feedback_id: str = ""
 
 
-class Header(msgspec.Struct, frozen=True, rename="camel"):
+class SesMailHeader(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     value: str = ""
 
 
 class Mail(msgspec.Struct, frozen=True, rename="camel"):
     message_id: str = ""
-    headers: list[Header] = []
+    headers: list[SesMailHeader] = []
 
 
-class Event(msgspec.Struct, frozen=True, rename="camel"):
+class SesEvent(msgspec.Struct, frozen=True, rename="camel"):
     """What SES writes, as a notification or as a published event."""
 
     notification_type: str = ""
@@ -103,11 +103,11 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     mail: Mail = Mail()
 
 
-_envelopes = msgspec.json.Decoder(Envelope)
-_events = msgspec.json.Decoder(Event)
+_envelopes = msgspec.json.Decoder(SnsEnvelope)
+_events = msgspec.json.Decoder(SesEvent)
 
 
-def read_envelope(raw: bytes) -> Envelope:
+def read_envelope(raw: bytes) -> SnsEnvelope:
     """Raises `msgspec.MsgspecError`."""
     return _envelopes.decode(raw)
 
@@ -130,7 +130,7 @@ class Verifier:
         self._topics, self._fetch = frozenset(topics), fetch
         self._keys: dict[str, tuple[rsa.RSAPublicKey, datetime, datetime]] = {}
 
-    async def is_genuine(self, envelope: Envelope, *, now: datetime) -> bool:
+    async def is_genuine(self, envelope: SnsEnvelope, *, now: datetime) -> bool:
         """True if Amazon signed it, for one of our topics. Raises OSError if the certificate cannot be had."""
         names = _SIGNED.get(envelope.Type)
         if names is None or envelope.TopicArn not in self._topics or not is_amazon(envelope.SigningCertURL):
@@ -148,7 +148,7 @@ class Verifier:
             return False
         return True
 
-    async def confirm(self, envelope: Envelope) -> bool:
+    async def confirm(self, envelope: SnsEnvelope) -> bool:
         """Say yes to a subscription of one of our topics."""
         if not is_amazon(envelope.SubscribeURL):
             return False
@@ -171,38 +171,38 @@ class Verifier:
         return key if begins <= now <= ends else None
 
 
-def signed_text(envelope: Envelope, names: Sequence[str] | None = None) -> bytes:
+def signed_text(envelope: SnsEnvelope, names: Sequence[str] | None = None) -> bytes:
     """The text that SNS signs: names and values of some fields, in the order of the alphabet."""
     pairs = [(name, getattr(envelope, name)) for name in names or _SIGNED[envelope.Type]]
     return "".join(f"{name}\n{value}\n" for name, value in pairs if value is not None).encode()
 
 
-def read(envelope: Envelope) -> Batch:
+def read(envelope: SnsEnvelope) -> ProviderReports:
     """The events inside a notification; raises `msgspec.MsgspecError`."""
     event = _events.decode(envelope.Message)
     trace = " ".join(header.value for header in event.mail.headers if header.name.lower() == "message-id")
     match event.notification_type or event.event_type:
         case "Bounce" if event.bounce is not None:
-            return Batch(
+            return ProviderReports(
                 [_bounce(event.bounce, person, trace, event.mail) for person in event.bounce.bounced_recipients]
             )
         case "Complaint" if event.complaint is not None and event.complaint.complaint_feedback_type != "not-spam":
             complaint = event.complaint
-            return Batch(
+            return ProviderReports(
                 [_complaint(complaint, person, trace, event.mail) for person in complaint.complained_recipients]
             )
         case _:
-            return Batch((), 1)
+            return ProviderReports((), 1)
 
 
-def _bounce(bounce: BounceBody, person: Person, trace: str, mail: Mail) -> Notice:
+def _bounce(bounce: BounceBody, person: SesRecipient, trace: str, mail: Mail) -> ProviderNotice:
     said = (person.diagnostic_code or "").partition(";")[2].strip() or person.diagnostic_code or ""
     if person.status or said:
         found = classify(None, person.status, said)
     else:
         kind = bounce.bounce_type
         found = _KINDS.get((kind, bounce.bounce_sub_type)) or _KINDS.get((kind, ""), BounceClass.RECIPIENT_SOFT)
-    return Notice(
+    return ProviderNotice(
         kind=FeedbackKind.BOUNCE,
         address=person.email_address,
         event_id=bounce.feedback_id or mail.message_id,
@@ -215,8 +215,8 @@ def _bounce(bounce: BounceBody, person: Person, trace: str, mail: Mail) -> Notic
     )
 
 
-def _complaint(complaint: ComplaintBody, person: Person, trace: str, mail: Mail) -> Notice:
-    return Notice(
+def _complaint(complaint: ComplaintBody, person: SesRecipient, trace: str, mail: Mail) -> ProviderNotice:
+    return ProviderNotice(
         kind=FeedbackKind.COMPLAINT,
         address=person.email_address,
         event_id=complaint.feedback_id or mail.message_id,

@@ -15,7 +15,7 @@ import nats.errors
 import nats.js.errors
 from nats.js import api
 
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 from postroom.runtime.nats import connect
 
 SUBJECT = "mail.delivery_commands"
@@ -49,7 +49,7 @@ class NatsSource:
         self._subscription: Any = None
         self._messages: dict[str, Any] = {}  # what we hold, by place
 
-    async def fetch(self) -> Sequence[Entry]:
+    async def fetch(self) -> Sequence[StreamEntry]:
         if self._subscription is None:
             await self._open()
         try:
@@ -60,14 +60,14 @@ class NatsSource:
             self._subscription = None  # the stream or its consumer may be gone: look again next time
             raise
         self._messages = {_place(message): message for message in messages}
-        return [Entry(place, message.data, "nats") for place, message in self._messages.items()]
+        return [StreamEntry(place, message.data, "nats") for place, message in self._messages.items()]
 
-    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+    async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
         for entry in entries:
             await self._messages.pop(entry.place).ack()
         await self._connection.flush(int(ANSWER_S))
 
-    async def give_back(self, entries: Sequence[Entry]) -> None:
+    async def give_back(self, entries: Sequence[StreamEntry]) -> None:
         for entry in entries:
             message = self._messages.pop(entry.place, None)
             if message is not None:

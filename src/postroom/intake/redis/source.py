@@ -22,7 +22,7 @@ import structlog
 from redis.exceptions import ResponseError
 
 from postroom.intake.command import pack_fields
-from postroom.intake.model import Entry
+from postroom.intake.model import StreamEntry
 from postroom.runtime.redis import open_redis
 
 STREAM = "mail:delivery_commands"
@@ -75,7 +75,7 @@ class RedisSource:
         self._holds_some = True  # entries may have been handed to us that we did not acknowledge
         self._claim_at = 0.0
 
-    async def fetch(self) -> Sequence[Entry]:
+    async def fetch(self) -> Sequence[StreamEntry]:
         """What we hold, then what the dead held, then what is new."""
         try:
             if not self._is_ready:
@@ -87,11 +87,11 @@ class RedisSource:
             self._is_ready = False  # the server lost its memory, or somebody deleted the stream
             return []
 
-    async def acknowledge(self, entries: Sequence[Entry]) -> None:
+    async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
         ids = [_id_of(entry) for entry in entries]
         await self._acknowledge(keys=[self._options.stream], args=[self._options.group, *ids])
 
-    async def give_back(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - the server knows which they are
+    async def give_back(self, entries: Sequence[StreamEntry]) -> None:  # noqa: ARG002 - the server knows which they are
         """They are still ours; the next fetch begins with them."""
         self._holds_some = True
 
@@ -114,24 +114,24 @@ class RedisSource:
                 raise
         self._is_ready, self._holds_some, self._claim_at = True, True, 0.0
 
-    async def _held(self) -> list[Entry]:
+    async def _held(self) -> list[StreamEntry]:
         if not self._holds_some:
             return []
         entries = await self._read("0")
         self._holds_some = bool(entries)
         return entries
 
-    async def _new(self) -> list[Entry]:
+    async def _new(self) -> list[StreamEntry]:
         return await self._read(">", block=max(1, int(self._options.block.total_seconds() * 1000)))
 
-    async def _read(self, position: str, *, block: int | None = None) -> list[Entry]:
+    async def _read(self, position: str, *, block: int | None = None) -> list[StreamEntry]:
         options = self._options
         answer = await self._client.xreadgroup(
             options.group, options.consumer, {options.stream: position}, count=options.batch, block=block
         )
         return await self._entries(answer[0][1] if answer else [])
 
-    async def _abandoned(self) -> list[Entry]:
+    async def _abandoned(self) -> list[StreamEntry]:
         """Take over what dead consumers held; looked for now and then, and again at once while there is some."""
         if self._monotonic() < self._claim_at:
             return []
@@ -156,16 +156,16 @@ class RedisSource:
             if consumer["pending"] == 0 and idle > options.forget_after:
                 await self._client.xgroup_delconsumer(options.stream, options.group, consumer["name"])
 
-    async def _entries(self, found: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[Entry]:
+    async def _entries(self, found: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[StreamEntry]:
         gone = [entry_id for entry_id, fields in found if not fields]
         if gone:  # deleted by hand while somebody held them: there is nothing left to do
             await self._client.xack(self._options.stream, self._options.group, *gone)
         return [
-            Entry(f"redis {self._options.stream} {entry_id.decode()}", pack_fields(fields), "redis")
+            StreamEntry(f"redis {self._options.stream} {entry_id.decode()}", pack_fields(fields), "redis")
             for entry_id, fields in found
             if fields
         ]
 
 
-def _id_of(entry: Entry) -> str:
+def _id_of(entry: StreamEntry) -> str:
     return entry.place.rpartition(" ")[2]

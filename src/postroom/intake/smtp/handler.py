@@ -28,7 +28,7 @@ from postroom.delivery.service import AcceptCombiner
 from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated, WrongKeysTooOften
 from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
-from postroom.intake.smtp.submission import Envelope, read_copies
+from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
@@ -166,7 +166,7 @@ class SubmissionHandler:
 
 async def _read(envelope: Any, source: str) -> list[CheckedRequest]:
     sender = None if envelope.mail_from == NO_SENDER else envelope.mail_from
-    given = Envelope(sender, tuple(envelope.rcpt_tos))
+    given = SubmittedEnvelope(sender, tuple(envelope.rcpt_tos))
     return await read_aside(len(envelope.content), source, read_copies, envelope.content, given, source=source)
 
 

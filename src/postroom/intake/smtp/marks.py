@@ -33,7 +33,7 @@ _ONCE = ("lane", "template", "variables", "locale", "campaign")
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class SubmissionHeaders:
     """What the headers of a message say to Postroom."""
 
     idempotency_key: str | None = None
@@ -50,7 +50,7 @@ def is_mark(name: str) -> bool:
     return lowered == IDEMPOTENCY_KEY or lowered.startswith(PREFIX)
 
 
-def read_marks(headers: Headers) -> Marks:
+def read_marks(headers: Headers) -> SubmissionHeaders:
     """The marks of a message; `BadInput` names the header that is wrong."""
     given: dict[str, str] = {}
     tags: dict[str, str] = {}
@@ -74,14 +74,14 @@ def read_marks(headers: Headers) -> Marks:
     return _marks(given, tags)
 
 
-def _marks(given: dict[str, str], tags: dict[str, str]) -> Marks:
+def _marks(given: dict[str, str], tags: dict[str, str]) -> SubmissionHeaders:
     key = given.get(IDEMPOTENCY_KEY)
     if key is not None and not _KEY.fullmatch(key):
         raise BadInput.of("Idempotency-Key", "must be 1 to 255 visible ASCII characters")
     for only in ("variables", "locale"):
         if only in given and "template" not in given:
             raise BadInput.of(f"X-Postroom-{only.title()}", "needs an X-Postroom-Template")
-    return Marks(
+    return SubmissionHeaders(
         idempotency_key=key,
         lane=_lane(given.get("lane")),
         template=given.get("template"),

@@ -20,8 +20,8 @@ from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput
 from postroom.inbox.reader import decode_words
-from postroom.intake.aside import Copies
-from postroom.intake.smtp.marks import Marks, is_mark, read_marks
+from postroom.intake.aside import RequestCopies
+from postroom.intake.smtp.marks import SubmissionHeaders, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
 from postroom.post.address import Address, normalize, parse_address
 from postroom.post.header import check_header, is_structured
@@ -37,14 +37,14 @@ MOST_COPIES_BYTES = 100 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class SubmittedEnvelope:
     """Who hands over, and who shall receive: addresses that were checked when they were named."""
 
     sender: str | None  # None: a report, which nobody sends; its From has to say who writes
     recipients: Sequence[str]
 
 
-def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[CheckedRequest]:
+def read_submission(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[CheckedRequest]:
     """Read and check the deliveries that a message asks for; raises `BadInput`."""
     try:
         return _requests(raw, envelope, source=source)
@@ -52,12 +52,12 @@ def read_submission(raw: bytes, envelope: Envelope, *, source: str) -> list[Chec
         raise BadInput.of("message", "is nested too deeply") from None
 
 
-def read_copies(raw: bytes, envelope: Envelope, *, source: str) -> Copies:
+def read_copies(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> RequestCopies:
     """The same, in the form that `read_aside` wants."""
-    return Copies.of(read_submission(raw, envelope, source=source))
+    return RequestCopies.of(read_submission(raw, envelope, source=source))
 
 
-def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[CheckedRequest]:
+def _requests(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[CheckedRequest]:
     parts = read_parts(raw)
     marks = read_marks(parts.headers)
     visible = DeliveryRequest(
@@ -78,7 +78,7 @@ def _requests(raw: bytes, envelope: Envelope, *, source: str) -> list[CheckedReq
     return [check_request(request) for request in requests]
 
 
-def _content(parts: Parts, marks: Marks) -> dict[str, Any]:
+def _content(parts: Parts, marks: SubmissionHeaders) -> dict[str, Any]:
     if marks.template is not None:
         chosen = {"template": marks.template, "variables": marks.variables, "locale": marks.locale}
         return {**chosen, "attachments": parts.attachments}
@@ -91,7 +91,7 @@ def _content(parts: Parts, marks: Marks) -> dict[str, Any]:
     }
 
 
-def _sender(headers: Headers, envelope: Envelope) -> Address:
+def _sender(headers: Headers, envelope: SubmittedEnvelope) -> Address:
     """Who writes: From; without one, or with a bare name such as cron's `root`, the sender of the envelope."""
     written = _first(headers, "from") or ""
     if found := _named(headers, "from"):
@@ -122,7 +122,7 @@ def _everybody_alone(request: DeliveryRequest) -> Iterator[DeliveryRequest]:
         yield replace(request, to=(address,), bcc=(), idempotency_key=key)
 
 
-def _key(headers: Headers, marks: Marks, recipients: Sequence[str]) -> str | None:
+def _key(headers: Headers, marks: SubmissionHeaders, recipients: Sequence[str]) -> str | None:
     key = key_of(marks, _first(headers, "message-id"), recipients)
     if key is None or marks.idempotency_key is None:
         return key
@@ -133,7 +133,7 @@ def _key(headers: Headers, marks: Marks, recipients: Sequence[str]) -> str | Non
     return key if named == receiving else _digest(key, *sorted(receiving))
 
 
-def key_of(marks: Marks, message_id: str | None, recipients: Sequence[str]) -> str | None:
+def key_of(marks: SubmissionHeaders, message_id: str | None, recipients: Sequence[str]) -> str | None:
     """The idempotency key of a message: its own, or one made of its Message-ID and those who receive it."""
     if marks.idempotency_key is not None:
         return marks.idempotency_key

@@ -12,7 +12,7 @@ from postroom.outbox.errors import RuleNotFound
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import MailRule, NewRule, check_rule
 from postroom.outbox.mails.publisher import PUBLISHER
-from postroom.outbox.model import Pair
+from postroom.outbox.model import Subscription
 from postroom.outbox.topics import ensure_pair
 from postroom.settings import Settings
 
@@ -27,7 +27,7 @@ async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | No
         raise BadInput.of("template", f"must be one of {', '.join(sorted(templates))}")
     columns = {name: value for name, value in asdict(rule).items() if name not in ("id", "created_at")}
     async with pool.acquire() as connection, connection.transaction():
-        await ensure_pair(connection, Pair(rule.topic, PUBLISHER), from_now=True)
+        await ensure_pair(connection, Subscription(rule.topic, PUBLISHER), from_now=True)
         made = await store.insert_rule(connection, **columns)
         if made is None:
             raise BadInput.of("template", "there is such a rule already")

@@ -8,8 +8,7 @@ import msgspec
 from postroom.delivery.model import DeliverySummary
 from postroom.outbox.model import NAME
 from postroom.outbox.webhooks import service
-from postroom.outbox.webhooks.model import Endpoint as WebhookEndpoint
-from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus
+from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Shape, answer, response

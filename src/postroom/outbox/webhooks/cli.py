@@ -9,7 +9,7 @@ from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, 
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
-    from postroom.outbox.webhooks.model import Endpoint, EndpointStatus
+    from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint
     from postroom.runtime.secrets import SecretBox
 
 webhooks = typer.Typer()
@@ -36,7 +36,7 @@ def register(
     """Register an endpoint and print its secret, this once."""
     from postroom.outbox.webhooks import service
 
-    async def made(room: "Room") -> "tuple[Endpoint, str]":
+    async def made(room: "Room") -> "tuple[WebhookEndpoint, str]":
         about = {"url": url, "description": description, "format": format_}
         return await service.register(room.pool, _box(room), topics=topic, **about, actor=actor())
 
@@ -70,7 +70,7 @@ def rotate(
     """Make a new secret and print it, this once; the old one signs too for a while, and one before that no more."""
     from postroom.outbox.webhooks import service
 
-    async def rotated(room: "Room") -> "tuple[Endpoint, str]":
+    async def rotated(room: "Room") -> "tuple[WebhookEndpoint, str]":
         return await service.rotate(room.pool, _box(room), endpoint_id, overlap=_duration(overlap), actor=actor())
 
     _print_secret(*in_room(rotated), as_json=as_json)
@@ -175,7 +175,7 @@ def _duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from error
 
 
-def _print_secret(endpoint: "Endpoint", secret: str, *, as_json: bool) -> None:
+def _print_secret(endpoint: "WebhookEndpoint", secret: str, *, as_json: bool) -> None:
     from postroom.outbox.webhooks.api import WebhookWithSecret
     from postroom.runtime.record import answer
 

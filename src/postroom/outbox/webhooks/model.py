@@ -33,7 +33,7 @@ class EndpointStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class WebhookEndpoint:
     """An endpoint: where webhooks of some topics go. Until `previous_until` the secret before it signs too.
 
     Postroom posts nothing of its `silent_topics`: there is no such topic, or its publisher `webhook` is missing, paused
@@ -72,7 +72,7 @@ def body_of(message: Message) -> str:
     return msgspec.json.encode(shape).decode()
 
 
-def request_for(endpoint: Endpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:
+def request_for(endpoint: WebhookEndpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:
     """The delivery of one event to one endpoint. It needs no key: it is committed with the progress, or not at all."""
     is_cloud = endpoint.format is EndpointFormat.CLOUDEVENTS
     # The delivery keeps its content type, because the endpoint's format may change before it is posted.

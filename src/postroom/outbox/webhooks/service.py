@@ -16,11 +16,11 @@ from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.outbox.errors import EndpointNotFound
-from postroom.outbox.model import Pair
+from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import Endpoint, EndpointFormat, EndpointStatus, new_secret, purpose_of
+from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint, new_secret, purpose_of
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 from postroom.runtime.secrets import SecretBox
@@ -40,7 +40,7 @@ async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
     description: str = "",
     format: str = EndpointFormat.STANDARD,  # noqa: A002 - the column's name
     actor: str,
-) -> tuple[Endpoint, str]:
+) -> tuple[WebhookEndpoint, str]:
     """Let an endpoint have the events of these topics from now on; returns it and, this once, its secret.
 
     Raises `BadInput` and `TopicNotFound`.
@@ -74,7 +74,7 @@ async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
     description: str | None = None,
     format: str | None = None,  # noqa: A002 - the column's name
     actor: str,
-) -> Endpoint:
+) -> WebhookEndpoint:
     """Change what is given. Deliveries that wait keep their format and go to the new URL."""
     _check(url, topics, format)
     asked = None if topics is None else list(dict.fromkeys(topics))
@@ -98,7 +98,7 @@ async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
         await _audit(connection, endpoint_id, "webhook.delete", actor, {"url": url})
 
 
-async def get_endpoint(pool: Pool, endpoint_id: int) -> Endpoint:
+async def get_endpoint(pool: Pool, endpoint_id: int) -> WebhookEndpoint:
     async with pool.acquire() as connection:
         endpoint = await store.find_endpoint(connection, id=endpoint_id)
     if endpoint is None:
@@ -106,7 +106,7 @@ async def get_endpoint(pool: Pool, endpoint_id: int) -> Endpoint:
     return endpoint
 
 
-async def list_endpoints(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Endpoint]:
+async def list_endpoints(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[WebhookEndpoint]:
     """A page of endpoints, oldest first, and the cursor of the next page."""
     return await read_page(store.list_endpoints, pool, cursor, limit, order=OLDEST_FIRST)
 
@@ -131,7 +131,7 @@ async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) 
 
 async def rotate(
     pool: Pool, box: SecretBox, endpoint_id: int, *, overlap: timedelta = OVERLAP, actor: str
-) -> tuple[Endpoint, str]:
+) -> tuple[WebhookEndpoint, str]:
     """A new secret, shown this once; the old one signs too for a while, so that the receiver can change over.
 
     Two sign at most: an older one, of a rotation before, ends at once. Raises `BadInput` and `EndpointNotFound`.
@@ -152,7 +152,7 @@ async def rotate(
 
 async def set_status(
     pool: Pool, endpoint_id: int, status: EndpointStatus, *, reason: str | None = None, actor: str
-) -> Endpoint:
+) -> WebhookEndpoint:
     """Enable or disable an endpoint; twice is once."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason):
@@ -182,10 +182,10 @@ def _check(url: str | None, topics: Sequence[str] | None, format_: str | None) -
 
 async def _follow(connection: Connection, topics: Sequence[str]) -> None:
     for topic in topics:
-        await ensure_pair(connection, Pair(topic, PUBLISHER), from_now=True)
+        await ensure_pair(connection, Subscription(topic, PUBLISHER), from_now=True)
 
 
-def _told(endpoint: Endpoint) -> dict[str, Any]:
+def _told(endpoint: WebhookEndpoint) -> dict[str, Any]:
     """The values of an endpoint that the audit log keeps."""
     return {"url": endpoint.url, "topics": list(endpoint.topics), "format": endpoint.format}
 

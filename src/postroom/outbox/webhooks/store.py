@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.outbox.webhooks.model import Endpoint, EndpointFormat, EndpointStatus
+from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint
 from postroom.runtime.secrets import Sealed
 
 QUERIES = load("postroom.outbox.webhooks")
@@ -21,7 +21,7 @@ async def change_endpoint(
     topics: Sequence[str] | None,
     description: str | None,
     format: str | None,  # noqa: A002 - the column's name
-) -> Endpoint | None:
+) -> WebhookEndpoint | None:
     row = await QUERIES["change_endpoint"].maybe(
         connection, id=id, url=url, topics=topics, description=description, format=format
     )
@@ -33,25 +33,25 @@ async def delete_endpoint(connection: Connection, *, id: int) -> str | None:  # 
     return None if row is None else str(row["url"])
 
 
-async def find_endpoint(connection: Connection, *, id: int) -> Endpoint | None:  # noqa: A002 - the column's name
+async def find_endpoint(connection: Connection, *, id: int) -> WebhookEndpoint | None:  # noqa: A002 - the column's name
     row = await QUERIES["find_endpoint"].maybe(connection, id=id)
     return None if row is None else _endpoint(row)
 
 
-async def insert_endpoint(connection: Connection, **columns: Any) -> Endpoint:
+async def insert_endpoint(connection: Connection, **columns: Any) -> WebhookEndpoint:
     return _endpoint(await QUERIES["insert_endpoint"].one(connection, **columns))
 
 
-async def list_endpoints(connection: Connection, *, after_id: int | None, page_limit: int) -> list[Endpoint]:
+async def list_endpoints(connection: Connection, *, after_id: int | None, page_limit: int) -> list[WebhookEndpoint]:
     rows = await QUERIES["list_endpoints"].many(connection, after_id=after_id, page_limit=page_limit)
     return [_endpoint(row) for row in rows]
 
 
-async def list_signing(connection: Connection, *, ids: Sequence[int]) -> list[Endpoint]:
+async def list_signing(connection: Connection, *, ids: Sequence[int]) -> list[WebhookEndpoint]:
     return [_endpoint(row) for row in await QUERIES["list_signing"].many(connection, ids=ids)]
 
 
-async def list_topic_endpoints(connection: Connection, *, topic: str) -> list[Endpoint]:
+async def list_topic_endpoints(connection: Connection, *, topic: str) -> list[WebhookEndpoint]:
     return [_endpoint(row) for row in await QUERIES["list_topic_endpoints"].many(connection, topic=topic)]
 
 
@@ -66,7 +66,7 @@ async def rotate_secret(
     secret: bytes,
     secret_key_id: str,
     overlap: timedelta,
-) -> Endpoint | None:
+) -> WebhookEndpoint | None:
     row = await QUERIES["rotate_secret"].maybe(
         connection, id=id, secret=secret, secret_key_id=secret_key_id, overlap=overlap
     )
@@ -84,9 +84,9 @@ async def set_endpoint_status(
     return row is not None
 
 
-def _endpoint(row: asyncpg.Record) -> Endpoint:
+def _endpoint(row: asyncpg.Record) -> WebhookEndpoint:
     previous = row["previous_secret"]
-    return Endpoint(
+    return WebhookEndpoint(
         id=row["id"],
         status=EndpointStatus(row["status"]),
         created_at=row["created_at"],

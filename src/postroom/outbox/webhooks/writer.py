@@ -17,7 +17,7 @@ from postroom.delivery.attempt import Undeliverable
 from postroom.delivery.model import Outgoing
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import Endpoint, EndpointStatus, purpose_of
+from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint, purpose_of
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.secrets import SecretBox
 from postroom.transports.webhook.signing import read_secret, sign
@@ -46,7 +46,7 @@ class WebhookWriter:
     ) -> None:
         self._pool, self._box, self._now = pool, box, now
         self._keys = tuple(read_secret(secret) for secret in secrets)
-        self._endpoints: dict[int, Endpoint | None] = {}
+        self._endpoints: dict[int, WebhookEndpoint | None] = {}
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
         """Read the endpoints of a claim as they are now; None stands for one that was deleted."""
@@ -67,7 +67,7 @@ class WebhookWriter:
             raise Undeliverable(Reply(Stage.RECIPIENT, REFUSED, text=f"the endpoint {state}"))
         return compose(outgoing, self._keys_of(endpoint), url=endpoint.url, now=self._now())
 
-    def _keys_of(self, endpoint: Endpoint) -> list[bytes]:
+    def _keys_of(self, endpoint: WebhookEndpoint) -> list[bytes]:
         sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
         try:
             return [read_secret(self._box.open(secret, purpose=purpose_of(endpoint.id)).decode()) for secret in sealed]

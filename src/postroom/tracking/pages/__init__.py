@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from postroom.tracking.model import Reason
+from postroom.tracking.model import UnsubscribeReason
 
 _FOLDER = files("postroom.tracking").joinpath("pages")
 _PAGE, _BUTTON, _LINK, _QUESTION = (
@@ -22,7 +22,7 @@ Text = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class PageTexts:
     """What the pages say in one language."""
 
     ask: Text
@@ -37,11 +37,11 @@ class Words:
     resubscribe: str
     preferences: str
     why: str
-    reasons: Mapping[Reason, str]
+    reasons: Mapping[UnsubscribeReason, str]
 
 
-WORDS: Mapping[str, Words] = {
-    "en": Words(
+WORDS: Mapping[str, PageTexts] = {
+    "en": PageTexts(
         ask=(
             "Unsubscribe",
             "{address} will get no more mailings from us. Mail about your own account and your orders still arrives.",
@@ -64,13 +64,13 @@ WORDS: Mapping[str, Words] = {
         preferences="Your mail preferences",
         why="Why do you unsubscribe? An answer is optional.",
         reasons={
-            Reason.TOO_OFTEN: "Too many mailings",
-            Reason.NOT_RELEVANT: "They are not relevant to me",
-            Reason.NEVER_SUBSCRIBED: "I never subscribed",
-            Reason.OTHER: "Another reason",
+            UnsubscribeReason.TOO_OFTEN: "Too many mailings",
+            UnsubscribeReason.NOT_RELEVANT: "They are not relevant to me",
+            UnsubscribeReason.NEVER_SUBSCRIBED: "I never subscribed",
+            UnsubscribeReason.OTHER: "Another reason",
         },
     ),
-    "de": Words(
+    "de": PageTexts(
         ask=(
             "Abmelden",
             "{address} erhält dann keine Rundschreiben mehr. Post zu Ihrem Konto und Ihren Bestellungen kommt weiter.",
@@ -99,10 +99,10 @@ WORDS: Mapping[str, Words] = {
         preferences="Ihre Einstellungen",
         why="Warum melden Sie sich ab? Die Antwort ist freiwillig.",
         reasons={
-            Reason.TOO_OFTEN: "Zu viele Rundschreiben",
-            Reason.NOT_RELEVANT: "Sie betreffen mich nicht",
-            Reason.NEVER_SUBSCRIBED: "Ich habe mich nie angemeldet",
-            Reason.OTHER: "Ein anderer Grund",
+            UnsubscribeReason.TOO_OFTEN: "Zu viele Rundschreiben",
+            UnsubscribeReason.NOT_RELEVANT: "Sie betreffen mich nicht",
+            UnsubscribeReason.NEVER_SUBSCRIBED: "Ich habe mich nie angemeldet",
+            UnsubscribeReason.OTHER: "Ein anderer Grund",
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""Reads the replies of an SMTP server: lines in, `Answer` values out.
+"""Reads the replies of an SMTP server: lines in, `SmtpReply` values out.
 
 HOSTILE INPUT  everything here was written by the other side. Lines and replies have a length limit, text
 loses its control characters and is cut, and anything that is not an SMTP reply becomes an answer without a
@@ -21,7 +21,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u2
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SmtpReply:
     """One whole reply; its lines are decoded on demand. `code` is None if it was not an SMTP reply."""
 
     code: int | None
@@ -85,10 +85,10 @@ class AnswerReader:
         """True if part of an answer has been read."""
         return bool(self._buffer or self._lines)
 
-    def feed(self, data: bytes) -> list[Answer]:
+    def feed(self, data: bytes) -> list[SmtpReply]:
         """Take what arrived; return the answers that are complete now."""
         *lines, self._buffer = (self._buffer + data if self._buffer else data).split(b"\n")
-        answers: list[Answer] = []
+        answers: list[SmtpReply] = []
         for line in lines:
             if self.junk:
                 break
@@ -99,7 +99,7 @@ class AnswerReader:
             answers.append(self._reject(self._buffer))
         return answers
 
-    def _line(self, line: bytes) -> Answer | None:
+    def _line(self, line: bytes) -> SmtpReply | None:
         code = line[:3]
         separator = line[3:4]
         if not (
@@ -110,13 +110,13 @@ class AnswerReader:
             self._lines.append(line)
             return None if len(self._lines) < MAX_LINES else self._reject(line)
         if not self._lines:
-            return Answer(int(code), (line,))
-        whole = Answer(int(code), (*self._lines, line))
+            return SmtpReply(int(code), (line,))
+        whole = SmtpReply(int(code), (*self._lines, line))
         self._lines.clear()
         return whole
 
-    def _reject(self, line: bytes) -> Answer:
+    def _reject(self, line: bytes) -> SmtpReply:
         self.junk = True
         self._buffer = b""
         self._lines.clear()
-        return Answer(None, (line[:MAX_TEXT],))
+        return SmtpReply(None, (line[:MAX_TEXT],))

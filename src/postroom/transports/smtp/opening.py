@@ -15,9 +15,9 @@ from types import MappingProxyType
 from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import RecipientReply, Reply, Stage
 from postroom.transports.guard import AddressForbidden, GuardedResolver
-from postroom.transports.smtp.answer import Answer, clean_text
+from postroom.transports.smtp.answer import SmtpReply, clean_text
 from postroom.transports.smtp.hint import parse_retry_hint
-from postroom.transports.smtp.protocol import Connection, describe
+from postroom.transports.smtp.protocol import SmtpClientConnection, describe
 from postroom.transports.smtp.relay import SmtpRelay
 
 CONTINUE = 334
@@ -42,7 +42,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Opener:
+class ConnectionOpener:
     """Everything needed to open one more connection to the relay."""
 
     relay: SmtpRelay
@@ -51,7 +51,7 @@ class Opener:
     context: ssl.SSLContext | None
     guard: GuardedResolver | None = None  # None: the operator named the server, and may mean any
 
-    async def open(self) -> Connection | Reply:
+    async def open(self) -> SmtpClientConnection | Reply:
         """Return a connection ready for MAIL, or the reply that says why it could not be opened."""
         connection = await self._connect()
         if isinstance(connection, Reply):
@@ -68,7 +68,7 @@ class Opener:
             raise
         return connection
 
-    async def _connect(self) -> Connection | Reply:
+    async def _connect(self) -> SmtpClientConnection | Reply:
         try:
             async with asyncio.timeout(self.timeouts.connect):
                 return await self._connect_to_any(await self._addresses())
@@ -85,10 +85,10 @@ class Opener:
             return [self.relay.host]
         return [found["host"] for found in await self.guard.resolve(self.relay.host, self.relay.port)]
 
-    async def _connect_to_any(self, hosts: list[str]) -> Connection:
+    async def _connect_to_any(self, hosts: list[str]) -> SmtpClientConnection:
         loop = asyncio.get_running_loop()
         for host in hosts:
-            connection = Connection(loop)
+            connection = SmtpClientConnection(loop)
             try:
                 await loop.create_connection(partial(_itself, connection), host, self.relay.port)
             except OSError:
@@ -98,7 +98,7 @@ class Opener:
                 return connection
         raise OSError("the host has no address")
 
-    async def _prepare(self, connection: Connection) -> Reply | None:
+    async def _prepare(self, connection: SmtpClientConnection) -> Reply | None:
         if self.relay.tls == "implicit" and (failure := await self._secure(connection)):
             return failure
         greeting = await connection.greeting(self.timeouts.greeting)
@@ -110,7 +110,7 @@ class Opener:
             return failure
         return await self._login(connection) if self.relay.username is not None else None
 
-    async def _hello(self, connection: Connection) -> Reply | None:
+    async def _hello(self, connection: SmtpClientConnection) -> Reply | None:
         connection.extensions = MappingProxyType({})
         answers = await self._ask(connection, f"EHLO {self.local_name}")
         if answers and answers[0].positive:
@@ -122,7 +122,7 @@ class Opener:
                 return None
         return self._refused(Stage.CONNECT, answers, connection)
 
-    async def _start_tls(self, connection: Connection) -> Reply | None:
+    async def _start_tls(self, connection: SmtpClientConnection) -> Reply | None:
         optional = self.relay.tls == "opportunistic"
         if "STARTTLS" not in connection.extensions:
             return None if optional else self._failed(Stage.TLS, "STARTTLS is required and not offered")
@@ -133,12 +133,12 @@ class Opener:
         # Extensions offered in the clear may be forged: they are discarded and asked for again (RFC 3207 4.2).
         return await self._secure(connection) or await self._hello(connection)
 
-    async def _secure(self, connection: Connection) -> Reply | None:
+    async def _secure(self, connection: SmtpClientConnection) -> Reply | None:
         assert self.context is not None, "a relay with TLS comes with its context"
         await connection.secure(self.context, self.relay.host, self.timeouts.connect)
         return None if connection.trouble is None else self._refused(Stage.TLS, [], connection)
 
-    async def _login(self, connection: Connection) -> Reply | None:
+    async def _login(self, connection: SmtpClientConnection) -> Reply | None:
         if connection.tls is None and not self.relay.on_loopback:
             return self._failed(Stage.LOGIN, "credentials are not sent without TLS")
         mechanisms = connection.extensions.get("AUTH", "").upper().split()
@@ -152,26 +152,26 @@ class Opener:
             return None
         return self._without_secrets(self._refused(Stage.LOGIN, answers, connection))
 
-    async def _login_plain(self, connection: Connection) -> list[Answer]:
+    async def _login_plain(self, connection: SmtpClientConnection) -> list[SmtpReply]:
         token = self._plain_token()
         command = f"AUTH PLAIN {token}"
         if len(command) + 2 <= MAX_COMMAND:
             return await self._ask(connection, command)
         return await self._dialogue(connection, "AUTH PLAIN", token)
 
-    async def _login_login(self, connection: Connection) -> list[Answer]:
+    async def _login_login(self, connection: SmtpClientConnection) -> list[SmtpReply]:
         username, password = (_base64(text or "") for text in (self.relay.username, self.relay.password))
         return await self._dialogue(connection, "AUTH LOGIN", username, password)
 
-    async def _dialogue(self, connection: Connection, *lines: str) -> list[Answer]:
-        answers: list[Answer] = []
+    async def _dialogue(self, connection: SmtpClientConnection, *lines: str) -> list[SmtpReply]:
+        answers: list[SmtpReply] = []
         for line in lines:
             answers = await self._ask(connection, line)
             if not answers or (line is not lines[-1] and answers[0].code != CONTINUE):
                 break
         return answers
 
-    async def _ask(self, connection: Connection, command: str) -> list[Answer]:
+    async def _ask(self, connection: SmtpClientConnection, command: str) -> list[SmtpReply]:
         return await connection.ask(f"{command}\r\n".encode(), 1, self.timeouts.command)
 
     def _plain_token(self) -> str:
@@ -184,7 +184,7 @@ class Opener:
             text = text.replace(secret, "***") if secret else text
         return Reply(reply.stage, reply.code, reply.enhanced, text, reply.retry_after_s, reply.remote_host, reply.tls)
 
-    def _refused(self, stage: Stage, answers: list[Answer], connection: Connection) -> Reply:
+    def _refused(self, stage: Stage, answers: list[SmtpReply], connection: SmtpClientConnection) -> Reply:
         if not answers:
             return self._failed(stage, connection.trouble or "no answer", connection.tls)
         return answer_reply(stage, answers[0], remote_host=self.relay.address, tls=connection.tls)
@@ -195,7 +195,7 @@ class Opener:
 
 def answer_reply(
     stage: Stage,
-    answer: Answer,
+    answer: SmtpReply,
     *,
     remote_host: str,
     tls: str | None,
@@ -224,7 +224,7 @@ def answer_reply(
     )
 
 
-def parse_extensions(answer: Answer) -> Mapping[str, str]:
+def parse_extensions(answer: SmtpReply) -> Mapping[str, str]:
     """The keywords of an EHLO answer with their parameters; its first line is a greeting."""
     extensions: dict[str, str] = {}
     for line in answer.body[1:]:
@@ -234,7 +234,7 @@ def parse_extensions(answer: Answer) -> Mapping[str, str]:
     return MappingProxyType(extensions)
 
 
-def _itself(connection: Connection) -> Connection:
+def _itself(connection: SmtpClientConnection) -> SmtpClientConnection:
     return connection
 
 

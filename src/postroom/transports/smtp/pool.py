@@ -9,7 +9,7 @@ and are closed.
 import asyncio
 from collections import deque
 
-from postroom.transports.smtp.protocol import Connection
+from postroom.transports.smtp.protocol import SmtpClientConnection
 
 
 class ConnectionPool:
@@ -21,12 +21,12 @@ class ConnectionPool:
         self._messages_per_connection = messages_per_connection
         self._idle_s = idle_s
         self._taken = 0  # places given out or kept warm by an idle connection
-        self._idle: list[Connection] = []
-        self._leaving: set[Connection] = set()
-        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self._idle: list[SmtpClientConnection] = []
+        self._leaving: set[SmtpClientConnection] = set()
+        self._waiters: deque[asyncio.Future[SmtpClientConnection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def acquire(self) -> Connection | None:
+    async def acquire(self) -> SmtpClientConnection | None:
         """Wait for a place. Callers that wait when the pool is closed still get one."""
         while self._idle:
             connection = self._idle.pop()
@@ -38,7 +38,7 @@ class ConnectionPool:
             return None
         return await self._wait()
 
-    def release(self, connection: Connection | None) -> None:
+    def release(self, connection: SmtpClientConnection | None) -> None:
         """Give a place back, with the connection if it may be used again."""
         if connection is None or connection.trouble is not None:
             self._pass_on(None)
@@ -58,8 +58,8 @@ class ConnectionPool:
         if self._leaving:
             await asyncio.wait([connection.closed for connection in self._leaving])
 
-    async def _wait(self) -> Connection | None:
-        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+    async def _wait(self) -> SmtpClientConnection | None:
+        waiter: asyncio.Future[SmtpClientConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
             return await waiter
@@ -68,7 +68,7 @@ class ConnectionPool:
                 self.release(waiter.result())  # the place arrived together with the cancellation
             raise
 
-    def _grant(self, connection: Connection | None) -> bool:
+    def _grant(self, connection: SmtpClientConnection | None) -> bool:
         """Hand a place to the caller that has waited longest; False if no caller waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
@@ -77,7 +77,7 @@ class ConnectionPool:
                 return True
         return False
 
-    def _pass_on(self, connection: Connection | None) -> None:
+    def _pass_on(self, connection: SmtpClientConnection | None) -> None:
         if self._grant(connection):
             return
         if connection is None:
@@ -87,7 +87,7 @@ class ConnectionPool:
         else:
             self._keep(connection)
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: SmtpClientConnection) -> None:
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
         self._idle.append(connection)
@@ -107,12 +107,12 @@ class ConnectionPool:
             oldest = min(connection.idle_since for connection in self._idle)
             self._sweeper = loop.call_at(oldest + self._idle_s, self._sweep)
 
-    def _dismiss(self, connection: Connection) -> None:
+    def _dismiss(self, connection: SmtpClientConnection) -> None:
         """Close politely. The place is free when the server no longer counts the connection."""
         connection.quit()
         self._leaving.add(connection)
         connection.closed.add_done_callback(lambda _: self._gone(connection))
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: SmtpClientConnection) -> None:
         self._leaving.discard(connection)
         self._pass_on(None)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import cast
 
 from postroom.post.reply import Stage
-from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer, AnswerReader, clean_text
+from postroom.transports.smtp.answer import SERVICE_CLOSING, AnswerReader, SmtpReply, clean_text
 
 BLOCK = 262_144  # content is written in blocks, each with a deadline of its own
 FAREWELL_S = 5.0
@@ -24,7 +24,7 @@ FAREWELL_S = 5.0
 CLOSED_BY_PEER = "the other side closed the connection"
 
 
-class Connection(asyncio.Protocol):
+class SmtpClientConnection(asyncio.Protocol):
     """A connection and what is known about it. Used by one task at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
-        self._answers: list[Answer] = []
+        self._answers: list[SmtpReply] = []
         self._expected = 1  # the greeting
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
@@ -59,17 +59,17 @@ class Connection(asyncio.Protocol):
 
     # Called by sessions
 
-    async def greeting(self, timeout_s: float) -> list[Answer]:
+    async def greeting(self, timeout_s: float) -> list[SmtpReply]:
         """Wait for the server's first words."""
         return await self._answered(timeout_s)
 
-    async def ask(self, commands: bytes, expected: int, timeout_s: float) -> list[Answer]:
+    async def ask(self, commands: bytes, expected: int, timeout_s: float) -> list[SmtpReply]:
         """Write commands in one go and return their answers, up to the one that ends the connection."""
         if self._begin(expected):
             self._write(commands)
         return await self._answered(timeout_s)
 
-    async def hand_over(self, content: bytes, block_timeout_s: float, final_timeout_s: float) -> list[Answer]:
+    async def hand_over(self, content: bytes, block_timeout_s: float, final_timeout_s: float) -> list[SmtpReply]:
         """Write stuffed content with its closing dot and return the final answer.
 
         `content_finished` tells afterwards whether the server can have all of it.
@@ -208,13 +208,13 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _out_of_turn(self, answers: list[Answer]) -> None:
+    def _out_of_turn(self, answers: list[SmtpReply]) -> None:
         """Keep the answers that were asked for; a server that goes on talking is not listened to again."""
         closing = any(answer.code == SERVICE_CLOSING for answer in answers)
         self._answers += answers[: self._expected - len(self._answers)]
         self.fail("spoke out of turn", lost=closing)
 
-    async def _answered(self, timeout_s: float) -> list[Answer]:
+    async def _answered(self, timeout_s: float) -> list[SmtpReply]:
         while len(self._answers) < self._expected and self.trouble is None:
             await self._wait(timeout_s)
         answers = self._answers

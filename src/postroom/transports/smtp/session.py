@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
-from postroom.transports.smtp.answer import Answer
+from postroom.transports.smtp.answer import SmtpReply
 from postroom.transports.smtp.opening import Timeouts, answer_reply
-from postroom.transports.smtp.protocol import Connection
+from postroom.transports.smtp.protocol import SmtpClientConnection
 from postroom.transports.smtp.verdict import GO_AHEAD, judge, refusals
 
 DATA = b"DATA\r\n"
@@ -28,10 +28,10 @@ _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SmtpSession:
     """The connection in use and the facts every reply about it carries."""
 
-    connection: Connection
+    connection: SmtpClientConnection
     remote_host: str
     timeouts: Timeouts
 
@@ -95,11 +95,11 @@ class Session:
             self.connection.fail("RSET was refused", lost=True)
         return self.connection.trouble is None
 
-    async def _speak(self, commands: list[bytes]) -> list[Answer]:
+    async def _speak(self, commands: list[bytes]) -> list[SmtpReply]:
         if "PIPELINING" in self.connection.extensions:
             patience = max(self.timeouts.command, self.timeouts.data)  # the group ends with DATA
             return await self.connection.ask(b"".join(commands), len(commands), patience)
-        answers: list[Answer] = []
+        answers: list[SmtpReply] = []
         for command in commands:
             if command is DATA and not any(answer.positive for answer in answers[1:]):
                 break
@@ -109,7 +109,7 @@ class Session:
                 break
         return answers
 
-    async def _hand_over(self, envelope: Envelope, encoded: bytes, answers: list[Answer]) -> Reply:
+    async def _hand_over(self, envelope: Envelope, encoded: bytes, answers: list[SmtpReply]) -> Reply:
         connection = self.connection
         refused = refusals(envelope.recipients, answers[1:-1])
         said = await connection.hand_over(stuffed(encoded), self.timeouts.data, self.timeouts.final)
@@ -130,7 +130,7 @@ class Session:
             recipients=refused,
         )
 
-    def _report(self, stage: Stage, answer: Answer | None, refused: tuple[RecipientReply, ...]) -> Reply:
+    def _report(self, stage: Stage, answer: SmtpReply | None, refused: tuple[RecipientReply, ...]) -> Reply:
         """The reply for an attempt that did not end in a yes."""
         if answer is None:
             return self._silent(stage, refused)
@@ -152,7 +152,7 @@ def is_speakable(address: str) -> bool:
     return bool(address) and _UNSPEAKABLE.search(address) is None
 
 
-def envelope_commands(envelope: Envelope, connection: Connection, encoded: bytes) -> list[bytes]:
+def envelope_commands(envelope: Envelope, connection: SmtpClientConnection, encoded: bytes) -> list[bytes]:
     """MAIL, one RCPT for each recipient, DATA, with what the server's extensions allow to say."""
     extensions = connection.extensions
     mail = f"MAIL FROM:<{envelope.sender}>"

@@ -3,14 +3,14 @@
 import ssl
 
 from postroom.post.reply import Content, Envelope, Reply, Stage
-from postroom.transports.base import Passage
+from postroom.transports.base import SendProgress
 from postroom.transports.guard import GuardedResolver
 from postroom.transports.smtp.answer import SERVICE_CLOSING
-from postroom.transports.smtp.opening import Opener, Timeouts
+from postroom.transports.smtp.opening import ConnectionOpener, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
-from postroom.transports.smtp.protocol import Connection
+from postroom.transports.smtp.protocol import SmtpClientConnection
 from postroom.transports.smtp.relay import SmtpRelay
-from postroom.transports.smtp.session import Session
+from postroom.transports.smtp.session import SmtpSession
 
 DEFAULT_TIMEOUTS = Timeouts()
 
@@ -36,7 +36,7 @@ class SmtpTransport:
             raise ValueError("a transport needs at least one connection and one message on it")
         self.relay, self.max_connections = relay, max_connections
         self._timeouts = timeouts
-        self._opener = Opener(relay, local_name, timeouts, tls_context(relay), guard)
+        self._opener = ConnectionOpener(relay, local_name, timeouts, tls_context(relay), guard)
         self._pool = ConnectionPool(
             max_connections, messages_per_connection=messages_per_connection, idle_s=timeouts.idle
         )
@@ -45,7 +45,7 @@ class SmtpTransport:
         """Try once to hand the message over, on a kept connection if there is one."""
         if self._pool.closed:
             return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
-        passage = Passage.current()
+        passage = SendProgress.current()
         passage.follow(_at_connect)
         connection = await self._pool.acquire()
         try:
@@ -72,18 +72,20 @@ class SmtpTransport:
         """Say goodbye on idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
 
-    async def _deliver(self, connection: Connection, envelope: Envelope, content: Content, passage: Passage) -> Reply:
+    async def _deliver(
+        self, connection: SmtpClientConnection, envelope: Envelope, content: Content, passage: SendProgress
+    ) -> Reply:
         passage.follow(connection.stage)
         if not passage.may_leave():
             return Reply(Stage.CONNECT, text="the message has expired", remote_host=self.relay.address)
-        return await Session(connection, self.relay.address, self._timeouts).deliver(envelope, content)
+        return await SmtpSession(connection, self.relay.address, self._timeouts).deliver(envelope, content)
 
 
 def _at_connect() -> Stage:
     return Stage.CONNECT
 
 
-def went_stale(connection: Connection, reply: Reply) -> bool:
+def went_stale(connection: SmtpClientConnection, reply: Reply) -> bool:
     """True if a kept connection turned out dead and the message can safely go over a fresh one."""
     unanswered = reply.code is None or reply.code == SERVICE_CLOSING
     return unanswered and connection.lost and not connection.content_started

@@ -5,38 +5,38 @@ from dataclasses import dataclass
 
 from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import RecipientReply, Stage
-from postroom.transports.smtp.answer import SERVICE_CLOSING, Answer
+from postroom.transports.smtp.answer import SERVICE_CLOSING, SmtpReply
 
 GO_AHEAD = 354
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RefusedStage:
     """Why the content is not handed over: the answer that decided (None: silence) and where it stood."""
 
     stage: Stage
-    answer: Answer | None
+    answer: SmtpReply | None
     refused: tuple[RecipientReply, ...] = ()
 
 
-def judge(recipients: Sequence[str], answers: Sequence[Answer]) -> Verdict | None:
+def judge(recipients: Sequence[str], answers: Sequence[SmtpReply]) -> RefusedStage | None:
     """Return what ends the attempt before the content, or None if the content may follow.
 
     `answers` are those to MAIL, each RCPT and DATA, as far as they came.
     """
     if not (answers and answers[0].positive):
-        return Verdict(Stage.SENDER, answers[0] if answers else None)
+        return RefusedStage(Stage.SENDER, answers[0] if answers else None)
     about = answers[1 : len(recipients) + 1]
     if (verdict := _judge_recipients(recipients, about)) is not None:
         return verdict
     go_ahead = answers[len(recipients) + 1] if len(answers) > len(recipients) + 1 else None
     if go_ahead is None or go_ahead.code != GO_AHEAD:
-        return Verdict(Stage.CONTENT, go_ahead, refusals(recipients, about))
+        return RefusedStage(Stage.CONTENT, go_ahead, refusals(recipients, about))
     return None
 
 
 def refusals(
-    recipients: Sequence[str], about: Sequence[Answer], *, but: Answer | None = None
+    recipients: Sequence[str], about: Sequence[SmtpReply], *, but: SmtpReply | None = None
 ) -> tuple[RecipientReply, ...]:
     """Say which recipients were refused, leaving out those that share the answer `but`."""
     return tuple(
@@ -46,7 +46,7 @@ def refusals(
     )
 
 
-def _judge_recipients(recipients: Sequence[str], about: Sequence[Answer]) -> Verdict | None:
+def _judge_recipients(recipients: Sequence[str], about: Sequence[SmtpReply]) -> RefusedStage | None:
     ending = next((answer for answer in about if _ends_everything(answer)), None)
     complete = len(about) == len(recipients)
     if ending is None and complete and any(answer.positive for answer in about):
@@ -55,12 +55,12 @@ def _judge_recipients(recipients: Sequence[str], about: Sequence[Answer]) -> Ver
     if decisive is None and complete:
         # One that may be tried again decides for the whole; those refused for good keep their own entry.
         decisive = next((answer for answer in about if _is_later(answer)), about[0])
-    return Verdict(Stage.RECIPIENT, decisive, refusals(recipients, about, but=decisive))
+    return RefusedStage(Stage.RECIPIENT, decisive, refusals(recipients, about, but=decisive))
 
 
-def _is_later(answer: Answer) -> bool:
+def _is_later(answer: SmtpReply) -> bool:
     return meaning_of(Stage.RECIPIENT, answer.code, answer.enhanced, answer.text).hardness is Hardness.LATER
 
 
-def _ends_everything(answer: Answer) -> bool:
+def _ends_everything(answer: SmtpReply) -> bool:
     return answer.code == SERVICE_CLOSING or not (answer.positive or answer.negative)
