@@ -19,6 +19,7 @@ SCOPES = (
     "docs/performance.md",
     "docs/quickstart.md",
     "docs/reference/capture.md",
+    "docs/reference/errors.md",
     "docs/reference/settings.md",
     "docs/reference/sql.md",
     "docs/security.md",
