@@ -1,7 +1,7 @@
 """Accounts and tokens over HTTP.
 
-Three scopes, so that the key of a public sign-up form cannot look around: `accounts:write` is for what people do
-themselves and never learns whether an address has an account; `accounts:read` looks; `accounts:operate` suspends.
+Three scopes, so that the key of a public sign-up form cannot read accounts: `accounts:write` covers sign-up and tokens
+and never reveals whether an address has an account; `accounts:read` lists and reads; `accounts:operate` suspends.
 """
 
 from typing import Annotated, Literal
@@ -21,22 +21,22 @@ OPERATE = "accounts:operate"
 
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00]*$")]
 Login = Annotated[str, msgspec.Meta(min_length=1, max_length=254, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Locale = Annotated[str, msgspec.Meta(max_length=35, description="Of the mail, such as fr or pt-BR.")]
-# The length as well: `$` lets a line break follow.
+Locale = Annotated[str, msgspec.Meta(max_length=35, description="Language of the mail, such as fr or pt-BR.")]
+# min_length and max_length too: `$` also matches before a final line break.
 Code = Annotated[str, msgspec.Meta(min_length=5, max_length=5, pattern="^[0-9]{5}$")]
 Signed = Annotated[str, msgspec.Meta(max_length=200, description="The secret from the mail's link.")]
 ActionName = Literal["activation", "password_recovery"]
 
 
 class AccountQuery(PageQuery, frozen=True, kw_only=True):
-    """Which accounts, and which page of them."""
+    """Filters and page of a list of accounts."""
 
     status: AccountStatus | None = None
     email: Email | None = None
 
 
 class SignUpBody(Shape, frozen=True, kw_only=True):
-    """Who signs up."""
+    """The request of a sign-up."""
 
     email: Email
     login: Login
@@ -44,7 +44,7 @@ class SignUpBody(Shape, frozen=True, kw_only=True):
 
 
 class EmailBody(Shape, frozen=True, kw_only=True):
-    """Whose token is asked for."""
+    """The address to send a token to."""
 
     email: Email
 
@@ -59,7 +59,7 @@ class ConsumeBody(Shape, frozen=True, kw_only=True):
 
 
 class SignedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign-up that waits for its activation; the same for a taken address, whose id then leads nowhere."""
+    """A sign-up that waits for its activation. For a taken address the response is the same, with an unused id."""
 
     id: int
     email: str
@@ -68,7 +68,7 @@ class SignedUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """Whoever has the address gets a mail; whether anybody has is not told."""
+    """The request was accepted; a mail is sent only if the address has an account."""
 
     status: Literal["accepted"] = "accepted"
 
@@ -122,7 +122,7 @@ async def consume_token(call: Call) -> Answer:
         case ConsumeBody(secret=None, email=str(email), code=str(code), action=str(action_name)):
             used = await service.consume_code(pool, email, code=code, action=Action(action_name))
         case _:
-            raise BadInput.of("secret", "give a secret, or email, code and action")
+            raise BadInput.of("secret", "give either secret, or email, code and action")
     return Answer(used)
 
 
@@ -131,7 +131,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/accounts",
         handler=sign_up,
-        summary="Sign up; the activation mail is on its way. A taken address answers as a free one.",
+        summary="Sign up and queue the activation mail. The response is the same for a registered address.",
         scope=WRITE,
         tag="accounts",
         body=SignUpBody,
@@ -152,7 +152,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/accounts/{account_id:int}",
         handler=get_account,
-        summary="One account.",
+        summary="Read an account.",
         scope=READ,
         tag="accounts",
         answers={200: Account},
@@ -170,7 +170,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/accounts/{account_id:int}/unsuspend",
         handler=unsuspend_account,
-        summary="Give an account back: active if it ever was, provisioned if not.",
+        summary="Unsuspend an account: active if it was ever activated, otherwise provisioned.",
         scope=OPERATE,
         tag="accounts",
         answers={200: Account},
@@ -179,7 +179,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/accounts/{account_id:int}/activation",
         handler=reissue_activation,
-        summary="Send a new activation mail to an account that waits for one.",
+        summary="Send a new activation mail to a provisioned account.",
         scope=OPERATE,
         tag="accounts",
         answers={202: Account},
@@ -189,7 +189,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/activations",
         handler=request_activation,
-        summary="Ask for a new activation mail by address. Answers the same whether or not there is an account.",
+        summary="Request a new activation mail. The response is the same whether or not the address has an account.",
         scope=WRITE,
         tag="accounts",
         body=EmailBody,
@@ -199,7 +199,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/password-recoveries",
         handler=request_recovery,
-        summary="Ask for a recovery mail by address. Answers the same whether or not there is an account.",
+        summary="Request a recovery mail. The response is the same whether or not the address has an account.",
         scope=WRITE,
         tag="accounts",
         body=EmailBody,
@@ -209,7 +209,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/tokens/consume",
         handler=consume_token,
-        summary="Use a token, by the secret from its link or by address, code and action.",
+        summary="Consume a token, by the secret from its link or by address, code and action.",
         scope=WRITE,
         tag="accounts",
         body=ConsumeBody,

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 accounts = typer.Typer()
 tokens = typer.Typer()
 
-Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an account.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Account id.")]
 
 _LISTED = ("id", "email", "login", "status", "created_at", "activated_at", "suspended_at")
 
 
 class Format(StrEnum):
-    """What becomes of a batch."""
+    """Output of `tokens collect`: lines for another program, or mail."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -43,13 +43,13 @@ class Format(StrEnum):
 
 @accounts.command()
 def create(
-    email: Annotated[str, typer.Argument(help="The address, `a@example.org`.")],
-    login: Annotated[str, typer.Argument(help="The login.")],
+    email: Annotated[str, typer.Argument(help="Email address, such as a@example.org.")],
+    login: Annotated[str, typer.Argument(help="Login of the account.")],
     *,
-    locale: Annotated[str | None, typer.Option(help="Of the mail, such as fr or pt-BR.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Language of the mail, such as fr or pt-BR.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an account; its activation mail is on its way."""
+    """Create an account and queue its activation mail."""
     from postroom.accounts import service
 
     made = in_room(lambda room: service.create_account(room.pool, email, login, actor=actor(), locale=locale))
@@ -59,8 +59,8 @@ def create(
 @accounts.command("list")
 def list_(
     *,
-    status: Annotated[AccountStatus | None, typer.Option(help="Only those in this state.")] = None,
-    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    status: Annotated[AccountStatus | None, typer.Option(help="Only accounts with this status.")] = None,
+    email: Annotated[str | None, typer.Option(help="Only the account with this address; case is ignored.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -91,7 +91,7 @@ def suspend(account_id: Id, *, as_json: AsJson = False) -> None:
 
 @accounts.command()
 def unsuspend(account_id: Id, *, as_json: AsJson = False) -> None:
-    """Give an account back: active if it ever was, provisioned if not."""
+    """Unsuspend an account: active if it was ever activated, otherwise provisioned."""
     from postroom.accounts import service
 
     print_record(in_room(lambda room: service.unsuspend(room.pool, account_id, actor=actor())), as_json=as_json)
@@ -99,7 +99,7 @@ def unsuspend(account_id: Id, *, as_json: AsJson = False) -> None:
 
 @accounts.command()
 def reissue(account_id: Id, *, as_json: AsJson = False) -> None:
-    """Send a new activation mail to an account that waits for one."""
+    """Send a new activation mail to a provisioned account."""
     from postroom.accounts import service
 
     print_record(
@@ -111,14 +111,14 @@ def reissue(account_id: Id, *, as_json: AsJson = False) -> None:
 def collect(
     *,
     form: Annotated[
-        Format, typer.Option("--format", help="Print each batch as a line, or deliver it as mail.")
+        Format, typer.Option("--format", help="Print each batch as a line, or queue it as mail.")
     ] = Format.DELIVER,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no token waits.")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when no token is left.")] = False,
 ) -> None:
-    """Collect new tokens and hand each one on, until SIGTERM or Ctrl-C.
+    """Collect new tokens and mail or print them, until SIGTERM or Ctrl-C.
 
-    A line for a pipe is written before its batch counts as taken: after a crash a reader may see it twice, and never
-    misses one. All collectors share one cursor: set POSTROOM_ACCOUNT_MAIL=off for the workers, or they mail tokens too.
+    A line is written before its batch is committed: after a crash a reader may get it twice, but never misses one. All
+    collectors share one cursor: set POSTROOM_ACCOUNT_MAIL=off for the workers, otherwise they mail tokens too.
     """
     in_room(lambda room: _collect(room, form, until_empty=until_empty))
 
@@ -136,7 +136,7 @@ async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await run_collector(room, stop=stop, hand_on=hand_on, ready=ready)
     except* OutputLost as lost:
-        _end_quietly_if_nobody_reads(lost)
+        _exit_quietly_on_broken_pipe(lost)
         raise
 
 
@@ -152,8 +152,8 @@ def _hand_on(room: "Room", form: Format) -> "tuple[HandOn, Ready | None]":
     return pipe, pipe.ready
 
 
-def _end_quietly_if_nobody_reads(lost: ExceptionGroup[OutputLost]) -> None:
-    """A reader that has gone is no error of ours: commands end without a word then, as `| head` expects."""
+def _exit_quietly_on_broken_pipe(lost: ExceptionGroup[OutputLost]) -> None:
+    """A closed pipe is not an error: the command exits without a message, as `| head` expects."""
     for error in lost.exceptions:
         if isinstance(error.__cause__, BrokenPipeError):
             raise error.__cause__

@@ -1,4 +1,4 @@
-"""The errors of accounts; the whole tree is drawn in `postroom.errors`."""
+"""Errors of accounts; `postroom.errors` shows the whole tree."""
 
 from postroom.errors import ConflictError, GoneError, LimitError, NotFoundError, PostroomError
 

@@ -1,8 +1,7 @@
-"""Where the links in account mail lead: a page with one button.
+"""The pages that links in account mail open: one button each.
 
-Opening a link changes nothing, because scanners, previews and browsers that fetch ahead open links too; only the button
-acts. The page loads nothing, runs nothing, and tells the next page nothing about where one came from: the secret stands
-in its address.
+Opening a link changes nothing, because scanners, previews and prefetching browsers open links too; only the button
+acts. The page loads no resources, runs no scripts and sends no Referer header, because its URL contains the secret.
 """
 
 from html import escape
@@ -35,13 +34,13 @@ _GUARD = {
 
 
 class LandingQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The signed secret. Other parameters, which mail programs like to add, are ignored."""
+    """The signed secret. Other parameters, which mail programs add, are ignored."""
 
     token: Annotated[str, msgspec.Meta(max_length=200, description="The signed secret from the mail.")] = ""
 
 
 class LandingTexts(msgspec.Struct, frozen=True):
-    """What a page says in one language."""
+    """The texts of a page in one language."""
 
     title: str
     text: str
@@ -123,14 +122,14 @@ async def confirm_recovery(call: Call) -> Answer:
 
 
 def _show(call: Call, action: Action) -> Answer:
-    """The button, without asking the database: the signature alone says that the link is ours."""
+    """Show the button without a query: the signature alone proves that the link is ours."""
     lang = _language(call)
     words = WORDS[action, lang]
     signed: str = call.query.token
     key = call.room.settings.secret_key
     if key is None or verify(key, action, signed) is None:
         return _page(lang, *words.unknown, status=HTTPStatus.NOT_FOUND)
-    # Relative, because a proxy may serve us under a longer path.
+    # Relative, because a reverse proxy may add a path prefix.
     target = f"?token={signed}"
     return _page(lang, words.title, words.text, form=_FORM.substitute(target=escape(target), button=words.button))
 
@@ -158,7 +157,7 @@ def _page(lang: str, title: str, text: str, *, form: str = "", status: HTTPStatu
 
 
 def _language(call: Call) -> str:
-    """French to who prefers it, English to everybody else."""
+    """`fr` if French comes first in Accept-Language, otherwise `en`."""
     preferred = call.headers.get("accept-language", "").lower().lstrip()
     return "fr" if preferred.startswith("fr") else "en"
 

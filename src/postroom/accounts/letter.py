@@ -1,6 +1,6 @@
-"""From a token to the mail that carries it. Pure: what a token's mail says depends on the token and the settings only.
+"""Build the mail of a token. Pure: the mail depends on the token and the settings only.
 
-That is also why a token that is read twice is mailed once: the second request is the first again, under the same key.
+A token that is read twice is therefore mailed once: the second request is identical and has the same idempotency key.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ TEMPLATES = {Action.ACTIVATION: "account-activation", Action.PASSWORD_RECOVERY: 
 
 @dataclass(frozen=True, slots=True)
 class AccountMailOptions:
-    """Where links lead, what signs them, and which language is spoken."""
+    """The base URL of links, the key that signs them, and the default language."""
 
     public_url: str
     key: bytes
-    locale: str | None = None  # of mail to accounts that have none
+    locale: str | None = None  # for accounts without a locale
 
     @classmethod
     def of(cls, settings: Settings) -> "AccountMailOptions":
-        """Raises `SettingInvalid` without a key: an unsigned link would be as good as a guessed one."""
+        """Raises `SettingInvalid` without a key: unsigned links could be guessed."""
         if not is_locale(settings.default_locale):
             raise SettingInvalid("POSTROOM_DEFAULT_LOCALE", "is not a locale such as fr or fr-FR")
         return cls(settings.base_url, signing_key(settings), settings.default_locale)
@@ -39,7 +39,7 @@ class AccountMailOptions:
         return f"{self.public_url}{PATHS[token.action]}?token={self.sign(token)}"
 
     def request(self, token: DueToken) -> DeliveryRequest:
-        """The token's mail. It waits for nobody, and does not leave once the token has expired."""
+        """The mail of a token: in the auth lane, and not sent after the token has expired."""
         return DeliveryRequest(
             to=(parse_address(token.email),),
             template=TEMPLATES[token.action],

@@ -1,4 +1,4 @@
-"""What an account and a token are, and everything about them that can be decided without a database."""
+"""Accounts and tokens as values, without a database."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ TokenId = NewType("TokenId", int)
 
 
 class AccountStatus(StrEnum):
-    """Where an account stands: provisioned → active → suspended, and back."""
+    """The status of an account: provisioned → active → suspended, and back."""
 
     PROVISIONED = "provisioned"
     ACTIVE = "active"
@@ -18,25 +18,25 @@ class AccountStatus(StrEnum):
 
 
 class Action(StrEnum):
-    """What a token is good for."""
+    """The purpose of a token."""
 
     ACTIVATION = "activation"
     PASSWORD_RECOVERY = "password_recovery"  # noqa: S105 - the name of an action
 
     @property
     def number(self) -> int:
-        """How lines for a pipe write it."""
+        """The number of the action in CSV and JSON lines."""
         return 1 if self is Action.ACTIVATION else 2
 
 
 class CodeCheck(StrEnum):
-    """What became of a guess at a code."""
+    """The result of checking a code."""
 
     CONSUMED = "consumed"
     EXPIRED = "expired"
     USED = "used"
-    VOID = "void"  # guessed too often
-    WRONG = "wrong"  # or there is nothing to guess
+    VOID = "void"  # too many wrong guesses
+    WRONG = "wrong"  # also if the address has no token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Account:
     email: str
     status: AccountStatus
     login: str
-    locale: str | None  # of the mail; None leaves it to the settings
+    locale: str | None  # language of the mail; None: POSTROOM_DEFAULT_LOCALE
     created_at: datetime
     status_changed_at: datetime | None
     activated_at: datetime | None
@@ -57,7 +57,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFilter:
-    """Which accounts a listing shows; None asks for all."""
+    """Filters of a list of accounts; None does not filter."""
 
     status: AccountStatus | None = None
     email: str | None = None
@@ -65,7 +65,7 @@ class AccountFilter:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """A token that was just used, and whose it was."""
+    """A token that was just consumed, and its account."""
 
     action: Action
     account: Account
@@ -73,7 +73,7 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueToken:
-    """A token that is to be mailed, and to whom."""
+    """A token that is due to be mailed, with its recipient."""
 
     id: TokenId
     action: Action
@@ -88,13 +88,13 @@ class DueToken:
 
     @property
     def minutes(self) -> int:
-        """How long it is good for, as the mail says it; the same whenever the mail is written."""
+        """Lifetime in minutes, shown in the mail; independent of when the mail is rendered."""
         return max(round((self.expires_at - self.created_at).total_seconds() / 60), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class NewAccount:
-    """The answer to a sign-up. To whoever asks, a taken address looks the same as a free one."""
+    """The result of a sign-up. Clients see only the id, so a taken address looks like a free one."""
 
     id: AccountId
     is_new: bool
@@ -102,7 +102,7 @@ class NewAccount:
 
 @dataclass(frozen=True, slots=True)
 class CollectorStall:
-    """Tokens that are committed but held back by a transaction that does not end, and who runs it, if that is known."""
+    """Committed tokens that a running transaction delays, and the session that runs it, if known."""
 
     tokens: int
     seconds: float
@@ -114,13 +114,13 @@ class CollectorStall:
         return self.tokens > 0
 
     def is_alarming(self, patience_s: float = 60) -> bool:
-        """True if people wait for their mail: longer than any ordinary transaction takes."""
+        """True if the delay exceeds the duration of any ordinary transaction."""
         return self.is_stalled and self.seconds > patience_s
 
 
 @dataclass(frozen=True, slots=True)
 class TokenState:
-    """Why a token that was not consumed could not be: used, void, or neither, which leaves expired."""
+    """The reason a token could not be consumed: used, void, or otherwise expired."""
 
     is_used: bool
     is_void: bool

@@ -1,11 +1,10 @@
-"""Batches as lines for another program: one line per batch, each written whole before the batch counts as taken.
+"""Batches as lines for another program: one line per batch, written completely before the batch is committed.
 
     csv     action,email,login,secret,code repeated for each token; action 1 = activation, 2 = recovery
     jsonl   one JSON array of objects with the same names
 
-Whoever reads may get a line twice, after a crash between the line and its commit, and never misses one. Whoever reads
-slowly is waited for, outside any transaction: one that stays open holds back account mail and events in the whole
-cluster.
+A reader may get a line twice, after a crash between the line and its commit, but never misses one. The pipe waits for a
+slow reader outside a transaction, because an open transaction delays account mail and events in the whole cluster.
 """
 
 import asyncio
@@ -27,13 +26,13 @@ from postroom.errors import OutputLost
 
 FIELDS = ("action", "email", "login", "secret", "code")
 PATIENCE = timedelta(seconds=2)
-"""How long a transaction stays open for a reader that does not read."""
+"""Timeout for writing inside a transaction; longer would delay other collectors."""
 
 Format = Callable[[Sequence[tuple[int, str, str, str, str]]], str]
 
 
 def csv_line(rows: Sequence[tuple[int, str, str, str, str]]) -> str:
-    """Quoted only where a value holds a comma or a quote; no value holds a line break."""
+    """Values with a comma or a quote are quoted; no value contains a line break."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow([value for row in rows for value in row])
     return line.getvalue()
@@ -47,7 +46,7 @@ FORMATS: dict[str, Format] = {"csv": csv_line, "jsonl": json_line}
 
 
 class Pipe:
-    """Hands batches to whoever reads the file. What a reader has not taken in time is written before the next batch."""
+    """Write batches to a file descriptor. Lines that timed out are written before the next batch."""
 
     def __init__(
         self,
@@ -62,10 +61,10 @@ class Pipe:
         self._patience_s = patience.total_seconds()
         self._can_wait = _can_wait(descriptor)
         self._unwritten = bytearray()
-        self._postponed: set[TokenId] = set()  # said already, or among the unwritten; not taken yet
+        self._postponed: set[TokenId] = set()  # printed or buffered, but not committed
 
     async def ready(self) -> None:
-        """Wait, as long as it takes, until the reader has everything that was begun and takes more."""
+        """Wait without a timeout until all buffered lines are written and the reader accepts more."""
         await self._write_all()
         await self._until_writable()
 
@@ -84,12 +83,12 @@ class Pipe:
         self._postponed -= ids
 
     async def _write_all(self) -> None:
-        """So much at a time as a pipe that takes anything takes at once; the rest stays unwritten when cancelled."""
+        """Write PIPE_BUF bytes at a time, which a writable pipe takes at once; a cancellation keeps the rest."""
         while self._unwritten:
             await self._until_writable()
             try:
                 written = os.write(self._descriptor, self._unwritten[: select.PIPE_BUF])
-            except BlockingIOError:  # somebody else has filled it
+            except BlockingIOError:  # another writer has filled it
                 continue
             except OSError as error:
                 raise OutputLost(error.strerror or str(error)) from error
@@ -110,6 +109,6 @@ class Pipe:
 
 
 def _can_wait(descriptor: int) -> bool:
-    """Whether somebody may keep us waiting there; a file on disk is always ready, and cannot be asked."""
+    """True if writes can block. Files on disk are always writable, and epoll rejects them."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,5 +1,5 @@
--- Everything accounts asks of the database, in alphabetical order. Statements that depend on the time take :now; NULL
--- leaves it to the database's clock. Times of accounts and tokens are epoch seconds; see the migration.
+-- The statements of accounts, in alphabetical order. Statements that depend on the time take :now; NULL uses the database's
+-- clock. Times of accounts and tokens are epoch seconds; see the migration.
 
 -- name: consume_code :one
 -- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code_at.sql.
@@ -7,8 +7,8 @@ SELECT verdict, account
 FROM consume_code_at(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()), :spelling);
 
 -- name: consume_secret :maybe
--- Consume a live token by its secret; of two who try at once, one gets the row. The account is locked before the token, as
--- by whoever changes its address.
+-- Consume a live token by its secret; of two concurrent attempts, one gets the row. Locks the account before the token, in
+-- the same order as a change of address, to avoid deadlocks.
 WITH owner AS MATERIALIZED (
     SELECT id
     FROM accounts
@@ -26,11 +26,11 @@ WHERE secret = :secret
 RETURNING account;
 
 -- name: count_request :one
--- Count a request for a token, as request_token does, for one that has been made; see functions/count_request.sql.
+-- Count a token request for a token that exists already; see functions/count_request.sql.
 SELECT count_request(:email, :action::text::token_action, coalesce(:now::timestamptz, now())) AS is_counted;
 
 -- name: count_waiting :one
--- How many tokens stand past the cursor, up to a bound; with those that a running transaction still holds back.
+-- The number of tokens after the cursor, up to a bound, including those that a running transaction delays.
 SELECT count(*) AS waiting
 FROM (
     SELECT FROM tokens
@@ -44,7 +44,7 @@ FROM (
 ) AS bounded;
 
 -- name: create_account :one
--- Insert an account unless its address or login is taken. The id is drawn either way.
+-- Insert an account unless its address or login is taken. An id is drawn in both cases, so that the response is the same.
 WITH drawn AS MATERIALIZED (
     SELECT nextval('accounts_id_seq') AS id
 ),
@@ -60,30 +60,30 @@ FROM drawn
 LEFT JOIN inserted USING (id);
 
 -- name: dequeue :many
--- The next tokens to mail, and the cursor past them; see functions/dequeue_tokens.sql.
+-- Take the next tokens to mail and advance the cursor; see functions/dequeue_tokens.sql.
 SELECT id, action::text, account, email, login, secret, code, expires_at, created_at, locale
 FROM dequeue_tokens(:batch_limit, coalesce(:now::timestamptz, now()));
 
 -- name: find_account :maybe
--- One account.
+-- Read an account.
 SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
 FROM accounts
 WHERE id = :account_id;
 
 -- name: find_login :maybe
--- Whose login it is, in any case.
+-- The account with a login, ignoring case.
 SELECT id
 FROM accounts
 WHERE lower(login) = lower(:login);
 
 -- name: find_token :maybe
--- What has become of a token.
+-- The state of a token.
 SELECT consumed_at IS NOT NULL AS is_used, wrong_guesses >= 5 AS is_void
 FROM tokens
 WHERE secret = :secret AND action = :action::text::token_action;
 
 -- name: forget_limits :exec
--- One bounded step of retention: counters of addresses that have been quiet for the retention time.
+-- One bounded step of retention: delete counters of addresses without a request or guess for the retention time.
 DELETE FROM address_limits
 WHERE ctid = ANY (ARRAY(
     SELECT ctid
@@ -98,22 +98,22 @@ SELECT looked_at, last_id, forgotten
 FROM forget_tokens(:after, :batch_limit, :retention, coalesce(:now::timestamptz, now()));
 
 -- name: is_login_reserved :one
--- Whether somebody signed up with this login and an address that was taken.
+-- True if a sign-up with a taken address reserved this login.
 SELECT EXISTS (
     SELECT FROM reserved_logins WHERE login_hash = sha256(convert_to(lower(:login), 'UTF8'))
 ) AS is_reserved;
 
 -- name: issue_activation :maybe
--- A new activation token, for an account that still waits to be activated.
+-- Create an activation token for a provisioned account.
 INSERT INTO tokens (account, action)
 SELECT id, 'activation'
 FROM accounts
 WHERE id = :account_id AND status = 'provisioned'
-FOR KEY SHARE -- an erasure may delete the account meanwhile: the INSERT would fail on its foreign key
+FOR KEY SHARE -- an erasure may delete the account meanwhile, and the INSERT would fail on its foreign key
 RETURNING id;
 
 -- name: list_accounts :many
--- Accounts newest first, below a cursor, by any of the filters.
+-- A page of accounts, newest first, by any of the filters.
 SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
 FROM accounts
 WHERE (:status::text IS NULL OR status = :status::account_status)
@@ -123,15 +123,15 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: measure_guesses :one
--- How many wrong codes were tried within a day, over all addresses.
+-- The number of wrong codes within a day, over all addresses.
 SELECT coalesce(sum(day_guesses), 0) AS guesses
 FROM address_limits
 WHERE touched_at > coalesce(:now::timestamptz, now()) - interval '1 day'
     AND day_from > coalesce(:now::timestamptz, now()) - interval '1 day';
 
 -- name: measure_stall :one
--- The tokens that are committed but cannot be read yet, because a transaction that began before theirs still runs; and
--- who that is, as far as this role may see: a session, or a prepared transaction that nobody has ended.
+-- Committed tokens that cannot be read yet because an older transaction is still running, and its session or prepared
+-- transaction, if this role may see it.
 WITH line AS MATERIALIZED (
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS transaction_id
 ),
@@ -151,15 +151,15 @@ LEFT JOIN pg_stat_activity AS holder ON holder.backend_xid = line.transaction_id
 LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction = line.transaction_id::xid;
 
 -- name: renumber_tokens :exec
--- Go on after a dump was restored into this cluster, if one was; see functions/renumber_tokens.sql.
+-- Reorder tokens if the room was restored from another cluster; see functions/renumber_tokens.sql.
 SELECT renumber_tokens() WHERE has_restored_tokens();
 
 -- name: request_token :one
--- A new token for whoever has the address, if anybody does; see functions/request_token_at.sql.
+-- Create a token for the account with this address, if there is one; see functions/request_token_at.sql.
 SELECT request_token_at(:email, :action::text::token_action, coalesce(:now::timestamptz, now()), :spelling) AS is_counted;
 
 -- name: reserve_login :exec
--- Take a login out of circulation as an account would, without one.
+-- Reserve a login without an account.
 INSERT INTO reserved_logins (login_hash)
 VALUES (sha256(convert_to(lower(:login), 'UTF8')))
 ON CONFLICT DO NOTHING;
@@ -172,7 +172,7 @@ WHERE id = :account_id AND status <> 'suspended'
 RETURNING id;
 
 -- name: unsuspend :maybe
--- Give an account back; the trigger makes one that was never activated provisioned instead of active.
+-- Unsuspend an account; the trigger makes one that was never activated provisioned instead of active.
 UPDATE accounts
 SET status = 'active'
 WHERE id = :account_id AND status = 'suspended'

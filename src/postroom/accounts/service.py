@@ -1,7 +1,7 @@
-"""What can be done with accounts and tokens. Surfaces call this and nothing below it.
+"""Operations on accounts and tokens. Surfaces call this module and nothing below it.
 
-Whoever asks by address learns nothing about it: a sign-up, a request for a token and a guess at a code answer alike,
-and write alike, whether or not the address has an account.
+Responses do not reveal whether an address has an account: sign-up, token request and code check return the same and
+write the same rows in both cases.
 """
 
 from datetime import datetime
@@ -38,10 +38,10 @@ _REFUSALS = {
 
 
 async def consume_code(pool: Pool, email: str, *, code: str, action: Action, now: datetime | None = None) -> Consumed:
-    """Use the newest token of an address by its code. Five wrong codes void the token.
+    """Consume the newest token of an address by its code. Five wrong codes void the token.
 
-    Raises `TokenNotFound` for a wrong code and for an address without a token alike, `GuessedTooOften`, and to whoever
-    has the right code `TokenExpired` or `TokenUsed`.
+    Raises `TokenNotFound` for a wrong code and for an address without a token, `GuessedTooOften`, and only with the
+    right code `TokenExpired` or `TokenUsed`.
     """
     address, spelling = spellings(email)
     async with pool.acquire() as connection, connection.transaction():
@@ -50,17 +50,17 @@ async def consume_code(pool: Pool, email: str, *, code: str, action: Action, now
         )
         if account_id is not None:
             return Consumed(action, await _get(connection, account_id))
-    # Outside the transaction: a wrong guess has to be committed before it is refused.
+    # After the commit: raising inside the transaction would roll back the count of wrong guesses.
     raise _REFUSALS[verdict]
 
 
 async def consume_secret(
     pool: Pool, signed: str, *, key: bytes | None, action: Action | None = None, now: datetime | None = None
 ) -> Consumed:
-    """Use a token by the signed secret from its mail; with `action`, only if it is for that.
+    """Consume a token by the signed secret from its mail; with `action`, only a token of that action.
 
-    Raises `TokenNotFound` for a forgery or another action's secret, `TokenExpired`, `TokenUsed`, `GuessedTooOften`.
-    Without a key nothing was ever signed here, so nothing is found.
+    Raises `TokenNotFound` for a forgery, another action's secret or a missing key, `TokenExpired`, `TokenUsed`,
+    `GuessedTooOften`.
     """
     found = open_signed(key, signed) if key is not None else None
     if found is None or action not in (None, found[0]):
@@ -74,10 +74,9 @@ async def consume_secret(
 
 
 async def create_account(pool: Pool, email: str, login: str, *, actor: str, locale: str | None = None) -> Account:
-    """Make an account for somebody, by hand. Its activation mail is on its way when this returns.
+    """Create an account as an operator and queue its activation mail.
 
-    Raises `EmailTaken` and `LoginTaken`: an operator may know, and may have a login that is only reserved. People sign
-    up with `sign_up`.
+    Raises `EmailTaken` and `LoginTaken`, which `sign_up` hides from people. An operator may use a reserved login.
     """
     address = check_names(email, login, locale)
     async with pool.acquire() as connection, connection.transaction():
@@ -95,7 +94,7 @@ async def get_account(pool: Pool, account_id: int) -> Account:
 
 
 async def renumber_restored_tokens(pool: Pool) -> None:
-    """After a dump from another cluster, whose transactions mean nothing here: what waited there is mailed here."""
+    """Reorder tokens restored from another cluster, whose transaction ids are invalid here."""
     async with pool.acquire() as connection:
         await store.renumber_tokens(connection)
 
@@ -111,19 +110,19 @@ async def list_accounts(
 
 
 async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:
-    """How many wrong codes were tried within a day, over all addresses."""
+    """The number of wrong codes within a day, over all addresses."""
     async with pool.acquire() as connection:
         return await store.measure_guesses(connection, now=now)
 
 
 async def measure_stall(pool: Pool, *, now: datetime | None = None) -> CollectorStall:
-    """How long a transaction elsewhere has kept committed tokens from being mailed, and whose it is."""
+    """The committed tokens that a running transaction delays, for how long, and its session."""
     async with pool.acquire() as connection:
         return await store.measure_stall(connection, now=now)
 
 
 async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Account:
-    """Send a new activation mail to an account that still waits for it. Raises `NotProvisioned` for any other."""
+    """Send a new activation mail to a provisioned account; raises `NotProvisioned` for any other."""
     async with pool.acquire() as connection, connection.transaction():
         account = await _get(connection, account_id)
         if await store.issue_activation(connection, account_id=account_id) is None:
@@ -133,7 +132,7 @@ async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Acco
 
 
 async def request_token(pool: Pool, email: str, *, action: Action, now: datetime | None = None) -> None:
-    """Send a new token to an address if it has an account, and not too often; nobody learns whether it did."""
+    """Send a new token if the address has an account and is within its limit; the result reveals neither."""
     check_email(email)
     address, spelling = spellings(email)
     async with pool.acquire() as connection, connection.transaction():
@@ -143,11 +142,10 @@ async def request_token(pool: Pool, email: str, *, action: Action, now: datetime
 async def sign_up(
     pool: Pool, email: str, login: str, *, locale: str | None = None, now: datetime | None = None
 ) -> NewAccount:
-    """Make an account for whoever asks. Raises `LoginTaken`, whatever the address.
+    """Create an account for a person who signs up. Raises `LoginTaken`, whether or not the address is taken.
 
-    A taken address answers as a free one does: with an id that leads nowhere. Its owner gets another activation mail if
-    the first was never used, and otherwise nothing. Its login is taken from then on, and it counts as a request for a
-    token, because both would be so if there had been an account to make.
+    For a taken address the result is the same, with an unused id. A provisioned owner gets another activation mail, an
+    active one nothing. The login is reserved and a token request is counted, as they would be for a new account.
     """
     address = check_names(email, login, locale)
     async with pool.acquire() as connection, connection.transaction():
@@ -165,7 +163,7 @@ async def sign_up(
 
 
 async def suspend(pool: Pool, account_id: int, *, actor: str) -> Account:
-    """Suspend an account; suspending twice is as good as once."""
+    """Suspend an account; idempotent."""
     async with pool.acquire() as connection, connection.transaction():
         before = await _get(connection, account_id)
         if await store.suspend(connection, account_id=account_id):
@@ -174,7 +172,7 @@ async def suspend(pool: Pool, account_id: int, *, actor: str) -> Account:
 
 
 async def unsuspend(pool: Pool, account_id: int, *, actor: str) -> Account:
-    """Give an account back: active if it ever was, provisioned if not. Then its token may need to be issued again."""
+    """Unsuspend an account: active if it was ever activated, otherwise provisioned (its token may have expired)."""
     async with pool.acquire() as connection, connection.transaction():
         before = await _get(connection, account_id)
         if await store.unsuspend(connection, account_id=account_id):
@@ -183,7 +181,7 @@ async def unsuspend(pool: Pool, account_id: int, *, actor: str) -> Account:
 
 
 def check_email(email: str) -> str:
-    """The address as it will be kept; raises `BadInput`."""
+    """The address as it is stored; raises `BadInput`."""
     try:
         address = parse_address(email)
     except ValueError as error:
@@ -194,7 +192,7 @@ def check_email(email: str) -> str:
 
 
 def check_names(email: str, login: str, locale: str | None = None) -> str:
-    """The address of a new account as it will be kept; raises `BadInput` naming every wrong field."""
+    """The address of a new account as it is stored; raises `BadInput` with every invalid field."""
     errors: list[FieldError] = []
     address = ""
     try:
@@ -211,7 +209,7 @@ def check_names(email: str, login: str, locale: str | None = None) -> str:
 
 
 def spellings(email: str) -> tuple[str, str]:
-    """An address as we would keep it, and as it was given: an application in SQL keeps it as people write it."""
+    """An address in stored form and as given: applications that insert in SQL store it as given."""
     given = email.strip()
     try:
         return check_email(given), given

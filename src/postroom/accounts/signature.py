@@ -1,9 +1,9 @@
-"""Secrets as they leave the house: signed, and for one purpose only.
+"""Signed secrets of links; each signature is valid for one action.
 
     base64url, unpadded, of  secret ‖ HMAC-SHA256(key, path ‖ secret)
 
-`path` is where the link leads, `/activate` or `/recover`, so a secret signed for one action is refused for the other.
-Pure; verification compares in constant time, and a forged secret never reaches the database.
+`path` is the path of the link, `/activate` or `/recover`, so a secret signed for one action is invalid for the other.
+Pure; verification takes constant time, and a forged secret never reaches the database.
 """
 
 import base64
@@ -19,12 +19,12 @@ SIGNED_LENGTH = 86  # characters: 64 bytes in base64 without padding
 
 
 def sign(key: bytes, action: Action, secret: bytes) -> str:
-    """The secret as it goes into a link."""
+    """The signed secret for a link."""
     return base64.urlsafe_b64encode(secret + _digest(key, action, secret)).decode().rstrip("=")
 
 
 def verify(key: bytes, action: Action, signed: str) -> bytes | None:
-    """The secret inside, if it was signed with this key for this action."""
+    """The secret, if it was signed with this key for this action; otherwise None."""
     if len(signed) != SIGNED_LENGTH or not signed.isascii():
         return None
     try:
@@ -32,12 +32,12 @@ def verify(key: bytes, action: Action, signed: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     secret = raw[:SECRET_BYTES]
-    # Compared as written, not as decoded: the last character has four bits that decoding ignores.
+    # Compare the encoded form: decoding ignores four bits of the last character, so 16 spellings would match.
     return secret if hmac.compare_digest(sign(key, action, secret), signed) else None
 
 
 def open_signed(key: bytes, signed: str) -> tuple[Action, bytes] | None:
-    """What a signed secret is for, and the secret. Every action is tried, whichever it is."""
+    """The action and the secret of a signed secret; tries every action, for constant time."""
     found = [(action, verify(key, action, signed)) for action in Action]
     return next(((action, secret) for action, secret in found if secret is not None), None)
 

@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name. Epoch seconds become times here only."""
+"""One function per statement of `queries.sql`, with the same name. Only this module converts epoch seconds."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -28,7 +28,7 @@ _LAST_SECOND = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
 async def consume_code(
     connection: Connection, *, email: str, spelling: str, action: Action, code: str, now: datetime | None
 ) -> tuple[CodeCheck, AccountId | None]:
-    """The caller commits whatever the verdict is: a wrong guess must count."""
+    """The caller must commit for every verdict, otherwise wrong guesses are not counted."""
     row = await QUERIES["consume_code"].one(
         connection, email=email, spelling=spelling, action=action.value, code=code, now=now
     )
@@ -43,7 +43,7 @@ async def consume_secret(
 
 
 async def count_request(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
-    """For a token that was made otherwise. False: this address has asked too often."""
+    """Count a token that a trigger created. False: the address is over its limit."""
     row = await QUERIES["count_request"].one(connection, email=email, action=action.value, now=now)
     return bool(row["is_counted"])
 
@@ -58,7 +58,7 @@ async def create_account(connection: Connection, *, email: str, login: str, loca
 
 
 async def dequeue(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DueToken]:
-    """In the caller's transaction: the cursor stands where it stood if that rolls back."""
+    """Runs in the caller's transaction; a rollback also restores the cursor."""
     return [
         DueToken(
             id=TokenId(row["id"]),
@@ -144,7 +144,7 @@ async def renumber_tokens(connection: Connection) -> None:
 async def request_token(
     connection: Connection, *, email: str, spelling: str, action: Action, now: datetime | None
 ) -> bool:
-    """False: this address has asked too often, whoever has it."""
+    """False: the address is over its limit, with or without an account."""
     row = await QUERIES["request_token"].one(connection, email=email, spelling=spelling, action=action.value, now=now)
     return bool(row["is_counted"])
 
@@ -168,7 +168,7 @@ def _account(row: asyncpg.Record) -> Account:
 
 
 def _time(seconds: int) -> datetime:
-    """Applications may write any number: one beyond the calendar becomes its edge, not an error for everybody."""
+    """Clamp seconds to the calendar: applications may write any number, and one must not fail the whole page."""
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
 
 

@@ -1,12 +1,12 @@
-"""The token collector: follows the table of tokens and hands each one on exactly once.
+"""The token collector: reads the table of tokens and processes each token exactly once.
 
-A token is read, handed on and passed by the cursor in one transaction; whatever dies in between leaves everything as it
-was. Any number of collectors may run: the lock on the job's row lets one through at a time.
+One transaction reads tokens, processes them and advances the cursor; a crash rolls all of it back. Any number of
+collectors may run: the lock on the job's row serialises them.
 
-It wakes by NOTIFY, then gathers for a moment, because sign-ups come in bursts: until there is a full batch, or the time
-is up. It also looks by itself every second, and at once after a reconnection. While full batches come in it is busy:
-it takes many at once and looks ten times a second, and nobody has to notify it; see functions/announce_tokens.sql. What
-it takes it announces itself, for others who listen, and hears that too.
+NOTIFY wakes the collector. It then gathers until the batch is full or `batch_timeout` has passed, because sign-ups come
+in bursts. It also polls every second, and at once after a reconnection. While batches are full it is busy: it takes
+many batches per transaction, polls ten times a second and needs no NOTIFY (functions/wake_collectors.sql). It then
+notifies other listeners itself, and receives that notification too.
 """
 
 import asyncio
@@ -42,34 +42,34 @@ _log = structlog.get_logger()
 
 CHANNEL = "token_insert"
 BATCHES_AT_ONCE = 50
-"""How many batches a transaction takes while more are waiting; a commit costs more than a batch."""
+"""Batches per transaction while more tokens wait; a commit costs more than a batch."""
 
 BUSY_S = 1.5
-"""How long it stays busy after a full batch: less than the two seconds for which the database asks nobody to notify."""
+"""Time it stays busy after a full batch; below the 2 s for which wake_collectors skips NOTIFY, so none is missed."""
 
 LIMITS_KEPT = timedelta(days=1)
 
 RETENTION = (Retention(store.forget_tokens, "token_retention"), Retention(store.forget_limits, LIMITS_KEPT))
 
 HandOn = Callable[[Connection, Sequence[DueToken]], Awaitable[None]]
-"""What is done with a batch, inside the transaction that takes it; if it raises, nothing was taken."""
+"""Processes a batch inside the transaction that takes it; an exception rolls back the cursor."""
 
 Ready = Callable[[], Awaitable[None]]
-"""What is waited for before a transaction is opened: that whoever is handed tokens can take some."""
+"""Waits, before a transaction is opened, until the output can accept tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorOptions:
-    """How a collector behaves; the first two are settings."""
+    """Options of a collector; the first two are settings."""
 
     batch_limit: int = 10
     batch_timeout: timedelta = timedelta(seconds=5)
     poll_interval: timedelta = timedelta(seconds=1)
-    busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction holds tokens back
+    busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction delays tokens
 
 
 class Deliver:
-    """Hands tokens to the delivery queue: accepted in the same transaction, under a key that names the token."""
+    """Enqueue the mail of tokens in the same transaction, with the token's id as idempotency key."""
 
     def __init__(
         self, letterhead: AccountMailOptions, *, idempotency_ttl: timedelta, clock: Clock = database_time
@@ -85,7 +85,7 @@ class Deliver:
             for request, answer in zip(good, accepted, strict=True)
             if answer.acceptance is Acceptance.CONFLICT and not await _is_same(connection, request, answer.id)
         ]
-        if taken:  # the mail that has the key is not this token's: without this one the person would get none
+        if taken:  # another mail holds the key: send without a key, otherwise the person gets no mail
             _log.error("token_mail_conflict", tokens=len(taken))
             await delivery.accept_batch(connection, taken, now=self._clock())
         COLLECTED.labels("mailed").inc(mailed)
@@ -94,7 +94,7 @@ class Deliver:
         COLLECTED.labels("unmailable").inc(len(tokens) - len(good))
 
     def _request(self, token: DueToken) -> CheckedRequest | None:
-        """Return the token's mail; log a token that no mail can be made of and return None: the others are mailed."""
+        """The mail of a token; log an invalid token and return None, so that the others are mailed."""
         try:
             return check_request(self._letterhead.request(token))
         except BadInput as bad:
@@ -106,7 +106,7 @@ class Deliver:
 
 
 async def _is_same(connection: Connection, request: DeliveryRequest, holder: DeliveryId) -> bool:
-    """Whether the mail that holds a token's key is that token's, made under another public URL or locale."""
+    """True if the mail that holds the key is this token's, rendered with another public URL or locale."""
     found = await delivery_store.find_delivery(connection, delivery_id=holder)
     return found is not None and (found.template_id, found.tags) == (request.template, request.tags)
 
@@ -132,26 +132,26 @@ class Collector:
         self._busy_until_s = 0.0
 
     def wake(self, _payload: str = "") -> None:
-        """Tokens may have arrived."""
+        """Wake the collector because tokens may have arrived."""
         self._bell.set()
 
     def loop(self) -> Loop:
-        """The collector rests by itself; the command that prints tokens ends when its output is gone."""
+        """`collect` waits by itself; `OutputLost` ends the command that prints tokens."""
         return Loop("collector", self.collect, fatal=(OutputLost,))
 
     async def collect(self) -> None:
-        """Collect everything that waits, then wait for more."""
+        """Collect all waiting tokens, then wait for more."""
         if await self._count_waiting():
             await self.drain()
         rest = await self._rest_time()
         self._signal("drained")
-        if self._is_busy():  # not woken by announcements, which are its own
+        if self._is_busy():  # ignore notifications: they are its own
             await wait_for_any(self.stop, timeout_s=rest.total_seconds())
         elif await self._rings(rest.total_seconds()):
             await self._gather()
 
     async def drain(self) -> int:
-        """Batch after batch, until one is not full: then everything that can be read has been."""
+        """Take batches until one is not full; then all readable tokens are collected."""
         total, limit = 0, self._options.batch_limit
         while not self.stop.is_set():
             taken = await self.run_once(limit)
@@ -163,7 +163,7 @@ class Collector:
         return total
 
     async def run_until_empty(self) -> int:
-        """Drain, and wait for what running transactions hold back, until no token stands past the cursor."""
+        """Drain, also tokens that running transactions delay, until no token is left behind the cursor."""
         total = await self.drain()
         while await self._count_waiting() and not self.stop.is_set():
             await self._rings(self._options.busy_interval.total_seconds())
@@ -171,7 +171,7 @@ class Collector:
         return total
 
     async def run_once(self, limit: int | None = None) -> int:
-        """One batch, or `limit` tokens, in one transaction; returns how many there were."""
+        """Collect one batch, or `limit` tokens, in one transaction; returns their number."""
         while await self._is_ready():
             try:
                 return await self._take(limit or self._options.batch_limit)
@@ -189,7 +189,7 @@ class Collector:
         return len(tokens)
 
     async def _is_ready(self) -> bool:
-        """Wait until tokens can be handed on; false if stopped meanwhile."""
+        """Wait until the output can accept tokens; False if the collector is stopped meanwhile."""
         if self._ready is None:
             return True
         waits = [asyncio.ensure_future(self._ready()), asyncio.ensure_future(self.stop.wait())]
@@ -204,7 +204,7 @@ class Collector:
         return not isinstance(ready, BaseException)
 
     async def _rest_time(self) -> timedelta:
-        """How long to rest: not long while committed tokens wait for somebody else's transaction to end."""
+        """The time until the next poll: short while busy or while a transaction delays committed tokens."""
         async with self._pool.acquire() as connection:
             stall = await store.measure_stall(connection, now=self._clock())
         show_stall(stall)
@@ -213,7 +213,7 @@ class Collector:
         return self._options.busy_interval if self._is_busy() or stall.is_stalled else self._options.poll_interval
 
     async def _gather(self) -> None:
-        """Wait until a batch is full or its time is up. Not at all if nothing waits: then the bell rang for others."""
+        """Wait until a batch is full or times out; return at once if another collector took the tokens."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.batch_timeout.total_seconds()
         while (left_s := deadline - loop.time()) > 0 and not self.stop.is_set():
@@ -231,7 +231,7 @@ class Collector:
         return asyncio.get_running_loop().time() < self._busy_until_s
 
     async def _rings(self, longest_s: float) -> bool:
-        """True if tokens were announced in time, or the collector is to stop."""
+        """True if a notification arrived before the timeout."""
         await wait_for_any(self._bell, self.stop, timeout_s=longest_s)
         rang = self._bell.is_set()
         self._bell.clear()
@@ -241,7 +241,7 @@ class Collector:
 def make_collector(
     room: Room, hand_on: HandOn | None = None, *, stop: asyncio.Event | None = None, ready: Ready | None = None
 ) -> Collector:
-    """The collector that the settings describe; it feeds the delivery queue unless `hand_on` is given."""
+    """The collector with the options of the settings; it enqueues mail unless `hand_on` is given."""
     settings = room.settings
     if hand_on is None:
         hand_on = Deliver(AccountMailOptions.of(settings), idempotency_ttl=settings.idempotency_ttl)
@@ -249,7 +249,7 @@ def make_collector(
 
 
 def make_mailing_collector(room: Room, *, stop: asyncio.Event) -> Collector | None:
-    """A worker's collector; None if another program collects tokens, or if no key signs their links."""
+    """The collector of a worker; None if POSTROOM_ACCOUNT_MAIL is off or no key can sign links."""
     is_ours = room.settings.account_mail and room.settings.secret_key is not None
     return make_collector(room, stop=stop) if is_ours else None
 
@@ -259,14 +259,14 @@ def options_of(settings: Settings) -> CollectorOptions:
 
 
 def listen(room: Room, collector: Collector) -> Listener:
-    """What wakes a collector; open it for as long as the collector runs."""
+    """The listener that wakes a collector; keep it open while the collector runs."""
     return Listener(room.direct, room.name, channel=CHANNEL, on_wake=collector.wake)
 
 
 async def run_collector(
     room: Room, *, stop: asyncio.Event, hand_on: HandOn | None = None, ready: Ready | None = None
 ) -> None:
-    """Collect in this process until `stop` is set. There may be no worker: retention of tokens runs here too."""
+    """Collect in this process until `stop` is set. Also runs token retention, in case no worker does."""
     collector = make_collector(room, hand_on, stop=stop, ready=ready)
     retention = Sweeper(room.pool, RETENTION, room.settings)
     failed = partial(record_loop_failure, room.pool)

@@ -1,7 +1,7 @@
--- Consuming an activation token activates its account if that still waits for it; a suspended account stays suspended.
+-- Activate a provisioned account when its activation token is consumed; a suspended account stays suspended.
 CREATE OR REPLACE FUNCTION activate_account() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may consume tokens need not be allowed to change accounts
+SECURITY DEFINER -- a role that consumes tokens may lack the right to change accounts
 SET search_path FROM CURRENT
 AS $$
 BEGIN

@@ -1,13 +1,13 @@
--- Cancel the waiting mail of a token that is ended early: its account gets another address or is deleted, another recovery
+-- Cancel the queued mail of a token that is expired early: its account gets another address or is deleted, another recovery
 -- was used, after five wrong codes, or by an operator.
 --
--- The triggers hold the conditions, so that a sign-up, a used token, an expired token and retention do not call the
--- function. Mail that is being sent at that moment leaves; mail that is being accepted in another transaction is not seen.
+-- The triggers have the conditions, so that sign-ups, used tokens, expired tokens and retention do not call the function.
+-- Mail that is being sent at that moment is sent; mail that another transaction is accepting is not visible here.
 CREATE OR REPLACE FUNCTION cancel_token_mail() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may end a token needs no right on deliveries
-SET search_path FROM CURRENT -- an application has one of its own
-SET enable_seqscan = off -- a plan made while the queue was short must still be right when it is not
+SET search_path FROM CURRENT -- an application's connection has another search path
+SET enable_seqscan = off -- a plan cached while the queue was short would scan it when it is long
 AS $$
 BEGIN
     PERFORM cancel_deliveries(

@@ -1,9 +1,9 @@
--- Consume the newest token of an address by its code, or count a wrong guess: consume_code_at, now. This is what an
--- application's role is granted; it can choose neither the clock nor the spelling under which its guesses are counted.
+-- Consume the newest token of an address by its code, or count a wrong guess: consume_code_at with the current time. Grant
+-- this function to applications: it does not let them choose the clock or the spelling under which guesses are counted.
 CREATE OR REPLACE FUNCTION consume_code(p_email text, p_action token_action, p_code text)
 RETURNS TABLE (verdict text, account bigint)
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may guess need not be allowed to look
+SECURITY DEFINER -- a role that checks codes may lack the right to read tokens
 SET search_path FROM CURRENT
 AS $$
 BEGIN

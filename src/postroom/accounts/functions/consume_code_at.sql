@@ -1,10 +1,10 @@
 -- Consume the newest token of an address by its code, or count a wrong guess; the fifth voids the token.
 --
--- Says `consumed`, or why not: `wrong` (also for an address that nobody has), `expired` and `used` (only to who knows the
--- right code), `void` (five wrong codes since the last token, or twenty-five in a day: then the link still works). Guesses
--- are counted by address, whether or not it has an account or a token, so that nobody can tell. A guess is counted in the
--- caller's transaction, which therefore has to commit whatever is said. Guesses queue up behind the address's row, so that
--- a hundred at once are still five. p_spelling is another way to write the address; see request_token_at, also about rights.
+-- Returns `consumed`, `wrong` (also for an address without an account), `expired` or `used` (only with the right code), or
+-- `void` (five wrong codes since the last token, or twenty-five in a day; the link still works). Guesses are counted per
+-- address, with or without an account or a token, so that the limit reveals neither. A guess is counted in the caller's
+-- transaction, which must commit for every verdict. The lock on the address_limits row serialises guesses, so that a hundred
+-- concurrent ones are still limited to five. p_spelling is another form of the address; see request_token_at, also for rights.
 CREATE OR REPLACE FUNCTION consume_code_at(
     p_email    text,
     p_action   token_action,
@@ -24,7 +24,7 @@ DECLARE
     v_token       tokens;
     v_is_over     boolean;
 BEGIN
-    -- The account before its tokens: whoever changes its address or deletes it locks them in this order too.
+    -- Lock the account before its tokens, in the same order as a change of address or a deletion, to avoid deadlocks.
     PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR NO KEY UPDATE;
     SELECT t.* INTO v_token
     FROM tokens AS t

@@ -1,6 +1,5 @@
--- Count that a token was asked for by address: true up to five times in a quarter of an hour, for addresses that have an
--- account and others alike. A sign-up counts as well. What is asked for in time is guessed anew. It is the first spelling
--- of the address that is counted.
+-- Count a token request of an address: true up to five times in 15 minutes, for addresses with and without an account. A
+-- sign-up counts as well. A request within the limit resets the wrong guesses. p_email is the spelling that is counted.
 CREATE OR REPLACE FUNCTION count_request(
     p_email    text,
     p_action   token_action,
@@ -28,7 +27,7 @@ BEGIN
     ON CONFLICT (address_hash, action) DO UPDATE
     SET requests = CASE WHEN l.requests_from <= p_now - c_window THEN 1 ELSE least(l.requests + 1, c_requests + 1) END,
         requests_from = CASE WHEN l.requests_from <= p_now - c_window THEN p_now ELSE l.requests_from END,
-        -- A new token is guessed anew; an address that gets none must look the same.
+        -- A new token resets the wrong guesses; an address without an account must behave the same.
         wrong_guesses = CASE
             WHEN l.requests_from <= p_now - c_window OR l.requests < c_requests THEN 0 ELSE l.wrong_guesses
         END,

@@ -1,12 +1,12 @@
--- Take the next tokens that are to be mailed, oldest first, and move the cursor past them, in the caller's transaction:
--- what becomes of the tokens and the cursor's step commit together or not at all.
+-- Take the next tokens to mail, oldest first, and advance the cursor past them. Both happen in the caller's transaction, so
+-- they commit together with the deliveries or not at all.
 --
--- The lock on the job's row lets one collector through at a time. Only transactions that ended before every running one
--- began are read: below that line nothing can appear any more, so the cursor may pass. The line is the whole cluster's;
--- a writer that does not end holds it back, which measure_stall tells.
+-- The lock on the job's row serialises collectors. Only tokens of transactions below pg_snapshot_xmin are read: no token can
+-- appear there later, so the cursor may pass. That horizon is the whole cluster's; a long write transaction delays it, which
+-- measure_stall reports.
 --
--- Whoever passes tokens announces them: while full batches come in, commits do not (announce_tokens), and a listener
--- outside must not miss them.
+-- A collector that advances the cursor notifies listeners: while batches are full, commits do not (wake_collectors), and
+-- listeners outside must not miss tokens.
 CREATE OR REPLACE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamptz DEFAULT now())
 RETURNS TABLE (
     id bigint, action token_action, account bigint, email varchar, login varchar, secret bytea, code varchar,
@@ -14,8 +14,8 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- without statistics the planner would read and sort all tokens there ever were
+SET jit = off -- enable_seqscan = off inflates the estimated cost, which would trigger JIT compilation
+SET enable_seqscan = off -- without statistics the planner would read and sort all tokens
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -30,7 +30,7 @@ BEGIN
 
     IF has_restored_tokens() THEN
         PERFORM renumber_tokens();
-        RETURN; -- what waits has just become this transaction's, and is read by the next
+        RETURN; -- waiting tokens now belong to this transaction; the next call reads them
     END IF;
     v_line := pg_snapshot_xmin(pg_current_snapshot());
 
@@ -54,7 +54,7 @@ BEGIN
         LIMIT p_limit
     ),
     reached AS (
-        -- A full batch ends at its last token. One that is not full has seen everything below the line.
+        -- A full batch ends at its last token. A batch that is not full has read everything below the horizon.
         (SELECT 1 AS choice, transaction_id, id FROM due ORDER BY transaction_id, id OFFSET p_limit - 1 LIMIT 1)
         UNION ALL
         (SELECT 2, transaction_id, id FROM tokens WHERE transaction_id < v_line ORDER BY 2 DESC, 3 DESC LIMIT 1)

@@ -1,8 +1,8 @@
--- An account that gets another address: what was mailed to the old one proves nothing about the new one, and ends. An
--- activation that was still open is mailed to the new address.
+-- Expire the tokens of an account whose address changes: they were mailed to the old address and prove nothing about the new
+-- one. An open activation gets a new token, mailed to the new address.
 CREATE OR REPLACE FUNCTION expire_moved_tokens() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may write accounts need not be allowed to read tokens
+SECURITY DEFINER -- a role that writes accounts may lack the right to change tokens
 SET search_path FROM CURRENT
 AS $$
 DECLARE

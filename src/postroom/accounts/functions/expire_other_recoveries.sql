@@ -1,8 +1,8 @@
--- A recovery that was used ends the others of its account: a mail that somebody else reads later opens nothing. One that is
--- being used at this very moment is passed over, because two that wait for each other would both fail.
+-- Expire the other recovery tokens of an account when one is used, so that an old mail cannot be used by another reader.
+-- SKIP LOCKED skips a token that is being consumed at that moment: two that wait for each other would deadlock.
 CREATE OR REPLACE FUNCTION expire_other_recoveries() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may consume a token need not be allowed to change others
+SECURITY DEFINER -- a role that consumes a token may lack the right to change others
 SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -1,9 +1,8 @@
--- One bounded step of retention: look at the next tokens after an id, in the order of ids, and remove those that expired
--- long ago, as far as the collector has come. Says how many it looked at, the last id among them, and how many are gone.
+-- One bounded step of retention: read the next tokens after an id, in the order of ids, and delete those that expired before
+-- the retention time and that the collector has passed. Returns the number read, the last id and the number deleted.
 --
--- No index finds tokens by expiry, because every sign-up would pay for it; the primary key is there anyway. What a step
--- costs depends on p_limit alone, however many tokens must stay. It waits for nobody: a token that somebody has locked is
--- left to the next round, so nobody who holds several can be caught in a deadlock with it.
+-- Scans the primary key, because an index on expiry would slow every sign-up. The cost of a step depends on p_limit alone.
+-- SKIP LOCKED leaves locked tokens to the next round, so that a transaction that locks several cannot deadlock with it.
 CREATE OR REPLACE FUNCTION forget_tokens(
     p_after     bigint,
     p_limit     integer,
@@ -15,9 +14,9 @@ CREATE OR REPLACE FUNCTION forget_tokens(
 )
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off
-SET plan_cache_mode = force_custom_plan -- one from when the table was small would read whole indexes, again and again
+SET jit = off -- enable_seqscan = off inflates the estimated cost, which would trigger JIT compilation
+SET enable_seqscan = off -- without statistics the planner would read all tokens in every step
+SET plan_cache_mode = force_custom_plan -- a plan cached while the table was small would read whole indexes in every step
 AS $$
 DECLARE
     v_cursor jobs;

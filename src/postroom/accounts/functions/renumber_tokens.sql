@@ -1,7 +1,7 @@
--- After a dump came into a cluster that counts its transactions differently: order the tokens by this one's. Those that are
--- over are put before everything; those that may still be mailed into the present transaction, because what was written
--- here before anybody noticed cannot be told from what had been collected there. Nothing is mailed twice: a delivery
--- remembers its token. Whoever restores with `postroom restore` knows more; see adopt_restored_tokens.
+-- Reorder tokens that were restored from another cluster by the transaction ids of this one. Ended tokens get transaction 0;
+-- live tokens get the current transaction, because tokens written here since cannot be distinguished from tokens collected
+-- there. No token is mailed twice: its id is the idempotency key of its delivery. `postroom restore` knows the cursor and
+-- uses adopt_restored_tokens instead.
 CREATE OR REPLACE FUNCTION renumber_tokens() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

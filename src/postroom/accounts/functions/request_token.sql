@@ -1,8 +1,8 @@
--- A person asks for a new token by address: request_token_at, now. This is what an application's role is granted; it can
--- choose neither the clock nor the spelling under which its requests are counted.
+-- Request a new token by address: request_token_at with the current time. Grant this function to applications: it does not
+-- let them choose the clock or the spelling under which requests are counted.
 CREATE OR REPLACE FUNCTION request_token(p_email text, p_action token_action) RETURNS boolean
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may ask for tokens need not be allowed to read them
+SECURITY DEFINER -- a role that requests tokens may lack the right to read them
 SET search_path FROM CURRENT
 AS $$
 BEGIN

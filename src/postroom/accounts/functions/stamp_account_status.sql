@@ -1,9 +1,8 @@
--- A change of status leaves its time. Unsuspending an account that was never activated makes it provisioned: nobody has
--- proven its address yet. Made provisioned again by hand, it has to be activated again. An account that is brought along keeps
--- the times it comes with.
+-- Record the time of a status change. Unsuspending an account that was never activated makes it provisioned, because its
+-- address is not proven. An account that is set to provisioned must be activated again. An imported account keeps its times.
 CREATE OR REPLACE FUNCTION stamp_account_status() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path FROM CURRENT -- an application has one of its own
+SET search_path FROM CURRENT -- an application's connection has another search path
 AS $$
 DECLARE
     v_now bigint := floor(extract(epoch FROM now()));
@@ -23,7 +22,7 @@ BEGIN
         WHEN 'provisioned' THEN
             NEW.activated_at := NULL;
         WHEN 'active' THEN
-            -- Written as active from the start, by an import: it counts as activated, or a suspension would undo that.
+            -- An import inserts active accounts: they count as activated, otherwise unsuspending would make them provisioned.
             NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
         WHEN 'suspended' THEN
             NEW.suspended_at := CASE WHEN v_was IS NULL THEN coalesce(NEW.suspended_at, v_now) ELSE v_now END;
