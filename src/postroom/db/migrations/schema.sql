@@ -1223,7 +1223,7 @@ DECLARE
     v_token       tokens;
     v_is_over     boolean;
 BEGIN
-    -- The account before its tokens: whoever changes its address or deletes it locks them in this order too.
+    -- Lock the account before its tokens, in the same order as a change of address or a deletion, to avoid deadlocks.
     PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR NO KEY UPDATE;
     SELECT t.* INTO v_token
     FROM tokens AS t
@@ -1355,7 +1355,7 @@ BEGIN
     ON CONFLICT (address_hash, action) DO UPDATE
     SET requests = CASE WHEN l.requests_from <= p_now - c_window THEN 1 ELSE least(l.requests + 1, c_requests + 1) END,
         requests_from = CASE WHEN l.requests_from <= p_now - c_window THEN p_now ELSE l.requests_from END,
-        -- A new token is guessed anew; an address that gets none must look the same.
+        -- A new token resets the wrong guesses; an address without an account must behave the same.
         wrong_guesses = CASE
             WHEN l.requests_from <= p_now - c_window OR l.requests < c_requests THEN 0 ELSE l.wrong_guesses
         END,
@@ -1405,12 +1405,12 @@ DECLARE
     v_now  bigint := floor(extract(epoch FROM now()));
 BEGIN
     IF NOT EXISTS (SELECT FROM created WHERE status = 'provisioned') THEN
-        RETURN NULL; -- an insert of nothing would be announced
+        RETURN NULL; -- an INSERT of no rows would still notify
     END IF;
     v_seed := uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid());
     INSERT INTO tokens (account, action, secret, code, created_at, expires_at)
     SELECT id, 'activation', sha256(v_seed || '\x01' || int8send(id)),
-        -- five digits from 48 bits, as the column's default makes them
+        -- five digits from 48 bits, as in the column's default
         lpad((('x' || encode(substr(sha256(v_seed || '\x02' || int8send(id)), 1, 6), 'hex'))::bit(48)::bigint
             % 100000)::text, 5, '0'),
         v_now, v_now + 900
@@ -1483,7 +1483,7 @@ BEGIN
 
     IF has_restored_tokens() THEN
         PERFORM renumber_tokens();
-        RETURN; -- what waits has just become this transaction's, and is read by the next
+        RETURN; -- waiting tokens now belong to this transaction; the next call reads them
     END IF;
     v_line := pg_snapshot_xmin(pg_current_snapshot());
 
@@ -1507,7 +1507,7 @@ BEGIN
         LIMIT p_limit
     ),
     reached AS (
-        -- A full batch ends at its last token. One that is not full has seen everything below the line.
+        -- A full batch ends at its last token. A batch that is not full has read everything below the horizon.
         (SELECT 1 AS choice, transaction_id, id FROM due ORDER BY transaction_id, id OFFSET p_limit - 1 LIMIT 1)
         UNION ALL
         (SELECT 2, transaction_id, id FROM tokens WHERE transaction_id < v_line ORDER BY 2 DESC, 3 DESC LIMIT 1)
@@ -3755,7 +3755,7 @@ CREATE FUNCTION request_token_at(p_email text, p_action token_action, p_now time
 DECLARE
     v_account bigint;
 BEGIN
-    -- The account before its address_limits row, as in consume_code_at. An erasure that deletes the account waits; without
+    -- Lock the account before its address_limits row, as in consume_code_at. An erasure of the account waits; without
     -- this lock the INSERT below fails on its foreign key.
     PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR KEY SHARE;
     IF NOT count_request(p_email, p_action, p_now, p_spelling) THEN
@@ -4176,7 +4176,7 @@ BEGIN
         WHEN 'provisioned' THEN
             NEW.activated_at := NULL;
         WHEN 'active' THEN
-            -- Written as active from the start, by an import: it counts as activated, or a suspension would undo that.
+            -- An import inserts active accounts: they count as activated, otherwise unsuspending would make them provisioned.
             NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
         WHEN 'suspended' THEN
             NEW.suspended_at := CASE WHEN v_was IS NULL THEN coalesce(NEW.suspended_at, v_now) ELSE v_now END;
