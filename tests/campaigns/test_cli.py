@@ -53,7 +53,7 @@ async def test_a_campaign_s_life_at_the_command_line(tmp_path: Path) -> None:
     campaign = await created(tmp_path, "--from", "News <news@example.org>", "--start-at", "+1h")
     people = tmp_path / "people.csv"
     people.write_bytes(csv_of(3))
-    assert "read 3: 3 added, 0 there already" in (await ask("upload", campaign, str(people))).stdout
+    assert "read 3: 3 added, 0 duplicate" in (await ask("upload", campaign, str(people))).stdout
     assert "Subject: Hi Name0" in (await ask("preview", campaign)).stdout
     assert "<html>" in (await ask("preview", campaign, "--html", "--var", "first_name=Eve")).stdout
     assert "[no_text]" in (await ask("lint", campaign)).stdout
@@ -76,7 +76,7 @@ async def test_refused_lines_are_shown_and_written_down(tmp_path: Path) -> None:
     report = tmp_path / "refused.csv"
     result = await ask("upload", campaign, str(people), "--report", str(report))
     assert result.exit_code == 1
-    assert "5 added, 0 there already, 0 suppressed, 30 refused" in result.stdout
+    assert "5 added, 0 duplicate, 0 suppressed, 30 rejected" in result.stdout
     assert result.stderr.count("line ") == 20
     lines = report.read_text().splitlines()
     assert (lines[0], len(lines)) == ("line,field,message", 31)

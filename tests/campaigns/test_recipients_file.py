@@ -132,7 +132,7 @@ def test_a_line_that_is_not_csv_is_refused_alone() -> None:
         (b"\n\n", "line 1", "header line is missing"),
         (b"email,city,city\n", "line 1", "city twice"),
         (b"email,\n", "line 1", "column 2"),
-        (b"email,unsubscribe_url\n", "line 1", "given by Postroom"),
+        (b"email,unsubscribe_url\n", "line 1", "set by Postroom"),
         (b"\n\nemail,Email\n", "line 3", "email twice"),
         (b"email,a\nann@example.org,x\nb\xfcb@example.org,y\n", "line 3", "not UTF-8"),
         ("email,a\n".encode("utf-16"), "line 1", "UTF-16"),

@@ -151,5 +151,5 @@ async def test_a_letter_that_changed_since_its_trial_does_not_start(
         return letter
 
     monkeypatch.setattr(service, "try_out", interrupted)
-    with pytest.raises(BadInput, match="changed while it was tried"):
+    with pytest.raises(BadInput, match="changed during the trial"):
         await service.start_campaign(pool, campaign.id, actor="tests")

@@ -2,48 +2,49 @@
 
 NAME     campaigns, from an uploaded list to mail in the queue
 OWNS     campaigns            the letter, its status and its counters
-         campaign_recipients  who is to get it, each once
-         campaign_zones       the people of one time zone: when their turn comes, and how far the feeder is
-         campaign_fields      the merge fields they bring, and how many have a value
-         channel <room>_campaigns: rung when a campaign is started or resumed
+         campaign_recipients  the recipients, each once
+         campaign_zones       the recipients of one time zone: due time and feeding position
+         campaign_fields      the merge fields of the recipients, and how many have a value
+         channel <room>_campaigns: notified when a campaign is started or resumed
 STATES   draft → active ⇄ paused; active → completed; active | paused → cancelled. A recipient: waiting → fed or
          suppressed. Enforced by `campaigns_guard`
-FILES    lines    CSV and JSON lines → people, and for every line that is none, its number and why
-         upload   lines → rows, batch by batch
-         letter   a campaign's parts, parsed once and rendered for one person; `letters` does it for workers
-         rehearsal  preview, test mail, and `lint`: what a careful sender would want to know before the start
-         trial    letters of API callers, checked and rendered in a child process with limits
-         mailbag  what lies in the queue, made to agree with the status: held, let go, cancelled
-         zones    local time → instant
-         worker   the Feeder
+FILES    recipients_file  CSV and JSON lines → recipients; rejected lines with number and reason
+         upload      recipients → rows, batch by batch
+         template    a campaign's letter, parsed once and rendered per recipient
+         rendering   loads and renders letters for workers
+         preview     preview, test mail, and `lint`: warnings before the start
+         trial       letters of API callers, checked and rendered in a child process with limits
+         queue_sync  holds, releases or cancels queued mail according to the status
+         zones       local time → instant
+         worker      the Feeder
 CALLED BY  app (Feeder, CampaignRendering), http, cli
 CALLS    delivery (`enqueue_deliveries`, `cancel_deliveries`, `shift_deliveries`), feedback (`suppressed_until`), mail
          (render, plaintext), tracking (links), stats (read)
 FAILURES   BadInput, CampaignNotFound, CampaignFrozen, CampaignWrongStatus, SecretKeyMissing
 
-One mail per campaign and person. A person is an address regardless of case; a unique index says so, whatever is
-uploaded, how often and by how many at once. Each is fed once: their row and their delivery change in one transaction,
-under the campaign's row lock. From there on the queue's promise holds: one attempt in flight, and in the bulk lane an
-attempt whose end nobody knows becomes a dead letter for a person to judge, never a second mail.
+A person gets one mail per campaign. A person is an address regardless of case; a unique index enforces this for
+repeated and concurrent uploads. Each recipient is queued once: the recipient's row and the delivery change in one
+transaction, under the campaign's row lock. Then the guarantee of the queue holds: one attempt in flight. An ambiguous
+attempt in the bulk lane becomes a dead letter for an operator to decide, never a second mail.
 
-An upload is stored batch by batch, each with its counters in one transaction. When a line ends it (wrong encoding, a
-line without end) or the connection dies, what was stored stays and the error says how much; uploading the same file
-again is safe, because those who are there already count as duplicates. People may be added until the campaign ends.
+An upload is stored batch by batch, each with its counters in one transaction. If an unreadable line (wrong encoding,
+no line end) or a lost connection ends the upload, stored batches stay and the error gives their number. Uploading the
+same file again is safe: stored recipients count as duplicates. Recipients may be added until the campaign ends.
 
-The letter is frozen when the campaign starts. Nothing rendered is stored: workers write each mail from the letter and
-the person's fields when they send it. A field that the letter names and the person lacks fails that person's mail, with
-the field's name in its reason, unless the letter gives a default: `{{ first_name|default("friend") }}`; the lint tells
-before. An empty cell is an empty text and prints as nothing; `default("friend", true)` covers that too.
+The letter is frozen when the campaign starts. Rendered mail is not stored: workers render each mail from the letter
+and the recipient's fields when they send it. If a recipient lacks a field that the letter uses, that mail fails with
+the field's name in its reason, unless the letter gives a default: `{{ first_name|default("friend") }}`; the lint
+warns about this. An empty cell is an empty string and prints nothing; `default("friend", true)` covers that too.
 
-A letter that needs more than 512 MB of memory or 2 s of CPU time is refused by preview, test mail, lint and start: 400,
-and the part is named. A start tries the letter with the first five recipients.
+A letter that needs more than 512 MB of memory or 2 s of CPU time is rejected by preview, test mail, lint and start
+with status 400 and the name of the part. A start tries the letter with the first five recipients.
 
-A pause acts at once on what waits in the queue: its mail is held by moving its time a thousand years ahead, and let go
-with its old time by resuming, so retries keep their place, nothing leaves the ledger and nobody is fed twice. What a
-worker has claimed at that moment still leaves; what of it is given back or deferred is held by the next turn of a
-feeder. Cancelling ends what waits, in the queue (`cancelled`, reason `campaign_cancelled`) and on the list.
+A pause takes effect on waiting mail at once: its due time moves a thousand years ahead, and a resume restores it.
+Retries keep their order, nothing leaves the ledger, and no recipient is queued twice. Mail that a worker has claimed
+is still sent; if it is released or deferred, the next pass of a feeder holds it. Cancelling ends waiting mail in the
+queue (`cancelled`, reason `campaign_cancelled`) and on the list.
 
-BUGS     Counts of suppressed people add those never fed (kept here) to those the worker found (kept by stats).
-         `sent` counts mail that the other side took; `bounced` counts those of them that came back later, and those
-         that the other side refused because of the recipient. `failed` counts every other refusal and dead letters.
+BUGS     Counts of suppressed recipients add those never queued (kept here) to those the worker found (kept by stats).
+         `sent` counts mail that the receiving server accepted; `bounced` counts those that came back later, and mail
+         rejected because of the recipient. `failed` counts every other rejection and dead letters.
 """

@@ -1,4 +1,4 @@
-"""Campaigns over HTTP: write, fill, rehearse, run, and see what became of them."""
+"""HTTP endpoints of campaigns."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ from postroom.runtime.record import answer
 READ = "campaigns:read"
 WRITE = "campaigns:write"
 MOST_REFUSED = 100
-"""How many refused lines an answer names; the counts are of all."""
+"""Maximum number of rejected lines in a response; the counts cover all lines."""
 
 _PATH = "/v1/campaigns/{campaign_id:int}"
 
@@ -193,7 +193,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/campaigns",
         handler=list_campaigns,
-        summary="List campaigns, newest first, with what became of their people.",
+        summary="List campaigns with their counts, newest first.",
         scope=READ,
         tag="campaigns",
         query=CampaignQuery,
@@ -203,7 +203,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/campaigns",
         handler=create_campaign,
-        summary="Write a campaign; it is a draft until it is started.",
+        summary="Create a campaign as a draft.",
         scope=WRITE,
         tag="campaigns",
         body=CampaignBody,
@@ -214,7 +214,7 @@ ENDPOINTS = [
         method="GET",
         path=_PATH,
         handler=get_campaign,
-        summary="Read a campaign, with everything that is counted about it.",
+        summary="Read a campaign with all its counts.",
         scope=READ,
         tag="campaigns",
         answers={200: CampaignShape},
@@ -223,7 +223,7 @@ ENDPOINTS = [
         method="PATCH",
         path=_PATH,
         handler=update_campaign,
-        summary="Change a draft; a started campaign says what it says.",
+        summary="Change a draft. A started campaign cannot be changed.",
         scope=WRITE,
         tag="campaigns",
         body=CampaignChange,
@@ -235,7 +235,7 @@ ENDPOINTS = [
         method="DELETE",
         path=_PATH,
         handler=delete_campaign,
-        summary="Forget a draft and its recipients.",
+        summary="Delete a draft and its recipients.",
         scope=WRITE,
         tag="campaigns",
         answers={204: None},
@@ -245,7 +245,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{_PATH}/recipients",
         handler=list_recipients,
-        summary="List recipients by state or by what their fields contain.",
+        summary="List recipients, filtered by state or by their merge fields.",
         scope=READ,
         tag="campaigns",
         query=RecipientQuery,
@@ -255,7 +255,8 @@ ENDPOINTS = [
         method="POST",
         path=f"{_PATH}/recipients",
         handler=upload_recipients,
-        summary="Add recipients from CSV with a header line, or from JSON lines; of any length, and again if need be.",
+        summary="Add recipients from CSV with a header line, or from JSON lines. A repeated upload "
+        "skips known addresses.",
         scope=WRITE,
         tag="campaigns",
         accepts=tuple(LineFormat),
@@ -267,7 +268,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{_PATH}/preview",
         handler=preview_campaign,
-        summary="The letter as a recipient will get it.",
+        summary="Preview the letter for one recipient.",
         scope=READ,
         tag="campaigns",
         query=PreviewQuery,
@@ -277,7 +278,7 @@ ENDPOINTS = [
         method="POST",
         path=f"{_PATH}/preview",
         handler=preview_with,
-        summary="The letter with variables of one's own.",
+        summary="Preview the letter with given variables.",
         scope=READ,
         tag="campaigns",
         body=CampaignPreviewBody,
@@ -289,7 +290,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{_PATH}/lint",
         handler=lint_campaign,
-        summary="What is worth a second look before the start.",
+        summary="Check the letter and list warnings.",
         scope=READ,
         tag="campaigns",
         answers={200: WarningsShape},
@@ -298,7 +299,7 @@ ENDPOINTS = [
         method="POST",
         path=f"{_PATH}/test",
         handler=send_test,
-        summary="Send the letter to addresses of one's own, marked as a test and counted nowhere.",
+        summary="Send a test mail of the letter. Tests are marked and not counted.",
         scope=WRITE,
         tag="campaigns",
         body=TestBody,
@@ -306,8 +307,8 @@ ENDPOINTS = [
         answers={202: TestShape},
         problems=(404,),
     ),
-    _step("start", start_campaign, "Start: from here on the letter is frozen and goes out as its time comes."),
-    _step("pause", pause_campaign, "Hold everything that has not left."),
-    _step("resume", resume_campaign, "Go on after a pause."),
-    _step("cancel", cancel_campaign, "End it; whoever has not had it will not get it."),
+    _step("start", start_campaign, "Start a campaign. Its letter can no longer be changed."),
+    _step("pause", pause_campaign, "Pause a campaign and hold its unsent mail."),
+    _step("resume", resume_campaign, "Resume a paused campaign."),
+    _step("cancel", cancel_campaign, "Cancel a campaign and its unsent mail."),
 ]

@@ -1,4 +1,4 @@
-"""What a campaign must be to be stored: every rule, every wrong field named."""
+"""Validation of campaigns; the error names every invalid field."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _YEARS = range(1970, 2900)
 
 
 async def check_plan(plan: CampaignRequest) -> None:
-    """Raise `BadInput` naming every field that is wrong; a letter that does not parse is."""
+    """Raise `BadInput` that names every invalid field, including a letter that does not parse."""
     errors = [FieldError(field, message) for field, message in _problems(plan)]
     if errors:
         raise BadInput(errors)
@@ -47,6 +47,6 @@ def _letter_problems(letter: CampaignContent) -> Iterator[tuple[str, str]]:
         yield "html", "html or text is required"
     for field, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and not is_storable(body):
-            yield field, "contains a NUL or half a character"
+            yield field, "contains a NUL character or an unpaired surrogate"
         elif body is not None and len(body.encode()) > LARGEST_BODY:
             yield field, f"must be at most {LARGEST_BODY} bytes"

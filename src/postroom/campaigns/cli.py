@@ -1,4 +1,4 @@
-"""Campaigns at the command line: write, fill, rehearse, run, and see what became of them."""
+"""Commands of campaigns."""
 
 import os
 import sys
@@ -35,9 +35,11 @@ SHOWN_REFUSED = 20
 
 campaigns = typer.Typer()
 
-Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of a campaign.")]
-Recipient = Annotated[str | None, typer.Option("--email", help="As this recipient gets it; else as the first does.")]
-Variables = Annotated[list[str] | None, typer.Option("--var", help="name=value, on top of the recipient's own.")]
+Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="Campaign id.")]
+Recipient = Annotated[str | None, typer.Option("--email", help="Recipient to render for; default: the first.")]
+Variables = Annotated[
+    list[str] | None, typer.Option("--var", help="Variable as name=value; overrides the recipient's field.")
+]
 
 _LISTED = ("id", "status", "name", "subject", "created_at", "started_at", "finished_at")
 _COUNTS = ("total", "queued", "sent", "bounced", "failed", "cancelled", "suppressed")
@@ -47,18 +49,22 @@ _HOURLY = ("sent", "opened", "clicked")
 @campaigns.command()
 def create(  # noqa: PLR0913 - one parameter per option
     *,
-    name: Annotated[str, typer.Option(help="What people call it.")],
-    subject: Annotated[str, typer.Option(help="A template: Hello {{ first_name }}.")],
+    name: Annotated[str, typer.Option(help="Name of the campaign.")],
+    subject: Annotated[str, typer.Option(help="Subject template: Hello {{ first_name }}.")],
     html: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the HTML part.")] = None,
     text: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="File with the text part.")] = None,
-    sender: Annotated[str | None, typer.Option("--from", help="`Name <address>`; absent: POSTROOM_FROM.")] = None,
-    reply_to: Annotated[str | None, typer.Option(help="Where answers go.")] = None,
-    tracking: Annotated[bool, typer.Option(help="Count opens and clicks.")] = True,
-    start_at: Annotated[str | None, typer.Option(help="Not before 2030-01-31T09:00:00Z, or +2h from now.")] = None,
-    local_time: Annotated[str | None, typer.Option(help="At 09:00 of each recipient's day.")] = None,
-    time_zone: Annotated[str, typer.Option(help="Of recipients who have none.")] = "UTC",
+    sender: Annotated[
+        str | None, typer.Option("--from", help="Sender as `Name <address>`; default: POSTROOM_FROM.")
+    ] = None,
+    reply_to: Annotated[str | None, typer.Option(help="Reply-To address.")] = None,
+    tracking: Annotated[bool, typer.Option(help="Track opens and clicks.")] = True,
+    start_at: Annotated[
+        str | None, typer.Option(help="Earliest send time: 2030-01-31T09:00:00Z, or +2h from now.")
+    ] = None,
+    local_time: Annotated[str | None, typer.Option(help="Local send time of each recipient, such as 09:00.")] = None,
+    time_zone: Annotated[str, typer.Option(help="Time zone of recipients without one.")] = "UTC",
 ) -> None:
-    """Write a campaign and print its id."""
+    """Create a campaign and print its id."""
     from postroom.campaigns import service
     from postroom.campaigns.shapes import CampaignBody, plan_of
 
@@ -95,7 +101,7 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 
 @campaigns.command()
 def show(campaign_id: Id, *, as_json: AsJson = False) -> None:
-    """Show a campaign and everything that is counted about it."""
+    """Show a campaign and all its counts."""
     shape = in_room(lambda room: _shape_of(room, campaign_id))
     if as_json:
         print_json(shape)
@@ -111,11 +117,11 @@ def upload(
     campaign_id: Id,
     file: Annotated[Path, typer.Argument(help="CSV with a header, or JSON lines (.jsonl); `-` reads standard input.")],
     *,
-    json_lines: Annotated[bool, typer.Option("--jsonl", help="JSON lines, whatever the file is called.")] = False,
-    report: Annotated[Path | None, typer.Option(help="Write every refused line to this file, as CSV.")] = None,
+    json_lines: Annotated[bool, typer.Option("--jsonl", help="Read JSON lines regardless of the file name.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write every rejected line to this CSV file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add recipients. Lines that cannot be used are listed, and make the exit code 1; the others are stored."""
+    """Add recipients. Rejected lines are listed and set the exit code to 1; the others are stored."""
     from postroom.campaigns.model import LineFormat
 
     existing(file)
@@ -128,8 +134,8 @@ def upload(
         print_json(done)
     else:
         say(
-            f"read {done.total}: {done.added} added, {done.duplicate} there already, {done.suppressed} suppressed, "
-            f"{done.invalid} refused"
+            f"read {done.total}: {done.added} added, {done.duplicate} duplicate, {done.suppressed} "
+            f"suppressed, {done.invalid} rejected"
         )
     if done.invalid:
         raise typer.Exit(1)
@@ -144,7 +150,7 @@ def preview(
     html: Annotated[bool, typer.Option("--html", help="Print the HTML part.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the letter as one recipient will get it."""
+    """Show the letter for one recipient."""
     from postroom.campaigns import preview as rehearsal
 
     variables = parse_variables(var or [], None)
@@ -159,14 +165,14 @@ def preview(
 
 @campaigns.command()
 def lint(campaign_id: Id, *, as_json: AsJson = False) -> None:
-    """Say what is worth a second look before the start."""
+    """Check the letter and list warnings."""
     from postroom.campaigns import preview as rehearsal
 
     found = in_room(lambda room: rehearsal.lint_campaign(room.pool, campaign_id))
     if as_json:
         print_json({"items": found})
     elif not found:
-        say("nothing to say")
+        say("no warnings")
     for warning in () if as_json else found:
         say(f"{warning.part}: {printable(warning.message)}  [{warning.code}]")
 
@@ -174,12 +180,12 @@ def lint(campaign_id: Id, *, as_json: AsJson = False) -> None:
 @campaigns.command("test")
 def send_test(
     campaign_id: Id,
-    to: Annotated[list[str], typer.Argument(help="Addresses of your own.")],
+    to: Annotated[list[str], typer.Argument(help="Your own addresses.")],
     *,
     email: Recipient = None,
     var: Variables = None,
 ) -> None:
-    """Send the letter to yourself, marked as a test and counted nowhere; print the deliveries' ids."""
+    """Send a test mail of the letter and print the ids of its deliveries. Tests are marked and not counted."""
     from postroom.campaigns import preview as rehearsal
 
     variables = parse_variables(var or [], None)
@@ -192,7 +198,7 @@ def send_test(
 
 @campaigns.command()
 def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
-    """Start a campaign; from here on its letter is frozen."""
+    """Start a campaign. Its letter can no longer be changed."""
     from postroom.campaigns import service
     from postroom.campaigns.shapes import started_shape
 
@@ -208,14 +214,15 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
         return
     say(
         f"{started.id} is {started.status}: {started.queued} of {started.total} queued, "
-        f"{started.suppressed} suppressed, {started.duplicate} duplicates, {started.invalid} refused; "
-        f"done about {started.estimate.finishes_at:%Y-%m-%d %H:%M} UTC, at {started.estimate.per_second:g}/s at most"
+        f"{started.suppressed} suppressed, {started.duplicate} duplicates, {started.invalid} rejected;"
+        f" finishes about {started.estimate.finishes_at:%Y-%m-%d %H:%M} UTC, at "
+        f"{started.estimate.per_second:g}/s at most"
     )
 
 
 @campaigns.command()
 def pause(campaign_id: Id) -> None:
-    """Hold everything that has not left."""
+    """Pause a campaign and hold its unsent mail."""
     from postroom.campaigns import service
 
     _run(campaign_id, service.pause_campaign)
@@ -223,7 +230,7 @@ def pause(campaign_id: Id) -> None:
 
 @campaigns.command()
 def resume(campaign_id: Id) -> None:
-    """Go on after a pause."""
+    """Resume a paused campaign."""
     from postroom.campaigns import service
 
     _run(campaign_id, service.resume_campaign)
@@ -231,7 +238,7 @@ def resume(campaign_id: Id) -> None:
 
 @campaigns.command()
 def cancel(campaign_id: Id) -> None:
-    """End a campaign; whoever has not had it will not get it."""
+    """Cancel a campaign and its unsent mail."""
     from postroom.campaigns import service
 
     _run(campaign_id, service.cancel_campaign)
@@ -239,7 +246,7 @@ def cancel(campaign_id: Id) -> None:
 
 @campaigns.command()
 def report(campaign_id: Id, *, as_json: AsJson = False) -> None:
-    """What became of a campaign, in figures and hour by hour."""
+    """Show the counts of a campaign, in total and by hour."""
     from postroom.campaigns import service
 
     async def command(room: "Room") -> tuple[Any, "list[CampaignHour]"]:
@@ -277,7 +284,7 @@ def _say_figures(shape: Any) -> None:
 
 
 def _plot(hours: "Sequence[CampaignHour]") -> None:
-    """A row per hour, a bar per figure, each to the scale of its own highest."""
+    """One row per hour and one bar per metric; each metric has its own scale."""
     highest = {name: max(hour.amounts.get(name, 0) for hour in hours) for name in _HOURLY}
 
     def cell(hour: "CampaignHour", name: str) -> str:
@@ -288,7 +295,7 @@ def _plot(hours: "Sequence[CampaignHour]") -> None:
 
 
 class _Notes:
-    """Refused lines: the first on the screen, all of them in a file if one was named."""
+    """Print the first rejected lines, and write all of them to the file if one is given."""
 
     def __init__(self, file: Any) -> None:
         import csv
@@ -320,7 +327,7 @@ async def _upload(
 
 
 async def _chunks(source: Any, size: int, stack: ExitStack) -> AsyncIterator[bytes]:
-    """The file piece by piece, with a bar that follows; silent when nobody watches."""
+    """Read the file in chunks and show a progress bar if standard error is a terminal."""
     advance: Callable[[int], None] | None = None
     if sys.stderr.isatty() and size:
         from rich.console import Console

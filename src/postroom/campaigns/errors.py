@@ -1,4 +1,4 @@
-"""The errors of campaigns; the whole tree is drawn in `postroom.errors`."""
+"""The errors of campaigns; `postroom.errors` draws the whole tree."""
 
 from postroom.errors import ConflictError, NotFoundError
 
@@ -11,7 +11,7 @@ class CampaignFrozen(ConflictError):
 
 
 class CampaignWrongStatus(ConflictError):
-    """The campaign has a status that does not allow this."""
+    """The status of the campaign does not allow this action."""
 
     code = "campaign_wrong_status"
 
@@ -22,12 +22,12 @@ class CampaignWrongStatus(ConflictError):
 
 
 class CampaignNotFound(NotFoundError):
-    """There is no such campaign."""
+    """The campaign does not exist."""
 
     code = "campaign_not_found"
 
 
 class CampaignRecipientNotFound(NotFoundError):
-    """There is no such recipient in this campaign."""
+    """The campaign has no such recipient."""
 
     code = "campaign_recipient_not_found"

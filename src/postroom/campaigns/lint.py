@@ -1,7 +1,7 @@
-"""What a careful sender would want to know before a campaign starts. Pure; warnings, never refusals.
+"""Warnings about a letter before its campaign starts. Pure; a warning never blocks a start.
 
-About readers and their programs: a way out, a text part, pictures with words, links that say where they lead, fields
-that everybody has. Nothing here is about getting past filters.
+The checks concern readers and mail clients: an unsubscribe link, a text part, alt texts, links that lead where they
+say, merge fields that every recipient has. No check is about evading spam filters.
 """
 
 import re
@@ -22,7 +22,7 @@ from postroom.runtime.template_tags import find_tags, replace_tags
 LONG_SUBJECT = 78
 CLIPPED_AT = 102 * 1024
 MOST_FIELDS = 200
-"""How many merge fields are checked against the recipients; each costs two renderings."""
+"""Maximum number of merge fields that are checked; each costs two renderings."""
 
 _SHOUTED_LETTERS = 8
 
@@ -33,7 +33,7 @@ _OWN = frozenset({*OURS, "email"})
 
 @dataclass(frozen=True, slots=True)
 class LetterWarning:
-    """One thing worth a second look: a stable slug, the part it is about, and what it is."""
+    """One warning: a stable code, the part of the letter, and the message."""
 
     code: str
     part: str
@@ -41,7 +41,7 @@ class LetterWarning:
 
 
 def lint(letter: CampaignContent, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[LetterWarning]:
-    """Everything worth saying. `fields` says for how many of the people each merge field has a value."""
+    """All warnings about a letter. `fields` has the number of recipients with a value, by merge field."""
     return [
         *_subject(letter.subject),
         *_way_out(letter),
@@ -55,11 +55,13 @@ def _subject(subject: str) -> Iterator[LetterWarning]:
     words = replace_tags(subject, lambda _tag: "").strip()
     if not words:
         yield LetterWarning(
-            "subject_empty", "subject", "is nothing but merge fields; who lacks them gets an empty subject"
+            "subject_empty", "subject", "contains only merge fields; recipients without them get an empty subject"
         )
     if len(words) > LONG_SUBJECT:
         yield LetterWarning(
-            "subject_long", "subject", f"is longer than {LONG_SUBJECT} characters and will be cut in most lists"
+            "subject_long",
+            "subject",
+            f"is longer than {LONG_SUBJECT} characters; most mail clients truncate it in lists",
         )
     letters = [character for character in words if character.isalpha()]
     if len(letters) >= _SHOUTED_LETTERS and all(character.isupper() for character in letters):
@@ -69,17 +71,17 @@ def _subject(subject: str) -> Iterator[LetterWarning]:
 def _way_out(letter: CampaignContent) -> Iterator[LetterWarning]:
     for part, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and not any(_UNSUBSCRIBE.search(tag) for tag in find_tags(body) if tag.startswith("{{")):
-            message = "has no link to unsubscribe; write {{ unsubscribe_url }} where readers look for it"
+            message = "has no unsubscribe link; add {{ unsubscribe_url }} where readers look for it"
             yield LetterWarning("no_unsubscribe_link", part, message)
 
 
 def _parts(letter: CampaignContent) -> Iterator[LetterWarning]:
     if letter.html is not None and letter.text is None:
         is_quick = text_template(letter.html) is not None
-        how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows sending down"
+        how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows down sending"
         yield LetterWarning("no_text", "text", f"is missing; Postroom derives the text part {how}")
     if letter.html is not None and len(letter.html.encode()) > CLIPPED_AT:
-        message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail cuts it off there, with the link to unsubscribe"
+        message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail clips it there, with the unsubscribe link"
         yield LetterWarning("html_large", "html", message)
 
 
@@ -87,10 +89,10 @@ def _html(html: str) -> Iterator[LetterWarning]:
     page = LexborHTMLParser(replace_tags(html, lambda tag: "x" if tag.startswith("{{") else ""))
     without_alt = sum("alt" not in image.attributes for image in page.css("img"))
     if without_alt:
-        message = f"has {_count(without_alt, 'image')} without alt; who sees no pictures sees nothing"
+        message = f"has {_count(without_alt, 'image')} without alt text; readers who block images see nothing"
         yield LetterWarning("image_without_alt", "html", message)
     if page.css("script, form, iframe, object, embed"):
-        yield LetterWarning("active_content", "html", "has scripts, forms or frames; mail programs take them out")
+        yield LetterWarning("active_content", "html", "has scripts, forms or frames; mail clients remove them")
     for link in page.css("a[href]"):
         yield from _link(link)
 
@@ -100,7 +102,7 @@ def _link(link: LexborNode) -> Iterator[LetterWarning]:
     if href.lower().startswith("http://"):
         yield LetterWarning("link_insecure", "html", f"links to {href[:100]} without https")
     if href in ("", "#"):
-        yield LetterWarning("link_empty", "html", f"has a link that leads nowhere: {link.text(strip=True)[:60]!r}")
+        yield LetterWarning("link_empty", "html", f"has a link without a destination: {link.text(strip=True)[:60]!r}")
     shown, leads = _DOMAIN.fullmatch(link.text(strip=True)), _host(href)
     if shown is not None and leads and not _same_domain(shown[1].lower(), leads):
         yield LetterWarning("link_misleading", "html", f"shows {shown[1]} and leads to {leads}")
@@ -119,7 +121,7 @@ def _same_domain(shown: str, leads: str) -> bool:
 
 
 def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
-    """Fields that the letter names and some recipients lack, unless the letter has a default for them."""
+    """Warnings about fields that the letter uses without a default and some recipients lack."""
     if fields is None:
         return
     named = sorted(merge_fields(letter))[:MOST_FIELDS]
@@ -137,19 +139,19 @@ def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, peo
 
 
 def merge_fields(letter: CampaignContent) -> set[str]:
-    """The variables a letter asks of its recipients."""
+    """The merge fields that a letter uses."""
     environment, found = Environment(), set[str]()
     for body in (letter.subject, letter.html, letter.text):
         if body is not None:
             try:
                 found |= environment.undeclared_variables_in_str(body)
-            except TemplateError:  # said when the letter is stored
+            except TemplateError:  # reported when the letter is stored
                 continue
     return found - _OWN
 
 
 def _needs(parsed: PreparedTemplate, name: str, named: list[str]) -> bool:
-    """True if the letter cannot be rendered without this field though it can be with it."""
+    """True if the letter renders with this field and fails without it."""
     everything = dict.fromkeys([*named, *_OWN], "x")
     without = {key: value for key, value in everything.items() if key != name}
     return isinstance(parsed.render(without), RenderError) and not isinstance(parsed.render(everything), RenderError)

@@ -1,4 +1,4 @@
-"""What a campaign is, and what is told about one."""
+"""Values of campaigns: the campaign, its recipients and its counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from postroom.post.address import Address
 
 
 class CampaignStatus(StrEnum):
-    """Where a campaign stands."""
+    """The status of a campaign."""
 
     DRAFT = "draft"
     ACTIVE = "active"
@@ -23,7 +23,7 @@ ENDED = frozenset({CampaignStatus.COMPLETED, CampaignStatus.CANCELLED})
 
 
 class RecipientState(StrEnum):
-    """Where a recipient stands. `cancelled` is told, not stored: who waits in a cancelled campaign."""
+    """The state of a recipient. `cancelled` is derived, not stored: a waiting recipient of a cancelled campaign."""
 
     WAITING = "waiting"
     FED = "fed"
@@ -32,7 +32,7 @@ class RecipientState(StrEnum):
 
 
 class LineFormat(StrEnum):
-    """How recipients are written."""
+    """The format of an uploaded list of recipients."""
 
     CSV = "text/csv"
     JSON_LINES = "application/x-ndjson"
@@ -40,7 +40,7 @@ class LineFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignContent:
-    """What a campaign says, and in whose name."""
+    """The content of a campaign and its sender."""
 
     subject: str
     html: str | None = None
@@ -52,18 +52,18 @@ class CampaignContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRequest:
-    """A campaign as somebody writes it: a name, the letter, and when it is to go out."""
+    """A campaign to create: a name, the letter and its schedule."""
 
     name: str
     letter: CampaignContent
-    start_at: datetime | None = None  # None: when it is started
-    local_time: time | None = None  # at this time of each recipient's day
-    time_zone: str = "UTC"  # of whoever has none of their own
+    start_at: datetime | None = None  # None: at the start
+    local_time: time | None = None  # local time of each recipient
+    time_zone: str = "UTC"  # for recipients without a time zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """A campaign and its own counters."""
+    """A stored campaign with its counters."""
 
     id: int
     status: CampaignStatus
@@ -83,7 +83,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What became of a campaign's people. Who `bounced` was refused at once, or is among the sent and came back."""
+    """Recipients of a campaign by result. `bounced` includes mail rejected at once and sent mail that came back."""
 
     total: int
     queued: int
@@ -96,7 +96,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engagement:
-    """Opens or clicks: all of them, of how many different mails, and how many were machines."""
+    """Opens or clicks: all, distinct mails, and those by machines."""
 
     total: int
     unique: int
@@ -105,7 +105,7 @@ class Engagement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignFigures:
-    """Everything that is counted about a campaign."""
+    """All counts of a campaign."""
 
     counts: Counts
     opens: Engagement
@@ -115,7 +115,7 @@ class CampaignFigures:
 
 
 def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> CampaignFigures:
-    """Put together what the campaign knows itself and what the statistics have added up."""
+    """Combine the counters of the campaign with its statistics."""
     sent = measured.get("sent", 0)
     ended = measured.get("refused", 0) + measured.get("dead_lettered", 0)
     bounced = measured.get("bounced", 0)
@@ -126,7 +126,7 @@ def figures_of(campaign: Campaign, measured: Mapping[str, int]) -> CampaignFigur
         queued=max(campaign.total - sent - ended - cancelled - suppressed, 0),
         sent=sent,
         bounced=bounced,
-        failed=max(ended - (bounced - measured.get("returned", 0)), 0),  # without those who bounced at once
+        failed=max(ended - (bounced - measured.get("returned", 0)), 0),  # excludes recipients that bounced at once
         cancelled=cancelled,
         suppressed=suppressed,
     )
@@ -149,7 +149,7 @@ def _engagement(metric: str, measured: Mapping[str, int]) -> Engagement:
 
 @dataclass(frozen=True, slots=True)
 class CampaignHour:
-    """One hour of a campaign: amounts by metric."""
+    """The amounts of one hour of a campaign, by metric."""
 
     hour: datetime
     amounts: Mapping[str, int]
@@ -157,7 +157,7 @@ class CampaignHour:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """The people of one time zone; '' is whoever has none of their own."""
+    """The recipients of one time zone; '' holds recipients without a zone of their own."""
 
     time_zone: str
     due_at: datetime | None
@@ -165,7 +165,7 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class CampaignPerson:
-    """One person of a campaign."""
+    """One recipient of a campaign."""
 
     id: int
     state: RecipientState
@@ -178,7 +178,7 @@ class CampaignPerson:
 
 @dataclass(frozen=True, slots=True)
 class RejectedLine:
-    """A line of an upload that could not be used: its number, the field, and why."""
+    """A rejected line of an upload: its number, the field, and the reason."""
 
     line: int
     field: str
@@ -187,7 +187,7 @@ class RejectedLine:
 
 @dataclass(slots=True)
 class Uploaded:
-    """What an upload came to. total = added + duplicate + invalid + suppressed."""
+    """The result of an upload: total = added + duplicate + invalid + suppressed."""
 
     total: int = 0
     added: int = 0
@@ -198,7 +198,7 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """How long the mail will take: at which rate, and when the last of it leaves."""
+    """The expected rate of a campaign and the time of its last mail."""
 
     seconds: int
     per_second: float
@@ -207,7 +207,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What a start came to: the sums of all uploads, who is queued, and for how long."""
+    """The result of a start: the sums of all uploads, the queued recipients, and the estimate."""
 
     campaign: Campaign
     queued: int
@@ -216,7 +216,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class CampaignQueue:
-    """One campaign as a feeder sees it."""
+    """The values of a campaign that a feeder needs."""
 
     id: int
     status: CampaignStatus
@@ -227,7 +227,7 @@ class CampaignQueue:
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What one slice came to; `waiting` is what it found in the queue."""
+    """The result of one slice; `waiting` is the number of deliveries already in the queue."""
 
     fed: int
     suppressed: int

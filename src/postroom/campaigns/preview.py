@@ -1,4 +1,4 @@
-"""A letter before it goes out: shown for one person, checked, and sent to oneself."""
+"""Preview, test mails and lint of a letter before its campaign starts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ from postroom.post.address import Address, parse_address
 MOST_TESTS = 20
 TEST_PREFIX = "[Test] "
 EXAMPLE = "https://unsubscribe.invalid/example"
-"""Stands for every link of a person's own in previews and tests: who tries a test out does not unsubscribe himself."""
+"""Replaces every personal link in previews and tests, so that a click in a test does not unsubscribe anyone."""
 
 TRIED_RECIPIENTS = 5
 _OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
@@ -31,9 +31,9 @@ _OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
 async def preview(
     pool: Pool, campaign_id: int, *, email: str | None = None, variables: Mapping[str, Any] | None = None
 ) -> Rendered:
-    """The letter as one recipient will get it, or as these variables make it. `BadInput` says what cannot be rendered.
+    """Render the letter for one recipient. `BadInput` names what cannot be rendered.
 
-    Without an address it is the first recipient's; variables given come on top of the recipient's own.
+    Without an address, the first recipient is used. Given variables override the recipient's fields.
     """
     async with pool.acquire() as connection:
         campaign = await store.find_campaign(connection, campaign_id=campaign_id)
@@ -49,7 +49,7 @@ async def preview(
 async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     """Render the letter for the first recipients within the limits of a trial; returns the letter that passed.
 
-    `BadInput` names the part that exceeds the limits. A recipient without a needed field is no error here.
+    `BadInput` names the part that exceeds the limits. A recipient without a required field is not an error here.
     """
     async with pool.acquire() as connection:
         campaign = await store.find_campaign(connection, campaign_id=campaign_id)
@@ -69,7 +69,7 @@ async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     return campaign.plan.letter
 
 
-async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
+async def send_test(  # noqa: PLR0913 - the recipients, the variables and the actor are separate inputs
     pool: Pool,
     campaign_id: int,
     addresses: Sequence[str],
@@ -79,7 +79,7 @@ async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
     variables: Mapping[str, Any] | None = None,
     now: datetime | None = None,
 ) -> list[DeliveryId]:
-    """Send the letter to these addresses as ordinary mail, marked as a test and counted nowhere."""
+    """Send the letter to these addresses as ordinary mail, marked as a test and not counted."""
     to = _parse(addresses)
     rendered = await preview(pool, campaign_id, email=email, variables=variables)
     async with pool.acquire() as connection, connection.transaction():
@@ -99,7 +99,7 @@ async def send_test(  # noqa: PLR0913 - to whom, with what, and who says so
 
 
 async def lint_campaign(pool: Pool, campaign_id: int) -> list[LetterWarning]:
-    """What a careful sender would want to know, with the fields that the recipients really bring."""
+    """The warnings about a letter, checked against the merge fields of the uploaded recipients."""
     async with pool.acquire() as connection:
         campaign = await store.find_campaign(connection, campaign_id=campaign_id)
         if campaign is None:

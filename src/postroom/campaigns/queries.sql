@@ -1,11 +1,10 @@
--- Everything campaigns ask of the database, in alphabetical order. Statements that depend on the time take :now; NULL
--- leaves it to the database's clock.
---
--- Mail that a pause holds back is due in a thousand years: next_attempt_at is moved out of everybody's reach and back
--- again, so that retries keep their place and the queue needs no further state. Later than 2900 means held.
+-- The statements of campaigns, in alphabetical order. Statements that depend on the time take :now; NULL selects the
+-- database clock.
+--  A pause holds mail by moving next_attempt_at a thousand years ahead, and a resume moves it back. Retries keep their
+-- order, and the queue needs no further state. A time after the year 2900 means held.
 
 -- name: cancel_campaign :maybe
--- End it for good; whoever was not fed yet never will be.
+-- Cancel a campaign; recipients that were not queued yet get no mail.
 UPDATE campaigns
 SET status = 'cancelled', finished_at = coalesce(:now::timestamptz, now()), paused_at = NULL,
     updated_at = coalesce(:now::timestamptz, now()), cancelled_count = total_count - fed_count - suppressed_count
@@ -26,7 +25,7 @@ FROM cancel_deliveries(
     ), 'campaign_cancelled', coalesce(:now::timestamptz, now()));
 
 -- name: complete_campaign :maybe
--- Everybody was fed, nothing of it waits, nothing is on its way: it is done.
+-- Complete a campaign whose recipients are all queued, and whose mail is neither waiting nor in flight.
 UPDATE campaigns AS c
 SET status = 'completed', finished_at = coalesce(:now::timestamptz, now()),
     updated_at = coalesce(:now::timestamptz, now())
@@ -37,29 +36,30 @@ WHERE c.id = :campaign_id AND c.status = 'active'
 RETURNING c.id;
 
 -- name: count_refused :exec
--- Remember how many lines of an upload could not be used.
+-- Count the rejected lines of an upload.
 UPDATE campaigns
 SET invalid_count = invalid_count + :invalid
 WHERE id = :campaign_id;
 
 -- name: delete_campaign :maybe
--- Forget a draft.
+-- Delete a draft.
 DELETE FROM campaigns
 WHERE id = :campaign_id AND status = 'draft'
 RETURNING id;
 
 -- name: delete_recipients :exec
--- Forget the people of a draft.
+-- Delete the recipients of a draft.
 DELETE FROM campaign_recipients
 WHERE campaign_id = :campaign_id;
 
 -- name: feed_campaign :maybe
--- Top up what waits of one campaign; see functions/feed_campaign.sql. No row: somebody else is at it, or it is not active.
+-- Fill the queue of one campaign; see functions/feed_campaign.sql. No row: another feeder holds the lock, or the
+-- campaign is not active.
 SELECT fed, suppressed, waiting
 FROM feed_campaign(:campaign_id, :target, coalesce(:now::timestamptz, now()));
 
 -- name: find_campaign :maybe
--- One campaign, whole.
+-- One campaign with all its columns.
 SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
     invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
     from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
@@ -67,7 +67,7 @@ FROM campaigns
 WHERE id = :campaign_id;
 
 -- name: find_recipient :maybe
--- One person of a campaign: by address, or the first there is.
+-- One recipient of a campaign: by address, or the first.
 SELECT id, state::text, delivery_id, time_zone, email, name, custom_data::text
 FROM campaign_recipients
 WHERE campaign_id = :campaign_id AND (:email::text IS NULL OR lower(email) = lower(:email))
@@ -75,7 +75,8 @@ ORDER BY campaign_id, time_zone, id
 LIMIT 1;
 
 -- name: forget_recipients :exec
--- One bounded step of retention: the people of campaigns that ended long ago. The campaign stays, with its counts.
+-- One bounded step of retention: delete the recipients of campaigns that ended long ago. The campaign keeps its
+-- counts.
 DELETE FROM campaign_recipients
 WHERE ctid = ANY (ARRAY(
     SELECT r.ctid
@@ -113,8 +114,8 @@ VALUES (
 RETURNING id;
 
 -- name: insert_recipients :one
--- Store a batch of an upload: who is new, who of them is on a list; the zones, fields and counters with them. The caller
--- holds the campaign's row, so ids are given in the order in which they become visible and no feeder skips any.
+-- Store a batch of an upload: new recipients, suppressed ones among them, and their zones, fields and counters. The
+-- caller holds the campaign's row lock, so ids become visible in their order and no feeder skips one.
 WITH line AS MATERIALIZED (
     SELECT l.*, stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed
     FROM unnest(:email::text[], :name::text[], :time_zone::text[], :custom_data::text[])
@@ -172,14 +173,14 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: list_fields :many
--- The merge fields a campaign's people bring, and how many have a value.
+-- The merge fields of a campaign's recipients, with the number of recipients that have a value.
 SELECT name, filled
 FROM campaign_fields
 WHERE campaign_id = :campaign_id
 ORDER BY name;
 
 -- name: list_hours :many
--- What happened hour by hour: the folded statistics and those still to be folded.
+-- The amounts by hour: folded statistics and deltas that are not folded yet.
 SELECT hour, metric, sum(amount)::bigint AS amount
 FROM (
     SELECT hour, metric, amount FROM stats_hourly WHERE campaign_id = :campaign_id AND campaign_id <> 0
@@ -190,13 +191,14 @@ GROUP BY hour, metric
 ORDER BY hour, metric;
 
 -- name: list_letters :many
--- What campaigns say, for those who write their mail.
+-- The letters of campaigns, for workers that render their mail.
 SELECT id, is_tracked, from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
 FROM campaigns
 WHERE id = ANY(:campaign_ids::bigint[]);
 
 -- name: list_recipients :many
--- The people of a campaign by zone and place in the list, after a cursor. Who waits stands behind the zone's feeder.
+-- Recipients of a campaign by zone and place in the list, after a cursor. Waiting recipients come after the zone's
+-- feeding position.
 SELECT r.id, CASE WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled' ELSE r.state::text END AS state,
     r.delivery_id, r.time_zone, r.email, r.name, r.custom_data::text
 FROM campaigns AS c
@@ -212,9 +214,9 @@ ORDER BY r.time_zone, r.id
 LIMIT :page_limit;
 
 -- name: list_unfinished :many
--- Campaigns that need a feeder: those with people whose turn has come, those that may be done, and those with stray mail,
--- which is not as the status says: free though paused or cancelled (a claimed batch was given back or deferred), or held
--- though active (whoever resumed it died).
+-- Campaigns that need a feeder: those with due recipients, those that may be complete, and those with stray mail.
+-- Stray mail contradicts the status: free although paused or cancelled (a claimed batch was released or deferred), or
+-- held although active (the process that resumed the campaign died).
 SELECT c.id, c.status::text,
     EXISTS (
         SELECT FROM campaign_zones AS z
@@ -233,14 +235,14 @@ WHERE c.status IN ('active', 'paused', 'cancelled')
 ORDER BY c.id;
 
 -- name: list_zones :many
--- The time zones of a campaign's people, and when each has its turn.
+-- The time zones of a campaign's recipients, and when each is due.
 SELECT time_zone, due_at
 FROM campaign_zones
 WHERE campaign_id = :campaign_id
 ORDER BY time_zone;
 
 -- name: lock_campaign :maybe
--- Hold one campaign until the transaction ends: no feeder, no upload and no operator passes.
+-- Lock one campaign until the transaction ends, against feeders, uploads and operators.
 SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
     invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
     from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
@@ -249,7 +251,7 @@ WHERE id = :campaign_id
 FOR NO KEY UPDATE;
 
 -- name: measure_campaigns :many
--- What became of these campaigns' mail, from the statistics that are added up as things happen.
+-- The results of these campaigns' mail, from the running statistics.
 SELECT campaign_id, metric, sum(amount)::bigint AS amount
 FROM (
     SELECT campaign_id, metric, amount FROM stats_hourly WHERE campaign_id = ANY(:campaign_ids::bigint[]) AND campaign_id <> 0
@@ -259,14 +261,14 @@ FROM (
 GROUP BY campaign_id, metric;
 
 -- name: pause_campaign :maybe
--- Feed no more of it.
+-- Pause a campaign; feeders skip it.
 UPDATE campaigns
 SET status = 'paused', paused_at = coalesce(:now::timestamptz, now()), updated_at = coalesce(:now::timestamptz, now())
 WHERE id = :campaign_id AND status = 'active'
 RETURNING id;
 
 -- name: read_clock :one
--- The time that statements of this transaction go by.
+-- The time that the statements of this transaction use.
 SELECT coalesce(:now::timestamptz, now()) AS moment;
 
 -- name: release_mail :one
@@ -283,21 +285,21 @@ FROM shift_deliveries(
     ), interval '-1000 years');
 
 -- name: resume_campaign :maybe
--- Go on after a pause.
+-- Resume a paused campaign.
 UPDATE campaigns
 SET status = 'active', paused_at = NULL, updated_at = coalesce(:now::timestamptz, now())
 WHERE id = :campaign_id AND status = 'paused'
 RETURNING id;
 
 -- name: start_campaign :maybe
--- From a draft to a campaign; from here on it says what it says.
+-- Start a draft. Its letter can no longer be changed.
 UPDATE campaigns
 SET status = 'active', started_at = coalesce(:now::timestamptz, now()), updated_at = coalesce(:now::timestamptz, now())
 WHERE id = :campaign_id AND status = 'draft'
 RETURNING id;
 
 -- name: start_zones :exec
--- Say when each zone has its turn.
+-- Set the due time of each zone.
 UPDATE campaign_zones AS z
 SET due_at = i.due_at
 FROM unnest(:time_zone::text[], :due_at::timestamptz[]) AS i(time_zone, due_at)
@@ -314,5 +316,5 @@ WHERE id = :campaign_id AND status = 'draft'
 RETURNING id;
 
 -- name: wake_feeders :exec
--- Tell feeders that there is something new to do.
+-- Notify feeders of new work.
 SELECT pg_notify(current_schema() || '_campaigns', '');

@@ -1,7 +1,7 @@
-"""What of a campaign lies in the queue, made to agree with the campaign's status: held, let go or cancelled.
+"""Bring the queued mail of a campaign in line with its status: hold, release or cancel it.
 
-In bounded steps, each under the campaign's row lock with its status read anew, so that whoever pauses, resumes, cancels
-or feeds at the same time is either before or after a step, never in the middle of it.
+Work is done in bounded steps. Each step holds the campaign's row lock and reads its status again, so a concurrent
+pause, resume, cancel or feed happens before or after a step, never during one.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ STEP = 5000
 
 
 async def settle_mail(pool: Pool, campaign_id: int, *, now: datetime | None = None) -> int:
-    """Step by step until nothing is out of place; returns how many deliveries were moved."""
+    """Repeat steps until every delivery agrees with the status; returns the number of moved deliveries."""
     total, moved = 0, STEP
     while moved == STEP:
         async with pool.acquire() as connection, connection.transaction():
@@ -26,7 +26,7 @@ async def settle_mail(pool: Pool, campaign_id: int, *, now: datetime | None = No
 
 
 async def settle_step(connection: Connection, campaign_id: int, status: CampaignStatus, *, now: datetime | None) -> int:
-    """One step, by a caller who holds the campaign."""
+    """One step; the caller holds the campaign's row lock."""
     match status:
         case CampaignStatus.ACTIVE:
             return await store.release_mail(connection, campaign_id=campaign_id, batch_limit=STEP)

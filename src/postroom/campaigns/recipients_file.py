@@ -1,13 +1,14 @@
-r"""People from lines: bytes in as they come, people out, and for every line that is none, its number and why.
+"""Parse uploaded recipients from CSV or JSON lines, in chunks. Pure.
 
-A reader is fed chunks that may end anywhere, in a line, in a quoted field, in a character, and keeps only what it has
-not understood yet. CSV has a header line; one column is `email`, `name` and `time_zone` are known if they are there,
-and every other column is a merge field under its name, with `_` for what a name cannot hold. A comma, a semicolon or a
-tab separates, whichever makes sense of the header. Lines may end in LF, CRLF or CR; quoted fields may hold line breaks;
-a byte order mark and empty lines are skipped. A JSON line is an object with the same names.
+A reader accepts chunks that may end anywhere, inside a line, a quoted field or a character, and buffers only the
+incomplete rest. CSV has a header line: `email` is required, `name` and `time_zone` are optional, and every other column
+is a merge field under its name, with `_` for characters that a name cannot contain. The separator is a comma, a
+semicolon or a tab, detected from the header. Lines may end in LF, CRLF or CR; quoted fields may contain line breaks; a
+byte order mark and empty lines are skipped. A JSON line is an object with the same names.
 
-A line that cannot be used is refused and does not stop the others. What makes the rest unreadable raises `BadInput`
-naming the line: a header without `email`, bytes that are not UTF-8, a line or a quoted field without an end. Pure.
+An invalid line is rejected with its number and the reason; the other lines are read. Input that makes the rest
+unreadable raises `BadInput` with the line: a header without `email`, bytes that are not UTF-8, a line or a quoted field
+without an end.
 """
 
 import codecs
@@ -28,11 +29,11 @@ from postroom.post.address import parse_address
 from postroom.runtime.spreadsheet import LONGEST_LINE, CsvReader, Row
 
 Person = tuple[str, str | None, str, str]
-"""Address, name, time zone, and the merge fields as JSON: columns, in which thousands travel at once."""
+"""Address, name, time zone, and the merge fields as JSON: columns for a bulk insert."""
 
 KNOWN = ("email", "name", "time_zone")
 OURS = frozenset({"unsubscribe_url", "preferences_url"})
-"""Variables that every letter has; nobody may bring his own."""
+"""Variables that every letter has; merge fields cannot use these names."""
 
 LONGEST_DATA = 32 * 1024
 LONGEST_NAME = 200
@@ -44,24 +45,24 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Lines(ABC):
-    """Reads one upload. What was read gathers in `people` and `refused` until somebody takes it."""
+    """Reader of one upload. Results accumulate in `people` and `refused` until `take` removes them."""
 
     def __init__(self) -> None:
         self.people: list[Person] = []
         self.refused: list[RejectedLine] = []
         self.line = 0
-        """How many lines were read."""
+        """The number of lines read."""
 
     @abstractmethod
     def feed(self, chunk: bytes) -> None:
-        """Read on."""
+        """Parse a chunk."""
 
     @abstractmethod
     def close(self) -> None:
-        """There is no more: read what was kept."""
+        """Parse the buffered rest at the end of the input."""
 
     def take(self) -> tuple[list[Person], list[RejectedLine]]:
-        """What gathered since the last time."""
+        """Return and clear the results since the last call."""
         taken = self.people, self.refused
         self.people, self.refused = [], []
         return taken
@@ -70,7 +71,7 @@ class Lines(ABC):
         self.refused.append(RejectedLine(line, field, message))
 
     def _add(self, line: int, email: str, name: str | None, time_zone: str | None, data: bytes) -> None:
-        """One person, if the address is one and the rest has a reasonable size."""
+        """Add a recipient with a valid address and fields within the limits; reject the line otherwise."""
         try:
             address = parse_address(email)
         except ValueError as error:
@@ -92,7 +93,7 @@ def open_lines(line_format: LineFormat) -> Lines:
 
 
 class CsvLines(Lines):
-    """Comma-separated values, as spreadsheets write them."""
+    """Reader of comma-separated values, as spreadsheets write them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,14 +130,14 @@ class CsvLines(Lines):
             return
         email = row[columns.email].strip()
         if not email and not any(cell.strip() for cell in row):
-            return  # a spreadsheet's idea of an empty line
+            return  # spreadsheets write an empty line as separators only
         name = row[columns.name] if columns.name is not None else None
         zone = row[columns.time_zone] if columns.time_zone is not None else None
         self._add(self.line, email, name, zone, _encode(dict(zip(columns.fields, columns.values(row), strict=True))))
 
 
 class _Columns:
-    """What the header says: where the known columns are, and what the others are called."""
+    """The header: positions of the known columns, and names of the others."""
 
     def __init__(self, header: Sequence[str], line: int) -> None:
         if len(header) > MOST_COLUMNS:
@@ -167,21 +168,21 @@ class _Columns:
         wrong = (
             ("email" not in names and "the header has no column email")
             or (twice and f"the header has {', '.join(twice)} twice")
-            or (ours and f"{', '.join(ours)} is given by Postroom and cannot be a column")
-            or (nameless and f"column {', '.join(nameless)} has a name that no merge field can have")
+            or (ours and f"{', '.join(ours)} is set by Postroom and cannot be a column")
+            or (nameless and f"column {', '.join(nameless)} has a name that cannot be a merge field")
         )
         if wrong:
             raise BadInput.of(f"line {line}", str(wrong))
 
 
 def _field_name(cell: str) -> str:
-    """`First Name` is first_name's cousin: what a template cannot write becomes `_`; known names in any case."""
+    """The merge field of a column: `First Name` becomes `First_Name`; known names match in any case."""
     name = _NOT_IN_NAMES.sub("_", cell.strip())
     return name.lower() if name.lower() in KNOWN else name
 
 
 def _separator_of(block: str) -> str:
-    """The separator with which the first line that says anything has a column `email`; a comma if none has."""
+    """The separator with which the first non-empty line has a column `email`; a comma if none matches."""
     first = next((line for line in block.split("\n") if line.strip()), "")
     for separator in ",;\t":
         if "email" in (_field_name(cell.strip('"')) for cell in first.split(separator)):
@@ -190,7 +191,7 @@ def _separator_of(block: str) -> str:
 
 
 class JsonLines(Lines):
-    """One JSON object to a line."""
+    """Reader of JSON lines, one object per line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,14 +224,16 @@ class JsonLines(Lines):
         email, name, zone = known
         wrong = next((field for field, value in zip(KNOWN, known, strict=True) if not _is_text(value)), None)
         if wrong is not None or email is None:
-            self._refuse(self.line, wrong or "email", "is missing" if email is None else "must be a text")
+            self._refuse(self.line, wrong or "email", "is missing" if email is None else "must be a string")
         elif b"\\u0000" in line:
             self._refuse(self.line, "line", "contains a NUL")
         elif not OURS.isdisjoint(found):
-            self._refuse(self.line, "line", "brings a field that is given by Postroom")
+            self._refuse(self.line, "line", "has a field that is set by Postroom")
         elif any(isinstance(value, dict | list) for value in found.values()) and has_unstorable(found):
-            # Not left to RecursionError: Python 3.13 decodes 5,000 levels, and templates see 32.
-            self._refuse(self.line, "line", f"is nested more than {MAX_DEPTH} deep, or holds a number beyond 64 bits")
+            # Checked here and not left to RecursionError: Python 3.13 decodes 5,000 levels, and templates see 32.
+            self._refuse(
+                self.line, "line", f"is nested more than {MAX_DEPTH} levels deep, or has a number beyond 64 bits"
+            )
         else:
             self._add(self.line, email.strip(), name, zone, _encode(found))
 

@@ -1,11 +1,11 @@
-"""Writes campaign mail for workers.
+"""Render campaign mail for workers.
 
-Once per claim the letters that are not known yet are read; then each mail is a pure function of its letter, its
-recipient's fields and the signer of links.
+Once per claim, the missing letters are loaded; then each mail is a pure function of its letter, its recipient's fields
+and the signer of links.
 
-Every mail can be unsubscribed from: `List-Unsubscribe` with `List-Unsubscribe-Post` for one click (RFC 8058), and
-`{{ unsubscribe_url }}` in the letter itself. Opens and clicks are tracked if the campaign says so. Nothing that a merge
-field holds can become a header or, in HTML, markup.
+Every mail has an unsubscribe link: `List-Unsubscribe` with `List-Unsubscribe-Post` for one click (RFC 8058), and `{{
+unsubscribe_url }}` in the letter itself. Opens and clicks are tracked if the campaign enables it. A merge field can
+become neither a header nor, in HTML, markup.
 """
 
 from collections import OrderedDict
@@ -34,16 +34,16 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderingOptions:
-    """Values of the installation that a template does not have."""
+    """Values of the installation that a template does not contain."""
 
-    default_domain: str  # of the installation's sender, for letters without one of their own
-    feedback_sender: str = "postroom"  # the last part of Feedback-ID, by which a mailbox provider groups our mail
+    default_domain: str  # the installation's sender, for letters without a sender
+    feedback_sender: str = "postroom"  # the last part of Feedback-ID, by which mailbox providers group our mail
     cached: int = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A letter with everything about its mail that is the same for everybody."""
+    """A parsed letter with the headers that are the same for every recipient."""
 
     letter: PreparedTemplate
     headers: Mapping[str, str]
@@ -52,14 +52,14 @@ class _Ready:
 
 
 class CampaignRendering:
-    """The letters of campaigns, read when first needed. A started campaign never changes, so none grows old."""
+    """The letters of campaigns, loaded on first use. A started campaign never changes, so the cache never expires."""
 
     def __init__(self, pool: Pool, signer: TokenSigner | None, options: RenderingOptions) -> None:
         self._pool, self._signer, self._options = pool, signer, options
         self._letters: OrderedDict[int, _Ready | str] = OrderedDict()
 
     async def prepare(self, outgoing: Sequence[Outgoing]) -> None:
-        """Read the letters that these deliveries need and that are not here yet."""
+        """Load the letters of these deliveries that are not in the cache."""
         wanted = {each.campaign_id for each in outgoing if each.campaign_id is not None}
         missing = [campaign_id for campaign_id in wanted if campaign_id not in self._letters]
         for campaign_id in wanted.intersection(self._letters):
@@ -74,21 +74,21 @@ class CampaignRendering:
             self._letters.popitem(last=False)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
-        """The same delivery with what it says; without a campaign, as it is. ValueError: it can never be written."""
+        """The delivery with rendered content; unchanged without a campaign. ValueError: it can never be rendered."""
         if outgoing.campaign_id is None:
             return outgoing
         known = self._letters.get(outgoing.campaign_id)
-        if known is None:  # not a ValueError: reading it may have failed, and the next attempt may find it
-            raise LookupError(f"the letter of campaign {outgoing.campaign_id} was not read")
+        if known is None:  # not a ValueError: loading may have failed, and the next attempt may succeed
+            raise LookupError(f"the letter of campaign {outgoing.campaign_id} was not loaded")
         if isinstance(known, str):
-            raise ValueError(known)  # noqa: TRY004 - the worker's word for "never"
+            raise ValueError(known)  # noqa: TRY004 - the worker treats ValueError as a permanent failure
         if self._signer is None:
             raise ValueError("POSTROOM_SECRET_KEY is not set: no unsubscribe link can be signed")
         return _write(outgoing, known, self._signer)
 
     def _ready(self, campaign_id: int, letter: CampaignContent | None) -> _Ready | str:
         if letter is None:
-            return "its campaign is gone"
+            return "its campaign was deleted"
         try:
             parsed = ready(letter, tracked=letter.is_tracked)
         except BadInput as error:  # stored by plain SQL, or parsed by an older version
@@ -117,7 +117,7 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
         variables["preferences_url"] = signer.preferences_url(mark)
     rendered = known.letter.render(variables)
     if isinstance(rendered, RenderError):
-        raise ValueError(f"{rendered.part}: {rendered.message}")  # noqa: TRY004 - the worker's word for "never"
+        raise ValueError(f"{rendered.part}: {rendered.message}")  # noqa: TRY004 - the worker treats ValueError as a permanent failure
     letter, html = known.letter.letter, rendered.html
     if html is not None and letter.is_tracked:
         html = weave(html, click=partial(signer.click_url, mark), pixel=signer.open_url(mark))
@@ -133,7 +133,7 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
 
 
 def person_variables(email: str, name: str | None, custom_data: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a person: their fields, `email`, and `name` if there is one."""
+    """The variables of a recipient: the merge fields, `email`, and `name` if it is set."""
     named = {} if name is None else {"name": name}
     return {**custom_data, **named, "email": email}
 

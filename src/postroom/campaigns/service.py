@@ -1,4 +1,4 @@
-"""What can be done with campaigns. Surfaces call this and nothing below it; files of recipients go through `upload`."""
+"""The actions on campaigns. Surfaces call this module and nothing below it; lists of recipients go through `upload`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ from postroom.senders.forecast import AccountPool
 from postroom.senders.model import SenderAccount
 
 EXPECTED_RATE = 1000.0
-"""Mails a second that a start assumes when nothing better is known: what two cores do to a relay nearby, with room."""
+"""Mails per second assumed at a start without sender accounts: a cautious value for two cores and a nearby relay."""
 
 CONTENT = frozenset({"subject", "html", "text", "sender", "reply_to", "is_tracked"})
 
@@ -57,9 +57,9 @@ async def create_campaign(pool: Pool, plan: CampaignRequest, *, actor: str, now:
 async def update_campaign(
     pool: Pool, campaign_id: int, changes: Mapping[str, Any], *, actor: str, now: datetime | None = None
 ) -> Campaign:
-    """Change some fields of a draft: those of `CampaignRequest`, and those of its `Letter`. Anything later is refused.
+    """Change fields of a draft: those of `CampaignRequest` and of its `Letter`. A started campaign is rejected.
 
-    The check may take seconds, so it holds no connection; a change in between makes another check necessary.
+    The check may take seconds, so it holds no connection; a concurrent change causes another check.
     """
     checked: CampaignRequest | None = None
     while True:
@@ -77,7 +77,7 @@ async def update_campaign(
 
 
 async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
-    """Forget a draft and its people. What was started is kept: mail that left says where it came from."""
+    """Delete a draft and its recipients. A started campaign is kept, because sent mail refers to it."""
     async with pool.acquire() as connection, connection.transaction():
         campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.delete_campaign(connection, campaign_id=campaign_id):
@@ -98,8 +98,8 @@ async def start_campaign(
     rate: float | None = None,
     now: datetime | None = None,
 ) -> Started:
-    """From a draft to a campaign that is fed as its time comes; `rate` is what can be sent in a second."""
-    if not has_secret_key:  # no unsubscribe link could be signed, and no campaign leaves without one
+    """Start a draft: feeders queue it when it is due; `rate` is the number of mails sent per second."""
+    if not has_secret_key:  # no unsubscribe link could be signed, and every campaign mail needs one
         raise SecretKeyMissing
     tried = await try_out(pool, campaign_id)
     async with pool.acquire() as connection, connection.transaction():
@@ -107,9 +107,9 @@ async def start_campaign(
         if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus("started", campaign.status)
         if campaign.total == 0:
-            raise BadInput.of("recipients", "there are none; upload them first")
+            raise BadInput.of("recipients", "the campaign has no recipients; upload them first")
         if campaign.plan.letter != tried:
-            raise BadInput.of("letter", "was changed while it was tried out; start the campaign again")
+            raise BadInput.of("letter", "was changed during the trial; start the campaign again")
         moment = await store.read_clock(connection, now=now)
         last_due = await _give_turns(connection, campaign, moment)
         await store.wake_feeders(connection)
@@ -122,24 +122,24 @@ async def start_campaign(
 
 
 async def pause_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
-    """Hold what waits and feed no more. A batch that a worker has in hand still leaves."""
+    """Pause a campaign and hold its waiting mail. A batch that a worker has claimed is still sent."""
     return await _step(pool, campaign_id, "pause", actor=actor, now=now)
 
 
 async def resume_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
-    """Let go what was held, and feed on."""
+    """Resume a campaign and release its held mail."""
     return await _step(pool, campaign_id, "resume", actor=actor, now=now)
 
 
 async def cancel_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
-    """End it for good. A batch that a worker has in hand still leaves."""
+    """Cancel a campaign. A batch that a worker has claimed is still sent."""
     return await _step(pool, campaign_id, "cancel", actor=actor, now=now)
 
 
 def estimate(
     queued: int, moment: datetime, last_due: datetime, *, rate: float, accounts: Sequence[SenderAccount] = ()
 ) -> Estimate:
-    """How long so many mails take, by the accounts' pace and quota if there are any; the last leaves at `last_due`."""
+    """The time that these mails need, from the pace and quota of the sender accounts; the last is due at `last_due`."""
     together = AccountPool.of(accounts, lane=Lane.BULK, rate=rate)
     sending = timedelta(seconds=queued / rate) if together is None else together.time_for(queued, now=moment)
     needed = max(sending, last_due - moment)
@@ -158,12 +158,12 @@ async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
 async def list_campaigns(
     pool: Pool, *, status: CampaignStatus | None = None, cursor: str | None = None, limit: int = 50
 ) -> Found[Campaign]:
-    """A page of campaigns, newest first and without their bodies, and the cursor of the next page."""
+    """A page of campaigns, newest first and without bodies, and the cursor of the next page."""
     return await read_page(store.list_campaigns, pool, cursor, limit, status=status)
 
 
 async def list_hours(pool: Pool, campaign_id: int) -> list[CampaignHour]:
-    """What happened to a campaign hour by hour."""
+    """The amounts of a campaign by hour."""
     async with pool.acquire() as connection:
         _must(await store.find_campaign(connection, campaign_id=campaign_id))
         return await store.list_hours(connection, campaign_id=campaign_id)
@@ -178,7 +178,7 @@ async def list_recipients(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Found[CampaignPerson]:
-    """A page of a campaign's recipients, by time zone and place in the list, and the cursor of the next page."""
+    """A page of a campaign's recipients by time zone and place in the list, and the cursor of the next page."""
     containing = None if custom_data is None else msgspec.json.encode(custom_data).decode()
     order = {"after_zone": ("time_zone", str), "after_id": ("id", int)}
     filters = {"campaign_id": campaign_id, "state": state, "custom_data": containing}
@@ -188,7 +188,7 @@ async def list_recipients(
 
 
 async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, CampaignFigures]:
-    """By campaign, everything that is counted about it."""
+    """All counts, by campaign."""
     async with pool.acquire() as connection:
         measured = await store.measure_campaigns(connection, campaign_ids=[campaign.id for campaign in campaigns])
     return {campaign.id: figures_of(campaign, measured[campaign.id]) for campaign in campaigns}
@@ -204,7 +204,7 @@ _STEPS = {
 
 
 async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: datetime | None) -> Campaign:
-    """Change the status and, in the same transaction, what waits in the queue; the rest of a long queue after it."""
+    """Change the status and a bounded part of the queued mail in one transaction, and the rest after it."""
     change, done = _STEPS[action]
     async with pool.acquire() as connection, connection.transaction():
         before = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
@@ -223,7 +223,7 @@ async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: d
 
 
 async def _give_turns(connection: Connection, campaign: Campaign, moment: datetime) -> datetime:
-    """Say when each zone has its turn; returns the last."""
+    """Set the due time of each zone; returns the last."""
     plan = campaign.plan
     zones = [zone.time_zone for zone in await store.list_zones(connection, campaign_id=campaign.id)]
     since = max(plan.start_at or moment, moment)

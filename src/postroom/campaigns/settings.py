@@ -11,7 +11,7 @@ class CampaignsSettings:
     """The settings of campaigns."""
 
     campaign_queue: int = setting(
-        "POSTROOM_CAMPAIGN_QUEUE", positive, 10_000, "most mails of one campaign in the queue at the same time"
+        "POSTROOM_CAMPAIGN_QUEUE", positive, 10_000, "maximum number of mails of one campaign in the queue at a time"
     )
     campaign_retention: timedelta = setting(
         "POSTROOM_CAMPAIGN_RETENTION",

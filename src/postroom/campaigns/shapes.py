@@ -1,4 +1,4 @@
-"""Campaigns as JSON: what arrives, what is answered, and the way from one to the other."""
+"""JSON of campaigns: requests, responses and their conversion."""
 
 from datetime import datetime, time
 from typing import Annotated, Any
@@ -29,21 +29,21 @@ from postroom.runtime.record import Moment, Shape, Text, change, given, response
 
 _Name = Annotated[str, msgspec.Meta(max_length=200)]
 _Written = Annotated[str, msgspec.Meta(max_length=1000, description="Such as Ada Lovelace <ada@example.org>.")]
-_Subject = Annotated[str, msgspec.Meta(max_length=998, description="A template: Hello {{ first_name }}.")]
+_Subject = Annotated[str, msgspec.Meta(max_length=998, description="Subject template: Hello {{ first_name }}.")]
 _Html = Annotated[
     str,
-    msgspec.Meta(max_length=LONGEST_PART, description="A template; {{ unsubscribe_url }} is the link to unsubscribe."),
+    msgspec.Meta(max_length=LONGEST_PART, description="HTML template; {{ unsubscribe_url }} is the unsubscribe link."),
 ]
-_Body = Annotated[
-    str, msgspec.Meta(max_length=LONGEST_PART, description="A template; without it, it is derived from html.")
+_Body = Annotated[str, msgspec.Meta(max_length=LONGEST_PART, description="Text template; derived from html if absent.")]
+_Time = Annotated[str, msgspec.Meta(max_length=15, description="Local time of each recipient, such as 09:00.")]
+_Json = Annotated[
+    str, msgspec.Meta(max_length=4000, description="JSON object that the recipients' fields must contain.")
 ]
-_Time = Annotated[str, msgspec.Meta(max_length=15, description="Of each recipient's own day, such as 09:00.")]
-_Json = Annotated[str, msgspec.Meta(max_length=4000, description="A JSON object that their fields contain.")]
-_Zone = Annotated[str, msgspec.Meta(max_length=100, description="An IANA time zone, of recipients without one.")]
+_Zone = Annotated[str, msgspec.Meta(max_length=100, description="IANA time zone of recipients without one.")]
 
 
 class CampaignBody(Shape, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """A campaign to be written: a letter, and when it is to go out."""
+    """A campaign to create: a letter and its schedule."""
 
     name: _Name
     subject: _Subject
@@ -61,33 +61,33 @@ CampaignChange = change(CampaignBody, "CampaignChange")
 
 
 class CampaignQuery(PageQuery, frozen=True, kw_only=True):
-    """Which campaigns, and which page of them."""
+    """Filter and page of campaigns."""
 
     status: CampaignStatus | None = None
 
 
 class RecipientQuery(PageQuery, frozen=True, kw_only=True):
-    """Which recipients, and which page of them."""
+    """Filter and page of recipients."""
 
     state: RecipientState | None = None
     custom_data: _Json | None = None
 
 
 class PreviewQuery(Shape, frozen=True, kw_only=True):
-    """For whom; without an address, for the first recipient."""
+    """The recipient of a preview; default: the first recipient."""
 
     email: Text | None = None
 
 
 class CampaignPreviewBody(Shape, frozen=True, kw_only=True):
-    """For whom, and with which variables on top of their own."""
+    """The recipient of a preview, and variables that override the recipient's fields."""
 
     email: Text | None = None
     variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class TestBody(Shape, frozen=True, kw_only=True):
-    """Where a test goes, and whom it pretends to be for."""
+    """The addresses of a test mail, and the recipient whose fields it uses."""
 
     __test__ = False
 
@@ -97,7 +97,7 @@ class TestBody(Shape, frozen=True, kw_only=True):
 
 
 class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """One line of a listing."""
+    """One line of a list of campaigns."""
 
     id: int
     status: CampaignStatus
@@ -112,7 +112,7 @@ class CampaignSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"sender
 
 
 class CampaignShape(CampaignSummary, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """A campaign, whole."""
+    """A campaign with its letter and counts."""
 
     html: str | None
     text: str | None
@@ -133,7 +133,7 @@ UploadShape = response(Uploaded, "UploadShape", extra={"refused": list[RejectedL
 
 
 class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a start came to: sums over all uploads, who is queued, and for how long."""
+    """The result of a start: sums over all uploads, the queued recipients, and the estimate."""
 
     id: int
     status: CampaignStatus
@@ -146,7 +146,7 @@ class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreviewShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The letter as one person gets it."""
+    """The letter rendered for one recipient."""
 
     subject: str
     text: str | None
@@ -154,20 +154,20 @@ class PreviewShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarningsShape(msgspec.Struct, frozen=True):
-    """Everything worth a second look; nothing of it stops a start."""
+    """The warnings about a letter; none of them blocks a start."""
 
     items: list[LetterWarning]
 
 
 class TestShape(msgspec.Struct, frozen=True):
-    """The deliveries that carry the test."""
+    """The deliveries of a test mail."""
 
     __test__ = False
 
     delivery_ids: list[int]
 
 
-# ── from what arrives ─────────────────────────────────────────────────────────────────────────────────────────────
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def plan_of(body: CampaignBody) -> CampaignRequest:
@@ -216,7 +216,7 @@ def read_time(written: str | None) -> time | None:
         raise BadInput.of("local_time", "must be a time such as 09:00") from None
 
 
-# ── to what is answered ───────────────────────────────────────────────────────────────────────────────────────────
+# ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def summary_shape(campaign: Campaign, figures: CampaignFigures) -> CampaignSummary:

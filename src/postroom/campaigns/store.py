@@ -55,7 +55,7 @@ async def delete_recipients(connection: Connection, *, campaign_id: int) -> int:
 async def feed_campaign(
     connection: Connection, *, campaign_id: int, target: int, now: datetime | None
 ) -> FeedResult | None:
-    """None: another feeder is at it, or it is not active any more."""
+    """None: another feeder holds the lock, or the campaign is not active."""
     row = await QUERIES["feed_campaign"].maybe(connection, campaign_id=campaign_id, target=target, now=now)
     return FeedResult(row["fed"], row["suppressed"], row["waiting"]) if row else None
 
@@ -89,7 +89,7 @@ async def insert_campaign(connection: Connection, *, now: datetime | None, **col
 async def insert_recipients(
     connection: Connection, *, campaign_id: int, now: datetime | None, **columns: Sequence[Any]
 ) -> tuple[int, int]:
-    """How many were new, and how many of these are on a list."""
+    """The number of new recipients, and the number of suppressed ones among them."""
     row = await QUERIES["insert_recipients"].one(connection, campaign_id=campaign_id, now=now, **columns)
     return row["stored"], row["suppressed"]
 
@@ -160,7 +160,7 @@ async def lock_campaign(connection: Connection, *, campaign_id: int) -> Campaign
 
 
 async def measure_campaigns(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """By campaign, what was counted by metric."""
+    """The counts by metric, by campaign."""
     measured: dict[int, dict[str, int]] = {campaign_id: {} for campaign_id in campaign_ids}
     for row in await QUERIES["measure_campaigns"].many(connection, campaign_ids=campaign_ids):
         measured[row["campaign_id"]][row["metric"]] = row["amount"]

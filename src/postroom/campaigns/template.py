@@ -1,12 +1,12 @@
-"""A campaign's letter, parsed once and rendered for each person. Pure.
+"""A campaign's letter, parsed once and rendered per recipient. Pure.
 
-The engine and its rules are mail's: strict about unknown variables, HTML escapes every field, subject and text escape
-nothing, and nobody writes a header through a subject. A letter stands alone: it cannot include files of the catalog,
-because those may change while a campaign runs, and everybody is to get the same.
+The engine and its rules belong to mail: unknown variables are errors, HTML escapes every field, subject and text escape
+nothing, and a subject cannot inject a header. A letter cannot include files of the catalog: those may change while a
+campaign runs, and all recipients must get the same letter.
 
-A text part that is missing is derived from the HTML once, with its template tags in place. Where that cannot be done
-rightly (statements in attributes, or between the rows of a table) it is derived from each rendered mail instead, which
-costs more and says the same.
+A missing text part is derived from the HTML template once, with its template tags in place. If that is not possible
+(statements in attributes, or between the rows of a table), it is derived from each rendered mail, which is slower and
+gives the same text.
 """
 
 import re
@@ -29,17 +29,17 @@ _NOTHING_SHARED = Catalog({})
 _UNUSED = "-"
 
 LONGEST_PART = 1_000_000
-"""Characters of one part. Mail programs cut off at a tenth of that; a longer part only costs CPU."""
+"""Maximum characters of one part. Mail clients clip at a tenth of that; a longer part only costs CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTemplate:
-    """A letter that was parsed: `render` is all that is left to do."""
+    """A parsed letter, ready to render."""
 
     letter: CampaignContent
     draft: Draft
     derives_text: bool
-    """True if the text part has to be derived from each rendered mail."""
+    """True if the text part must be derived from each rendered mail."""
 
     def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
         """The rendered letter; `on_part` as in `Renderer.render`."""
@@ -51,12 +51,12 @@ class PreparedTemplate:
 
 
 def _closed(text: str) -> str:
-    """Without the gaps that statements on lines of their own leave."""
+    """Remove the blank lines that template statements on their own lines leave."""
     return _GAP.sub("\n\n", text).strip() if "\n\n\n" in text else text
 
 
 def ready(letter: CampaignContent, *, tracked: bool = False) -> PreparedTemplate:
-    """Parse a letter; with `tracked`, its links are marked for weaving. `BadInput` says what is wrong, and where."""
+    """Parse a letter; with `tracked`, mark its links for tracking. `BadInput` names the part and the problem."""
     for part, body in (("html", letter.html), ("text", letter.text)):
         if body is not None and len(body) > LONGEST_PART:
             raise BadInput.of(part, f"is longer than {LONGEST_PART:,} characters; shorten it")
@@ -73,7 +73,7 @@ def ready(letter: CampaignContent, *, tracked: bool = False) -> PreparedTemplate
 
 
 def text_template(html: str) -> str | None:
-    """The text part of an HTML template, itself a template; None if the tags would not stay where they belong."""
+    """The text template derived from an HTML template; None if the template tags cannot keep their positions."""
     tags: list[str] = []
 
     def mark(tag: str) -> str:
@@ -85,7 +85,7 @@ def text_template(html: str) -> str | None:
     if _MARK.search(html):
         return None
     text = plain_text(replace_tags(html, mark))
-    if any(opening in text for opening in _TAG_OPENINGS):  # written as entities, and meant as text
+    if any(opening in text for opening in _TAG_OPENINGS):  # HTML entities that stand for literal text
         return None
     kept = [int(number) for number in _MARK.findall(text)]
     statements = [number for number, tag in enumerate(tags) if tag.startswith("{%")]

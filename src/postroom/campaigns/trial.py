@@ -1,8 +1,8 @@
 """Check and render letters of API callers in child processes with limits: see `postroom.runtime.bounded`.
 
-A letter is a program: `{% set b = a ~ a ~ a ~ a %}` a few times over asks for gigabytes, which the engine does not
-bound. Checking, linting, previewing, test mails and the trial before a start happen in a child process. A letter that
-needs more than 512 MB or 2 s of CPU is refused as `BadInput`, which names the part. Two children per process stay
+A letter is a program: a few repetitions of `{% set b = a ~ a ~ a ~ a %}` allocate gigabytes, and the engine has no
+limit. Check, lint, preview, test mail and the trial before a start therefore run in a child process. A letter that
+needs more than 512 MB or 2 s of CPU is rejected as `BadInput`, which names the part. Each process keeps two children
 warm, so that a normal letter does not wait for one to start.
 
 The trial does not protect workers completely: see `postroom.mail.render`.
@@ -31,12 +31,12 @@ atexit.register(_children.close)
 
 
 async def check_letter(letter: CampaignContent) -> None:
-    """Parse the letter; `BadInput` names what is wrong with it."""
+    """Parse the letter; `BadInput` names the problem."""
     await _call(try_for, letter, b"[]", tracked=False)
 
 
 async def render_letter(letter: CampaignContent, variables: Mapping[str, Any]) -> Rendered:
-    """The letter with these variables; `BadInput` says what cannot be rendered."""
+    """Render the letter with these variables; `BadInput` names what cannot be rendered."""
     return await _call(render_for, letter, _as_json(variables))
 
 
@@ -46,7 +46,7 @@ async def lint_letter(letter: CampaignContent, *, fields: Mapping[str, int] | No
 
 
 async def try_letter(letter: CampaignContent, people: Sequence[Mapping[str, Any]]) -> None:
-    """Render the letter for these people as a worker would. A person without a needed field is no error here."""
+    """Render the letter for these recipients as a worker would; a missing field of a recipient is not an error."""
     await _call(try_for, letter, _as_json(people), tracked=letter.is_tracked)
 
 
@@ -64,14 +64,14 @@ async def _call(
 
 
 def _as_json(variables: Any) -> bytes:
-    """JSON, because integers of variables may have more than 64 bits."""
+    """Encode as JSON, because integers of variables may exceed 64 bits."""
     try:
         return msgspec.json.encode(variables)
-    except (TypeError, ValueError):  # half a character, or an object that is no JSON value
+    except (TypeError, ValueError):  # an unpaired surrogate, or an object that is not a JSON value
         raise BadInput.of("variables", "must be JSON values") from None
 
 
-# ── in the child; a lack of memory ends the process ───────────────────────────────────────────────────────────────
+# ── in the child; running out of memory ends the process ─────────────────────────────────────────────────────────
 
 
 def lint_for(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:

@@ -1,7 +1,8 @@
-"""An upload: lines become rows, thousands at a time, in constant memory.
+"""Upload of recipients: lines become rows in batches of thousands, in constant memory.
 
-Each batch is one transaction that holds the campaign, stores the people, marks those on a list and moves the counters;
-what a batch stored stays. `BadInput` from the lines ends the upload and says how many people were stored before.
+Each batch is one transaction that locks the campaign, stores the recipients, marks suppressed ones and updates the
+counters. Stored batches stay stored. `BadInput` from the parser ends the upload and says how many recipients were
+stored.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
@@ -21,11 +22,11 @@ BATCH = 5000
 LARGEST_CHUNK = 256 * 1024
 
 OnRefused = Callable[[Sequence[RejectedLine]], None]
-"""Is told of the lines that could not be used, as they are found."""
+"""Callback for rejected lines, called as they are found."""
 
 
 class Upload:
-    """One file on its way into one campaign."""
+    """The upload of one file into one campaign."""
 
     def __init__(
         self, pool: Pool, campaign_id: int, *, on_refused: OnRefused | None = None, now: datetime | None = None
@@ -34,7 +35,7 @@ class Upload:
         self.result = Uploaded()
 
     async def run(self, chunks: AsyncIterable[bytes], line_format: LineFormat, *, actor: str) -> Uploaded:
-        """Read everything; the audit log keeps what it came to, also when it ends early."""
+        """Read the whole input; the audit log records the result, also of an incomplete upload."""
         async with self._pool.acquire() as connection:
             _must_take(await store.find_campaign(connection, campaign_id=self._campaign_id))
         lines = open_lines(line_format)
@@ -93,7 +94,7 @@ class Upload:
         )
 
     async def _due(self, connection: Connection, campaign: Campaign, zones: set[str]) -> dict[str, datetime]:
-        """When people of a zone that is new to a running campaign have their turn; a draft's is told at its start."""
+        """Set the due time of a zone that is new to a running campaign; a draft's zones are set at its start."""
         if campaign.status is CampaignStatus.DRAFT:
             return {}
         moment = await store.read_clock(connection, now=self._now)
@@ -118,7 +119,7 @@ class Upload:
 
 
 def _must_take(campaign: Campaign | None) -> Campaign:
-    """The campaign, if it is there and people can still be added."""
+    """The campaign, if it exists and accepts recipients."""
     if campaign is None:
         raise CampaignNotFound
     if campaign.status in ENDED:
@@ -127,7 +128,7 @@ def _must_take(campaign: Campaign | None) -> Campaign:
 
 
 async def _bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of a bounded size: whoever hands over a whole file at once gets no larger batch."""
+    """Split input into pieces of a bounded size, so that a whole file in one chunk causes no larger batch."""
     async for chunk in chunks:
         for start in range(0, len(chunk), LARGEST_CHUNK):
             yield chunk[start : start + LARGEST_CHUNK]

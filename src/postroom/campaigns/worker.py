@@ -1,9 +1,9 @@
-"""The feeder: keeps as much of each campaign in the queue as workers can use, and no more.
+"""The feeder: keeps as many mails of each campaign in the queue as workers can use.
 
-Any number may run. A turn tops up every campaign whose time has come, so each has its share however long its list is;
-how much is enough follows from how much was left since the last turn. What is not in the queue can be paused,
-cancelled and suppressed at no cost, so little is better than much. The same turn finishes what an operator's pause or
-cancel could not reach, because a worker had it in hand, and notices when a campaign is done.
+Any number of feeders may run. Each pass fills the queue of every due campaign, so a long list does not delay the
+others. The target depends on how many mails left the queue since the last pass. Recipients outside the queue can be
+paused, cancelled and suppressed at no cost, so the target stays low. The same pass completes a pause or cancel for mail
+that a worker had claimed, and marks finished campaigns as completed.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ RETENTION = (Retention(store.forget_recipients, "campaign_retention"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeederOptions:
-    """How a feeder behaves; the defaults are those of the settings."""
+    """Options of a feeder; the defaults are those of the settings."""
 
     busy_interval: timedelta = timedelta(milliseconds=200)
     idle_interval: timedelta = timedelta(seconds=1)  # while no campaign is active; a start notifies
@@ -39,7 +39,7 @@ class FeederOptions:
 
 
 class Feeder:
-    """Keeps the queue filled from the recipients of every active campaign."""
+    """Fills the queue from the recipients of every active campaign."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Feeder:
         self._wake.set()
 
     async def run_once(self) -> int:
-        """Give every campaign its turn; returns how many mails were put into the queue."""
+        """Feed every due campaign once; returns the number of queued mails."""
         async with self._pool.acquire() as connection:
             turns = await store.list_unfinished(connection, now=self._clock())
         self._is_busy = any(turn.status is CampaignStatus.ACTIVE for turn in turns)
@@ -73,7 +73,9 @@ class Feeder:
         for turn in turns:
             try:
                 fed += await self._take(turn)
-            except asyncpg.IntegrityConstraintViolationError as error:  # one campaign's rows are wrong: not the others'
+            except (
+                asyncpg.IntegrityConstraintViolationError
+            ) as error:  # invalid rows of one campaign must not stop the others
                 _log.error("campaign_not_fed", campaign_id=turn.id, constraint=error.constraint_name)
         self._signal("fed")
         return fed
@@ -98,7 +100,7 @@ class Feeder:
         return self._targets.get(campaign_id, self._options.first_target)
 
     def _digest(self, campaign_id: int, found: FeedResult | None) -> int:
-        """Ask for more next time if nearly all had left since the last turn, for less if nearly nothing had."""
+        """Raise the target if nearly all mail left since the last pass, lower it if nearly none did."""
         if found is None:
             return 0
         target = self._target(campaign_id)

@@ -1,5 +1,5 @@
--- How far into the future a campaign's mail is moved: out of every worker's reach while the campaign is paused, otherwise
--- not at all. Resuming the campaign moves the mail back (release_mail).
+-- The interval by which a campaign's mail is moved into the future: out of reach of workers while the campaign is
+-- paused, otherwise zero. Resuming the campaign moves the mail back (release_mail).
 CREATE OR REPLACE FUNCTION campaign_hold(p_campaign_id bigint) RETURNS interval
 LANGUAGE sql STABLE
 AS $$

@@ -1,5 +1,5 @@
--- A campaign that was started says what it says, and takes only the steps that are drawn in its statuses. Everybody is to
--- get the same letter, whoever asks for a change and however.
+-- Reject a change of a started campaign's letter, and every status change that is not a documented transition. All
+-- recipients get the same letter, whichever client writes the row.
 CREATE OR REPLACE FUNCTION campaigns_guard() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -24,7 +24,7 @@ BEGIN
 END
 $$;
 
--- Not for the counters, which change with every slice.
+-- The counters are excluded because they change with every slice.
 CREATE OR REPLACE TRIGGER campaigns_guard
     BEFORE UPDATE OF status, subject, html_body, text_body, from_email, from_name, reply_to_email, reply_to_name,
         is_tracked, start_at, local_time, time_zone ON campaigns

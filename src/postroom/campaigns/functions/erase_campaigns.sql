@@ -1,5 +1,5 @@
--- Erase an address from the recipients of campaigns. A recipient that waits for a campaign's mail gets none and counts as
--- suppressed. Locks the campaigns' rows first, as every writer of recipients does. Returns the number of recipients.
+-- Erase an address from the recipients of campaigns. A waiting recipient gets no mail and counts as suppressed. Locks
+-- the campaigns' rows first, as every writer of recipients does. Returns the number of recipients.
 CREATE OR REPLACE FUNCTION erase_campaigns(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -15,12 +15,12 @@ BEGIN
 
     UPDATE campaigns AS c
     SET suppressed_count = c.suppressed_count + 1
-    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has counted its waiting recipients
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has already counted its waiting recipients
         SELECT r.campaign_id
         FROM campaign_recipients AS r
         WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
     );
-    -- The address was erased, uploaded and erased again: the first pseudonym would violate the unique key.
+    -- An address that was erased, uploaded and erased again: the first pseudonym would violate the unique key.
     DELETE FROM campaign_recipients AS r
     WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
     UPDATE campaign_recipients AS r

@@ -1,14 +1,13 @@
--- Top up what waits of one campaign to `p_target`: the next people of every zone whose time has come become deliveries in
--- the bulk lane, or are found on a list and get nothing. All in one transaction under the campaign's row lock, so any
--- number of feeders may call it: who comes second finds the row locked and gets no answer.
---
--- Campaigns share the lane through the times stamped on their mail. A slice is spread evenly over the time since this
--- campaign's latest mail or, if none of its waits, since the oldest that waits in the lane: it lies between what others
--- have waiting, and not behind it.
---
--- Nothing is joined: the slice is one range of the primary key, updated and returned, so no plan can go wrong with it.
+-- Fill the queue of one campaign up to `p_target`: the next recipients of every due zone become deliveries in the bulk
+-- lane, or are marked as suppressed. One transaction holds the campaign's row lock, so any number of feeders may call
+-- it: a second feeder skips the locked row and gets no result.
+--  Campaigns share the lane through the due times of their mail. A slice is spread evenly over the time since this
+-- campaign's latest waiting mail or, without any, since the oldest waiting mail of the lane. It therefore interleaves
+-- with the mail of other campaigns instead of queueing behind it.
+--  The slice is one range of the primary key, updated and returned without a join, so that the planner cannot choose a
+-- slow plan.
 CREATE OR REPLACE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamptz DEFAULT now())
-RETURNS TABLE (fed integer, suppressed integer, waiting integer) -- waiting: what it found
+RETURNS TABLE (fed integer, suppressed integer, waiting integer) -- waiting: deliveries already in the queue
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -74,7 +73,7 @@ BEGIN
                 FROM (
                     SELECT until IS NOT DISTINCT FROM 'infinity' AS is_listed
                     FROM suppressed_until(r.email, 'bulk', p_now)
-                    OFFSET 0 -- asked once, not once for each column
+                    OFFSET 0 -- evaluated once, not once per column
                 ) AS asked
             )
             WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
@@ -102,7 +101,7 @@ BEGIN
                 'campaign:' || p_campaign_id, p_campaign_id, p_now);
         END IF;
 
-        -- Fewer than there was room for: that was the last of this zone.
+        -- Fewer recipients than requested: the zone is finished.
         UPDATE campaign_zones
         SET fed_through = CASE WHEN v_slice.size < v_room THEN v_zone.last_id ELSE v_last_id END
         WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone;
