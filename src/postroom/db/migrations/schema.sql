@@ -1851,12 +1851,12 @@ BEGIN
 
     UPDATE campaigns AS c
     SET suppressed_count = c.suppressed_count + 1
-    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has counted its waiting recipients
+    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has already counted its waiting recipients
         SELECT r.campaign_id
         FROM campaign_recipients AS r
         WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
     );
-    -- The address was erased, uploaded and erased again: the first pseudonym would violate the unique key.
+    -- An address that was erased, uploaded and erased again: the first pseudonym would violate the unique key.
     DELETE FROM campaign_recipients AS r
     WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
     UPDATE campaign_recipients AS r
@@ -2404,7 +2404,7 @@ BEGIN
                 FROM (
                     SELECT until IS NOT DISTINCT FROM 'infinity' AS is_listed
                     FROM suppressed_until(r.email, 'bulk', p_now)
-                    OFFSET 0 -- asked once, not once for each column
+                    OFFSET 0 -- evaluated once, not once per column
                 ) AS asked
             )
             WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
@@ -2432,7 +2432,7 @@ BEGIN
                 'campaign:' || p_campaign_id, p_campaign_id, p_now);
         END IF;
 
-        -- Fewer than there was room for: that was the last of this zone.
+        -- Fewer recipients than requested: the zone is finished.
         UPDATE campaign_zones
         SET fed_through = CASE WHEN v_slice.size < v_room THEN v_zone.last_id ELSE v_last_id END
         WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone;
