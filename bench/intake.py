@@ -29,10 +29,11 @@ from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.model import StreamEntry
 from postroom.intake.service import accept_commands
-from postroom.intake.smtp.server import SubmissionOptions, submission_server
+from postroom.intake.smtp.server import submission_server
 from postroom.intake.source import StreamSource
 from postroom.intake.worker import CommandConsumer
 from postroom.runtime.log import configure_logging
+from postroom.runtime.smtp_server import SmtpOptions
 from postroom.runtime.terminal import run
 from postroom.settings import Settings
 
@@ -169,7 +170,7 @@ async def measure_nats(room: Room, directory: Path) -> None:
 async def submission(room: Room) -> AsyncIterator[tuple[int, str]]:
     key, _row = await keys.create_key(room.pool, "bench", scopes=["deliveries:write"], actor="bench")
     auth = Authenticator(room.pool)
-    server = submission_server(AcceptCombiner(room.pool), submitter(auth), SubmissionOptions(port=0))
+    server = submission_server(AcceptCombiner(room.pool), submitter(auth), SmtpOptions(port=0))
     async with server:
         yield server.port, key
 

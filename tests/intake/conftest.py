@@ -16,8 +16,8 @@ from postroom.cli.listeners import submitter
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http.auth import Authenticator
-from postroom.intake.smtp.server import SubmissionOptions, load_tls, submission_server
-from postroom.runtime.smtp_server import SmtpServer
+from postroom.intake.smtp.server import load_tls, submission_server
+from postroom.runtime.smtp_server import SmtpOptions, SmtpServer
 
 Serve = Callable[..., contextlib.AbstractAsyncContextManager["Served"]]
 
@@ -52,7 +52,7 @@ def serve(room: Room) -> Serve:
         key, row = await a_key(room, "shop", scope)
         auth = Authenticator(room.pool)
         accepting = AcceptCombiner(room.pool)
-        chosen = SubmissionOptions(port=0, **options)  # type: ignore[arg-type]
+        chosen = SmtpOptions(port=0, **options)  # type: ignore[arg-type]
         async with submission_server(accepting, submitter(auth), chosen) as server:
             yield Served(server, key, row.id, auth)
         await accepting.drain()

@@ -32,10 +32,9 @@ from postroom.feedback.reading import ReportReaders
 from postroom.post.report import LARGEST
 from postroom.post.return_path import read_return_path
 from postroom.runtime.peers import network_of
-from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT, SmtpConnection, SmtpOptions, SmtpServer
+from postroom.runtime.smtp_server import DATABASE_AWAY, MEGABYTE, OUR_FAULT, SmtpConnection, SmtpOptions, SmtpServer
 
 ORIGIN = "smtp"
-MEGABYTE = 1024 * 1024
 MAILBOXES = ("postmaster", "abuse", "fbl")
 MOST_RECIPIENTS = 100
 TIMEOUT_S = 120

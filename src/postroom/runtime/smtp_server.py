@@ -32,19 +32,22 @@ OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
 _log = structlog.get_logger()
 
 
+MEGABYTE = 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpOptions:
-    """Where and how to listen."""
+    """The address and the limits of a server; the defaults are those of submission."""
 
     host: str = "127.0.0.1"
-    port: int
-    variable: str  # the setting that chose the address, named when it cannot be used
+    port: int = 2525
+    variable: str = "POSTROOM_SMTP_ADDR"  # the setting that chose the address, named when it cannot be used
     hostname: str = "postroom.localhost"
-    size_limit: int
+    size_limit: int = 35 * MEGABYTE
     tls: ssl.SSLContext | None = None
     implicit: bool = False  # TLS from the first byte (RFC 8314) instead of STARTTLS
-    most_connections: int
-    most_per_peer: int
+    most_connections: int = 500
+    most_per_peer: int = 100
     unlimited: Sequence[Network] = LOOPBACK  # peers without the limit per peer, such as a relay on this host
     grace: timedelta = timedelta(seconds=25)  # for messages that are being accepted when the server stops
 

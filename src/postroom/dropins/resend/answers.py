@@ -89,26 +89,6 @@ class EmailTag(msgspec.Struct, frozen=True):
     value: str
 
 
-class Email(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
-    """One mail as clients of Resend read it."""
-
-    object: str = "email"
-    id: str
-    message_id: str | None
-    sender: str | None
-    to: list[str]
-    cc: list[str]
-    bcc: list[str]
-    reply_to: list[str]
-    subject: str | None
-    html: str | None
-    text: str | None
-    created_at: datetime
-    scheduled_at: datetime | None
-    last_event: str
-    tags: list[EmailTag]
-
-
 class EmailLine(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from"}):
     """One mail of a listing: without its bodies."""
 
@@ -122,6 +102,16 @@ class EmailLine(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "fr
     created_at: datetime
     scheduled_at: datetime | None
     last_event: str
+
+
+class Email(EmailLine, frozen=True, kw_only=True, rename={"sender": "from"}):
+    """One mail as clients of Resend read it."""
+
+    object: str = "email"
+    message_id: str | None
+    html: str | None
+    text: str | None
+    tags: list[EmailTag]
 
 
 class Emails(msgspec.Struct, frozen=True, kw_only=True):

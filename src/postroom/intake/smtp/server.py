@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.delivery.service import AcceptCombiner
@@ -10,24 +9,11 @@ from postroom.errors import SettingInvalid
 from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
 from postroom.intake.smtp.session import SubmissionSession
 from postroom.runtime.peers import LOOPBACK
-from postroom.runtime.smtp_server import SmtpOptions, SmtpServer
+from postroom.runtime.smtp_server import MEGABYTE, SmtpOptions, SmtpServer
 from postroom.settings import Settings
 
-MEGABYTE = 1024 * 1024
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmissionOptions(SmtpOptions):
-    """Where and how to listen; the defaults are those of the settings."""
-
-    port: int = 2525
-    variable: str = "POSTROOM_SMTP_ADDR"
-    size_limit: int = 35 * MEGABYTE
-    most_connections: int = 500
-    most_per_peer: int = 100
-
-
-def submission_options(settings: Settings, *, implicit: bool = False) -> SubmissionOptions | None:
+def submission_options(settings: Settings, *, implicit: bool = False) -> SmtpOptions | None:
     """The options of the settings, None if submission is off; an invalid certificate is `SettingInvalid`."""
     address = settings.smtps_addr if implicit else settings.smtp_addr
     if address is None:
@@ -36,7 +22,7 @@ def submission_options(settings: Settings, *, implicit: bool = False) -> Submiss
     if implicit and tls is None:
         raise SettingInvalid("POSTROOM_SMTP_TLS_CERT", "is required with POSTROOM_SMTPS_ADDR")
     host, port = address
-    return SubmissionOptions(
+    return SmtpOptions(
         host=host,
         port=port,
         hostname=settings.message_domain,
@@ -67,7 +53,7 @@ def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | Non
 def submission_server(
     accepting: AcceptCombiner,
     authenticate: Authenticate,
-    options: SubmissionOptions,
+    options: SmtpOptions,
     *,
     listener: socket.socket | None = None,
 ) -> SmtpServer:
