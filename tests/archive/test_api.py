@@ -24,8 +24,8 @@ async def browser(room: Room, tmp_path: Path) -> Browser:
     return await open_browser(room, app=application(room, tmp_path))
 
 
-async def test_the_archive_is_listed_page_by_page(browser: Browser, room: Room, tmp_path: Path) -> None:
-    """In the order in which pieces were begun."""
+async def test_archive_pieces_are_listed_in_pages(browser: Browser, room: Room, tmp_path: Path) -> None:
+    """The list has the order in which pieces were begun."""
     for month in (JANUARY, FEBRUARY):
         await add_attempts(room.pool, month, month.month)
     await run(room, options_for(tmp_path / "archive"))
@@ -39,8 +39,8 @@ async def test_the_archive_is_listed_page_by_page(browser: Browser, room: Room, 
     assert (await browser.get("/v1/archive?table=open_events")).json["items"] == []
 
 
-async def test_a_person_is_forgotten(browser: Browser, room: Room) -> None:
-    """200 with what was touched; the answer and the list do not say of whom."""
+async def test_erasure_returns_counts_without_the_address(browser: Browser, room: Room) -> None:
+    """The response is 200 with changed rows per table; response and list do not contain the address."""
     await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('Ann@example.org', 'ann')")
     answer = await browser.post("/v1/erasures", json={"email": "ann@example.org"})
     assert (answer.status, answer.json["status"], answer.json["counts"]) == (200, "done", {"accounts": 1})
@@ -50,15 +50,15 @@ async def test_a_person_is_forgotten(browser: Browser, room: Room) -> None:
     assert (await browser.get("/v1/erasures/999")).status == 404
 
 
-async def test_while_the_archive_is_busy_it_is_202(browser: Browser, room: Room) -> None:
-    """The database is done; files wait."""
+async def test_erasure_is_202_while_the_archive_is_busy(browser: Browser, room: Room) -> None:
+    """The database is erased; the files are still to be rewritten."""
     async with archive_session(room):
         answer = await browser.post("/v1/erasures", json={"email": "ann@example.org"})
     assert (answer.status, answer.json["status"]) == (202, "running")
 
 
-async def test_nonsense_is_400_and_a_key_without_the_scope_403(room: Room, tmp_path: Path, browser: Browser) -> None:
-    """With the field's name."""
+async def test_invalid_address_is_400_and_missing_scope_403(room: Room, tmp_path: Path, browser: Browser) -> None:
+    """The error names the invalid field."""
     answer = await browser.post("/v1/erasures", json={"email": "nonsense"})
     assert (answer.status, answer.fields) == (400, ["email"])
     other = await open_browser(room, "deliveries:read", app=application(room, tmp_path), name="other")

@@ -1,4 +1,4 @@
-"""The archive, erasure and backup at the command line, in a process as a person starts it."""
+"""The commands of archive, erasure and backup, each in a process of its own."""
 
 import asyncio
 import sys
@@ -41,7 +41,7 @@ except Exception as error:
 
 
 class Shell:
-    """Commands in one room, with one archive."""
+    """Runs commands in one room with one archive."""
 
     def __init__(self, room: Room, folder: Path) -> None:
         self._settings = {
@@ -71,8 +71,8 @@ class Shell:
         return msgspec.json.decode(output)
 
 
-async def test_a_month_s_way_out_and_back(room: Room, tmp_path: Path) -> None:
-    """Run, list, verify, query, restore, release; each says what it did."""
+async def test_month_is_archived_queried_restored_and_released(room: Room, tmp_path: Path) -> None:
+    """Each command prints its result."""
     shell = Shell(room, tmp_path)
     month = datetime(RECENTLY.year - (RECENTLY.month <= 6), (RECENTLY.month - 7) % 12 + 1, 1, tzinfo=UTC)
     await add_attempts(room.pool, month, 30)
@@ -82,7 +82,7 @@ async def test_a_month_s_way_out_and_back(room: Room, tmp_path: Path) -> None:
     assert [(item["month"], item["rows"], item["state"]) for item in listed["items"]] == [
         (f"{month:%Y-%m}", 30, "archived")
     ]
-    assert (await shell.run("archive", "verify"))[1].endswith("good, 30 rows\n")
+    assert (await shell.run("archive", "verify"))[1].endswith("valid, 30 rows\n")
     assert await shell.json("archive", "query", "SELECT count(*) AS n FROM attempts") == [{"n": 30}]
     assert (await shell.run("archive", "query", "SELECT count(*) FROM ATTEMPTS"))[1].split() == ["count_star()", "30"]
     back = await shell.json("archive", "restore", "attempts", f"{month:%Y-%m}", "--attach")
@@ -92,8 +92,8 @@ async def test_a_month_s_way_out_and_back(room: Room, tmp_path: Path) -> None:
     assert await room.pool.fetchval("SELECT count(*) FROM attempts") == 0
 
 
-async def test_damage_is_exit_1(room: Room, tmp_path: Path) -> None:
-    """So that a cron job can tell."""
+async def test_verify_exits_1_for_a_missing_file(room: Room, tmp_path: Path) -> None:
+    """A cron job can detect damage by the exit code."""
     shell = Shell(room, tmp_path)
     await add_attempts(room.pool, LONG_AGO, 3)
     done = await shell.json("archive", "run")
@@ -103,8 +103,8 @@ async def test_damage_is_exit_1(room: Room, tmp_path: Path) -> None:
     assert (code, "is not in the archive" in output) == (1, True)
 
 
-async def test_what_is_wrong_is_said_and_exit_1(room: Room, tmp_path: Path) -> None:
-    """A table that is not archived, a folder that cannot be, an archive that nobody said to take over."""
+async def test_failures_of_archive_commands_exit_1(room: Room, tmp_path: Path) -> None:
+    """An unknown table, an unwritable folder and an adoption without --yes each print an error."""
     shell = Shell(room, tmp_path)
     for command in ("verify", "list"):
         code, _, errors = await shell.run("archive", command, "--table", "nosuch")
@@ -117,8 +117,8 @@ async def test_what_is_wrong_is_said_and_exit_1(room: Room, tmp_path: Path) -> N
     assert (await shell.run("archive", "adopt", "--yes"))[1] == "adopted 0 pieces\n"
 
 
-async def test_erasing_says_how_much_and_not_whom(room: Room, tmp_path: Path) -> None:
-    """Counts by table, and the number of the erasure."""
+async def test_erase_prints_counts_and_the_erasure_id(room: Room, tmp_path: Path) -> None:
+    """The command prints changed rows per table and the id of the erasure."""
     shell = Shell(room, tmp_path)
     await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('Ann@example.org', 'ann')")
     code, output, errors = await shell.run("erase", "ann@example.org")
@@ -129,8 +129,8 @@ async def test_erasing_says_how_much_and_not_whom(room: Room, tmp_path: Path) ->
     assert (code, output) == (0, "erasure 2 is done: nothing was stored about bob@example.org\n")
 
 
-async def test_a_dry_run_of_an_erasure_counts_and_changes_nothing(room: Room, tmp_path: Path) -> None:
-    """No row changes, no erasure is recorded, and an unknown person is named as unknown."""
+async def test_dry_run_of_an_erasure_changes_nothing(room: Room, tmp_path: Path) -> None:
+    """No row changes, no erasure is recorded, and an address without rows gets a message."""
     shell = Shell(room, tmp_path)
     await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('Ann@example.org', 'ann')")
     code, output, errors = await shell.run("erase", "ann@example.org", "--dry-run")
@@ -146,7 +146,7 @@ async def test_a_dry_run_of_an_erasure_counts_and_changes_nothing(room: Room, tm
 
 
 @pytest.mark.parametrize("answer, left", [("n", 1), ("y", 0)])
-def test_an_erasure_asks_on_a_terminal(
+def test_erase_asks_for_confirmation_on_a_terminal(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
 ) -> None:
     """The question follows the counts; without a yes nothing is erased."""
@@ -170,8 +170,8 @@ async def _execute(url: str, statement: str) -> Any:
         await connection.close()
 
 
-async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path) -> None:
-    """The last under another name, beside the first."""
+async def test_backup_is_made_checked_and_restored(room: Room, tmp_path: Path) -> None:
+    """The backup is restored under another name beside the original."""
     shell, file = Shell(room, tmp_path), tmp_path / "room.backup"
     await room.pool.execute("INSERT INTO accounts (email, login) VALUES ('ann@example.org', 'ann')")
     made = await shell.json("backup", str(file))
@@ -185,8 +185,8 @@ async def test_a_backup_is_made_checked_and_restored(room: Room, tmp_path: Path)
     assert await room.pool.fetchval("SELECT email FROM annex.accounts") == "ann@example.org"
 
 
-async def test_a_store_that_cannot_be_is_wrong_usage(room: Room, tmp_path: Path) -> None:
-    """Told with the option's name, also where nothing is old enough to be written there."""
+async def test_invalid_store_option_exits_2(room: Room, tmp_path: Path) -> None:
+    """The usage error names --store, also when nothing is old enough to archive."""
     shell = Shell(room, tmp_path)
     for command in (("run",), ("verify",), ("query", "SELECT 1"), ("restore", "attempts", "2026-01")):
         for url in ("ftp://x", "s3://"):
@@ -194,8 +194,8 @@ async def test_a_store_that_cannot_be_is_wrong_usage(room: Room, tmp_path: Path)
             assert (code, "--store" in errors, "must be a folder" in errors) == (2, True, True), errors
 
 
-async def test_an_erasure_that_waits_is_exit_1(room: Room, tmp_path: Path) -> None:
-    """So that a script does not take it for done; the next one that finds the file is."""
+async def test_unfinished_erasure_exits_1(room: Room, tmp_path: Path) -> None:
+    """Exit code 1 keeps a script from taking the erasure for done."""
     shell = Shell(room, tmp_path)
     month = datetime(RECENTLY.year - (RECENTLY.month <= 6), (RECENTLY.month - 7) % 12 + 1, 1, tzinfo=UTC)
     await add_attempts(room.pool, month, 3)

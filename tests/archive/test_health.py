@@ -1,4 +1,4 @@
-"""What the doctor finds out about the archive."""
+"""Archive checks of the doctor."""
 
 import shutil
 from dataclasses import replace
@@ -17,7 +17,7 @@ from postroom.settings import Settings
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever looks at a store waits for it, however long this machine takes."""
+    """Raise the timeout of the store check for slow machines."""
     monkeypatch.setattr(host_checks, "CONNECT_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(health, "PATIENCE_S", 3600.0)
 
@@ -37,8 +37,8 @@ async def files(room: Room, folder: Path) -> Finding:
     return {finding.check: finding for finding in found}["archived files"]
 
 
-async def test_a_place_that_cannot_be_written_fails(tmp_path: Path) -> None:
-    """Nowhere and not there yet are warnings, what cannot be is a failure, and looking leaves nothing."""
+async def test_unwritable_store_fails_the_check(tmp_path: Path) -> None:
+    """An absent URL or folder is a warning, an unwritable one a failure; the check leaves no file behind."""
     (tmp_path / "file").write_text("")
     assert (await place()).verdict is Severity.WARN
     assert (await place(archive_url=str(tmp_path))).verdict is Severity.OK
@@ -48,13 +48,13 @@ async def test_a_place_that_cannot_be_written_fails(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["file"]
 
 
-async def test_the_folder_of_the_embedded_server_need_not_be_there(tmp_path: Path) -> None:
-    """It is made when the first month leaves."""
+async def test_folder_of_the_embedded_server_may_be_absent(tmp_path: Path) -> None:
+    """The folder is created when the first month is archived."""
     assert (await place(database_url=None, data_dir=tmp_path)).verdict is Severity.OK
 
 
-async def test_files_that_are_missing_fail(room: Room, tmp_path: Path) -> None:
-    """By name, together with the erasure that waits for them."""
+async def test_missing_files_fail_the_check(room: Room, tmp_path: Path) -> None:
+    """The finding names the missing file and counts the erasures that need it."""
     assert (await files(room, tmp_path)).verdict is Severity.OK
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, options_for(tmp_path))
@@ -70,8 +70,8 @@ async def test_files_that_are_missing_fail(room: Room, tmp_path: Path) -> None:
     assert (waiting.verdict, waiting.found) == (Severity.WARN, "1 erasures are not done")
 
 
-async def test_a_copy_is_told_whose_its_files_are(room: Room, tmp_path: Path) -> None:
-    """With what to do if only the copy goes on."""
+async def test_copy_of_a_room_is_reported_with_its_foreign_files(room: Room, tmp_path: Path) -> None:
+    """The finding names the command for a copy that replaces the original."""
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, options_for(tmp_path))
     await room.pool.execute("UPDATE archive_room SET place = 'elsewhere'")

@@ -1,4 +1,4 @@
-"""Killing the archiver at every step: nothing is lost, nothing is there twice, and the next run finishes the work."""
+"""The archiver killed at every step: no row is lost or duplicated, and the next run finishes the work."""
 
 import signal
 from datetime import timedelta
@@ -48,7 +48,7 @@ OLD, LATE, YOUNG = range(1, 301), range(301, 421), range(1001, 1011)
 
 
 async def fill(room: Room) -> None:
-    """January has a partition; February has none, so its rows are in the default one; May is young."""
+    """January has a partition; February has none, so its rows are in the default partition; May is too young."""
     await make_months(room.pool, JANUARY, MAY)
     await add_attempts(room.pool, JANUARY, len(OLD), first=OLD[0])
     await add_attempts(room.pool, FEBRUARY, len(LATE), first=LATE[0])
@@ -57,7 +57,7 @@ async def fill(room: Room) -> None:
 
 @pytest.mark.parametrize("step, occurrence", DEATHS)
 async def test_a_killed_run_is_finished_by_the_next(room: Room, tmp_path: Path, step: str, occurrence: int) -> None:
-    """Whatever the step, afterwards every old row is in exactly one file, proven, and in no table."""
+    """Afterwards every old row is in exactly one verified file and in no table."""
     await fill(room)
     orders = Orders(room.url, str(tmp_path), NOW, die_at=step, occurrence=occurrence)
     assert await run_to_its_end(orders) == -signal.SIGKILL
@@ -73,7 +73,7 @@ async def test_a_killed_run_is_finished_by_the_next(room: Room, tmp_path: Path, 
 
 
 async def test_a_killed_expiry_is_finished_by_the_next(room: Room, tmp_path: Path) -> None:
-    """The file is gone and nobody wrote it down: the next run does, once, and goes on with the others."""
+    """The file was deleted but not recorded: the next run records it once and continues with the others."""
     await fill(room)
     options, later = options_for(tmp_path), NOW + timedelta(days=320)
     await run(room, options)
@@ -87,8 +87,8 @@ async def test_a_killed_expiry_is_finished_by_the_next(room: Room, tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", ["filled"])
-async def test_a_killed_restore_is_begun_again(room: Room, tmp_path: Path, step: str) -> None:
-    """Nothing says that the month is back until all of it is; then every row is there once."""
+async def test_killed_restore_can_be_repeated(room: Room, tmp_path: Path, step: str) -> None:
+    """A month is recorded as restored only when complete; after the second restore every row exists once."""
     await fill(room)
     options = options_for(tmp_path)
     await run(room, options)
@@ -99,8 +99,8 @@ async def test_a_killed_restore_is_begun_again(room: Room, tmp_path: Path, step:
     assert await delivery_ids(room.pool) == [*OLD, *YOUNG]
 
 
-async def test_what_a_killed_restore_left_goes_with_the_next_run(room: Room, tmp_path: Path) -> None:
-    """Nobody would look for rows in a table that no record knows."""
+async def test_next_run_drops_the_table_of_a_killed_restore(room: Room, tmp_path: Path) -> None:
+    """A table without a record would otherwise stay forever."""
     await fill(room)
     options = options_for(tmp_path)
     await run(room, options)

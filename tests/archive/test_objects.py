@@ -1,4 +1,4 @@
-"""Files in a folder and in a bucket: the same suite for both, and a bucket through the whole archive."""
+"""Folder and bucket: one suite for both, and a bucket through the whole archive."""
 
 import asyncio
 import os
@@ -39,8 +39,8 @@ def written(path: Path, content: bytes) -> Path:
     return path
 
 
-async def test_a_file_comes_back_as_it_was(objects: Objects, tmp_path: Path) -> None:
-    """Also one of many parts; writing again replaces it."""
+async def test_stored_file_is_fetched_unchanged(objects: Objects, tmp_path: Path) -> None:
+    """A large multipart file too; a second `put` replaces it."""
     large = os.urandom(17 * 1024 * 1024)
     await objects.put("a/b/c.parquet", written(tmp_path / "first", b"first"))
     await objects.put("a/b/c.parquet", written(tmp_path / "second", large))
@@ -49,16 +49,18 @@ async def test_a_file_comes_back_as_it_was(objects: Objects, tmp_path: Path) -> 
     assert await objects.exists("a/b/c.parquet")
 
 
-async def test_a_file_that_is_not_there(objects: Objects, tmp_path: Path) -> None:
-    """Fetching is an error with its name, deleting is not."""
+async def test_missing_file_fails_fetch_and_not_delete(objects: Objects, tmp_path: Path) -> None:
+    """The error of `fetch` names the file."""
     with pytest.raises(ArchiveDamaged, match=r"nothing\.parquet"):
         await objects.fetch("nothing.parquet", tmp_path / "back")
     await objects.delete("nothing.parquet")
     assert not await objects.exists("nothing.parquet")
 
 
-async def test_a_store_that_refuses_is_told(s3_endpoint: str, tmp_path: Path, bucket: ArchiveOptions) -> None:
-    """Not as a file that is missing."""
+async def test_store_that_rejects_credentials_is_unreachable(
+    s3_endpoint: str, tmp_path: Path, bucket: ArchiveOptions
+) -> None:
+    """The error differs from that of a missing file."""
     elsewhere = open_objects("s3://no-such-bucket/archive", endpoint=s3_endpoint)
     with pytest.raises((ArchiveUnreachable, ArchiveDamaged)):
         await elsewhere.put("a.parquet", written(tmp_path / "a", b"a"))
@@ -67,8 +69,8 @@ async def test_a_store_that_refuses_is_told(s3_endpoint: str, tmp_path: Path, bu
 @pytest.mark.parametrize(
     "url", ["gs://bucket/archive", "https://example.org/archive", "s3://", "file://archive", "s3://key:secret@mail"]
 )
-def test_what_is_no_archive_is_refused(url: str) -> None:
-    """At the start, by the variable's name; nothing is ever written into a folder called `gs:`."""
+def test_invalid_archive_url_is_rejected(url: str) -> None:
+    """The error at the start names the variable; a folder called `gs:` is never created."""
     with pytest.raises(SettingInvalid, match="POSTROOM_ARCHIVE_URL: must be a folder") as refused:
         read_settings({"POSTROOM_ARCHIVE_URL": url})
     assert "secret" not in str(refused.value)
@@ -76,8 +78,8 @@ def test_what_is_no_archive_is_refused(url: str) -> None:
         open_objects(url)
 
 
-def test_a_url_is_recorded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder by its absolute path, whatever directory a process was started in."""
+def test_folder_url_is_recorded_with_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory of a process does not matter."""
     monkeypatch.chdir(tmp_path)
     assert (
         parse_archive_url("archive") == parse_archive_url(f"file://{tmp_path}/archive/") == f"file://{tmp_path}/archive"
@@ -85,15 +87,15 @@ def test_a_url_is_recorded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert parse_archive_url("s3://mail/archive/") == "s3://mail/archive"
 
 
-def test_a_bucket_that_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a store that does not answer, which a loop survives, and not as whatever the library raises."""
+def test_invalid_bucket_is_archive_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's exception becomes `ArchiveUnreachable`, which the loop survives."""
     monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "perhaps")
-    with pytest.raises(ArchiveUnreachable, match="is no bucket"):
+    with pytest.raises(ArchiveUnreachable, match="is not a valid bucket"):
         open_objects("s3://mail")
 
 
-async def test_a_run_killed_after_its_upload_is_finished_by_the_next(room: Room, bucket: ArchiveOptions) -> None:
-    """A bucket is no folder: what was uploaded without a word is written over, and every row is there once."""
+async def test_run_killed_after_upload_is_finished_by_the_next(room: Room, bucket: ArchiveOptions) -> None:
+    """The unrecorded upload is replaced, and every row is stored once."""
     assert bucket.url is not None
     await add_attempts(room.pool, JANUARY, 40)
     dying = Orders(room.url, bucket.url, NOW, die_at="stored", endpoint=bucket.endpoint)
@@ -108,8 +110,8 @@ async def test_a_run_killed_after_its_upload_is_finished_by_the_next(room: Room,
     assert [found.problem async for found in verify_archive(room.pool, bucket)] == [None]
 
 
-async def test_a_bucket_goes_the_whole_way(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
-    """Archived, verified, asked, erased in, and restored from a store that speaks S3."""
+async def test_bucket_works_through_the_whole_archive(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
+    """A month is archived, verified, queried, erased in and restored from an S3-compatible store."""
     await add_attempts(room.pool, JANUARY, 40)
     await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here' WHERE delivery_id < 5")
     assert (await run(room, bucket)).rows == 40
@@ -125,14 +127,14 @@ async def test_a_bucket_goes_the_whole_way(room: Room, bucket: ArchiveOptions, t
     await objects_of(piece, bucket).put(stray, written(tmp_path / "stray", b"?"))
     for table in (None, "attempts"):
         found = [(found.path, found.problem) async for found in verify_archive(room.pool, bucket, table=table)]
-        assert found[1:] == [(stray, "no record knows this file")]
+        assert found[1:] == [(stray, "this file has no record")]
     await restore_month(room, bucket, Month("attempts", JANUARY), attach=True, actor="tests")
     assert len(await delivery_ids(room.pool)) == 40
     assert options_for(tmp_path).endpoint is None
 
 
-async def test_a_path_is_claimed_once(objects: Objects, tmp_path: Path) -> None:
-    """Whoever comes second is told, and what is there stays; the first may write as often as it likes."""
+async def test_path_can_be_claimed_once(objects: Objects, tmp_path: Path) -> None:
+    """A second claim fails and changes nothing; the first claimant may write repeatedly."""
     await objects.claim("room/a.parquet")
     with pytest.raises(ArchivePathTaken, match=r"room/a\.parquet"):
         await objects.claim("room/a.parquet")
@@ -143,8 +145,8 @@ async def test_a_path_is_claimed_once(objects: Objects, tmp_path: Path) -> None:
     assert (tmp_path / "back").read_bytes() == b"first"
 
 
-async def test_two_claims_at_once(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if neither saw the other when it looked: the store itself says no."""
+async def test_one_of_two_concurrent_claims_succeeds(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store itself rejects the second claim when both saw a free path."""
 
     async def nothing_seen(_path: str) -> bool:
         return False
@@ -154,38 +156,38 @@ async def test_two_claims_at_once(objects: Objects, monkeypatch: pytest.MonkeyPa
     assert sorted(type(claim).__name__ for claim in claims) == [*["ArchivePathTaken"] * 3, "NoneType"]
 
 
-async def test_the_files_of_a_folder_are_told(objects: Objects, tmp_path: Path) -> None:
-    """With their whole paths, and none of another folder, whose name may begin alike."""
+async def test_paths_in_lists_one_folder(objects: Objects, tmp_path: Path) -> None:
+    """Paths are complete, and folders whose names share a prefix are not listed."""
     for path in ("room/x/b.parquet", "room/a.parquet", "room-2/c.parquet"):
         await objects.put(path, written(tmp_path / "file", b"x"))
     assert await objects.paths_in("room") == ["room/a.parquet", "room/x/b.parquet"]
     assert await objects.paths_in("nobody") == []
 
 
-async def test_a_store_is_checked_without_a_trace(objects: Objects) -> None:
-    """Something could be written, and nothing was."""
+async def test_store_check_leaves_no_file(objects: Objects) -> None:
+    """The check succeeds and the store is empty afterwards."""
     await objects.check()
     assert await objects.paths_in("") == []
 
 
-async def test_a_bucket_that_is_missing_is_told(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
-    """As such, and not as a file that is missing; a folder likewise."""
+async def test_missing_bucket_or_folder_is_unreachable(room: Room, bucket: ArchiveOptions, tmp_path: Path) -> None:
+    """The error names the bucket or folder instead of a missing file."""
     elsewhere = open_objects("s3://no-such-bucket/archive", endpoint=bucket.endpoint)
-    with pytest.raises(ArchiveUnreachable, match="bucket of s3://no-such-bucket/archive is not there"):
+    with pytest.raises(ArchiveUnreachable, match="bucket of s3://no-such-bucket/archive does not exist"):
         await elsewhere.fetch("a.parquet", tmp_path / "back")
-    with pytest.raises(ArchiveUnreachable, match="is not there"):
+    with pytest.raises(ArchiveUnreachable, match="does not exist"):
         await elsewhere.check()
     await add_attempts(room.pool, JANUARY, 4)
     await run(room, bucket)
     await room.pool.execute("UPDATE archived_partitions SET store_url = 's3://no-such-bucket/archive'")
     problems = [str(found.problem) async for found in verify_archive(room.pool, bucket)]
-    assert "bucket of s3://no-such-bucket/archive is not there" in problems[0]
-    with pytest.raises(ArchiveUnreachable, match=r"folder .*nowhere is not there"):
+    assert "bucket of s3://no-such-bucket/archive does not exist" in problems[0]
+    with pytest.raises(ArchiveUnreachable, match=r"folder .*nowhere does not exist"):
         await open_objects(str(tmp_path / "nowhere")).fetch("a.parquet", tmp_path / "back")
 
 
-async def test_what_another_room_wrote_is_only_read(objects: Objects, tmp_path: Path) -> None:
-    """Whoever tries to write or delete is told whose it is."""
+async def test_files_of_another_room_are_read_only(objects: Objects, tmp_path: Path) -> None:
+    """The error of a write or delete names the owner of the file."""
     await objects.put("a.parquet", written(tmp_path / "a", b"theirs"))
     theirs = ReadOnly(objects)
     await theirs.fetch("a.parquet", tmp_path / "back")
@@ -195,8 +197,8 @@ async def test_what_another_room_wrote_is_only_read(objects: Objects, tmp_path: 
     assert await objects.paths_in("") == ["a.parquet"]
 
 
-async def test_a_folder_is_its_owner_s_alone(tmp_path: Path) -> None:
-    """Files and folders alike, whatever the umask lets through: they are full of addresses."""
+async def test_folder_and_files_are_private_to_their_owner(tmp_path: Path) -> None:
+    """Modes are 0700 and 0600 with any umask, because files contain addresses."""
     root = tmp_path / "made" / "archive"
     folder = open_objects(str(root))
     before = os.umask(0o022)
@@ -216,10 +218,10 @@ async def test_a_folder_is_its_owner_s_alone(tmp_path: Path) -> None:
     }
 
 
-async def test_a_bucket_is_reached_with_the_credentials_of_a_profile(
+async def test_bucket_uses_the_credentials_of_an_aws_profile(
     bucket: ArchiveOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shared files of AWS do, as they do for Amazon's own tools."""
+    """AWS's shared credentials file is read."""
     (tmp_path / "credentials").write_text("[archive]\naws_access_key_id = test\naws_secret_access_key = test\n")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Whose a file is: rooms that share a store, copies of a room, and a room that comes back older than its files."""
+"""Ownership of files: rooms that share a store, copies of a room, and a room restored from an older state."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ from postroom.db.room import Room, open_room
 from postroom.erasure.service import erase
 from postroom.settings import Settings
 
-LATER = NOW + timedelta(days=366)  # January's time in the archive is over, June's is not
+LATER = NOW + timedelta(days=366)  # January's retention in the archive has expired, June's has not
 COUNT = "SELECT count(*) FROM attempts"
 
 
@@ -50,7 +50,7 @@ async def counted(room: Room, folder: Path) -> int:
 
 
 async def test_two_rooms_share_a_store(room: Room, tmp_path: Path) -> None:
-    """Each finds its own rows of the same month, and forgetting in one is not forgetting in the other."""
+    """Each room finds its own rows of the same month, and expiry in one does not affect the other."""
     await migrate(room.url, "tenant_b")
     async with opened(room.url, "tenant_b") as other:
         for each, rows in ((room, 10), (other, 7)):
@@ -63,7 +63,7 @@ async def test_two_rooms_share_a_store(room: Room, tmp_path: Path) -> None:
 
 
 async def test_rooms_of_one_name_share_a_store(room: Room, server: TestServer, tmp_path: Path) -> None:
-    """Two databases made of one template have a name, and once had an identity, in common."""
+    """Two databases made from one template have the same room name, but different folders."""
     async with cloned_database(server) as url, opened(url) as twin:
         for each, rows in ((room, 10), (twin, 7)):
             await add_attempts(each.pool, JANUARY, rows)
@@ -73,8 +73,8 @@ async def test_rooms_of_one_name_share_a_store(room: Room, server: TestServer, t
         assert await is_whole(twin, tmp_path)
 
 
-async def test_a_copy_reads_and_never_changes(room: Room, tmp_path: Path) -> None:
-    """Restored beside the original: asked and brought back from, not expired, not erased in, until it is adopted."""
+async def test_copy_of_a_room_never_changes_the_original_s_files(room: Room, tmp_path: Path) -> None:
+    """A copy queries and restores from the files; it expires and erases none until it adopts them."""
     await add_attempts(room.pool, JANUARY, 10)
     await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here'")
     await run(room, options_for(tmp_path))
@@ -94,11 +94,11 @@ async def test_a_copy_reads_and_never_changes(room: Room, tmp_path: Path) -> Non
     assert [piece.is_foreign for piece in await list_segments(room.pool)] == [False]
 
 
-async def test_an_adopted_archive_is_the_room_s_own(room: Room, tmp_path: Path) -> None:
-    """When only the copy goes on, it forgets what is old, as the original would have."""
+async def test_adopted_files_expire(room: Room, tmp_path: Path) -> None:
+    """After the adoption the copy deletes expired files as the original would have."""
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, options_for(tmp_path))
-    # As a copy made with the tools of PostgreSQL is: nobody told it that it is one.
+    # A copy made with PostgreSQL's tools: its recorded location is still that of the original.
     await room.pool.execute("UPDATE archive_room SET place = 'elsewhere'")
     assert [piece.is_foreign for piece in await list_segments(room.pool)] == [True]
     assert (await run(room, options_for(tmp_path), LATER)).expired == []
@@ -108,7 +108,7 @@ async def test_an_adopted_archive_is_the_room_s_own(room: Room, tmp_path: Path) 
 
 
 async def saved_while_verified(room: Room, folder: Path) -> None:
-    """A backup that was made while a piece was on its way; afterwards more rows came and it was finished."""
+    """A backup made while a piece was being archived; afterwards more rows arrived and the piece was finished."""
 
     def stop(step: str) -> None:
         if step == "verified":
@@ -123,8 +123,8 @@ async def saved_while_verified(room: Room, folder: Path) -> None:
     assert (await run(room, options_for(folder))).rows == 50
 
 
-async def test_a_room_that_came_back_older_overwrites_nothing(room: Room, tmp_path: Path) -> None:
-    """The newer file stays, what was on its way is written anew, and verify names what has no record."""
+async def test_room_restored_from_an_older_state_overwrites_no_file(room: Room, tmp_path: Path) -> None:
+    """The newer file stays, unfinished pieces get new files, and verify reports files without a record."""
     await saved_while_verified(room, tmp_path)
     [newer] = files_of(tmp_path)
     before = newer.read_bytes()
@@ -137,12 +137,12 @@ async def test_a_room_that_came_back_older_overwrites_nothing(room: Room, tmp_pa
         assert await counted(back, tmp_path) == 30
         findings = [finding async for finding in verify_archive(back.pool, options_for(tmp_path))]
     assert [finding.problem for finding in findings if finding.segment] == [None]
-    unknown = {finding.path for finding in findings if finding.problem == "no record knows this file"}
+    unknown = {finding.path for finding in findings if finding.problem == "this file has no record"}
     assert str(newer.relative_to(tmp_path)) in unknown
 
 
-async def test_a_copy_finishes_what_was_on_its_way_in_a_file_of_its_own(room: Room, tmp_path: Path) -> None:
-    """The rows are in both rooms, so each has them in its archive."""
+async def test_copy_finishes_a_piece_in_a_file_of_its_own(room: Room, tmp_path: Path) -> None:
+    """Both rooms have the rows, so both archive them."""
     await saved_while_verified(room, tmp_path)
     await restore_backup(room.url, tmp_path / "room.backup", actor=ACTOR, room="annex")
     async with opened(room.url, "annex") as copy:
@@ -151,7 +151,7 @@ async def test_a_copy_finishes_what_was_on_its_way_in_a_file_of_its_own(room: Ro
         assert await counted(room, tmp_path) == 50
 
 
-async def test_every_role_agrees_on_the_place(room: Room) -> None:
-    """Also one that may not ask for the cluster: otherwise the archive would change hands with every connection."""
+async def test_every_role_gets_the_same_location(room: Room) -> None:
+    """A role that may not read the cluster's id gets it too; otherwise ownership would depend on the connection."""
     asked = "SELECT prosecdef FROM pg_proc WHERE oid = 'archive_place()'::regprocedure"
     assert await room.pool.fetchval(asked) is True

@@ -1,4 +1,4 @@
-"""Questions to the archive in SQL."""
+"""SQL queries of the archive."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ async def filled(room: Room, tmp_path: Path) -> Room:
 
 
 async def test_all_files_of_a_table_are_one_view(filled: Room, tmp_path: Path) -> None:
-    """Counted and grouped across months, with times as times."""
+    """A query counts and groups across months, with timestamps as timestamps."""
     answer = await query_archive(
         filled.pool,
         options_for(tmp_path),
@@ -42,22 +42,22 @@ async def test_all_files_of_a_table_are_one_view(filled: Room, tmp_path: Path) -
         "SET enable_external_access = true",
     ],
 )
-async def test_only_questions_are_taken(filled: Room, tmp_path: Path, sql: str) -> None:
-    """One statement, and it must be a SELECT."""
+async def test_only_one_select_is_accepted(filled: Room, tmp_path: Path, sql: str) -> None:
+    """Other statements, and two statements, are rejected."""
     with pytest.raises(BadInput, match="one SELECT"):
         await query_archive(filled.pool, options_for(tmp_path), sql)
 
 
 async def test_only_the_archive_can_be_read(filled: Room, tmp_path: Path) -> None:
-    """Other files of this machine are out of reach."""
+    """A query cannot read other local files."""
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     with pytest.raises(BadInput, match="Permission"):
         await query_archive(filled.pool, options_for(tmp_path), f"SELECT * FROM read_csv('{secret}')")
 
 
-async def test_a_mistake_is_told(filled: Room, tmp_path: Path) -> None:
-    """With the engine's own words."""
+async def test_query_error_has_duckdb_s_message(filled: Room, tmp_path: Path) -> None:
+    """DuckDB's own message is part of the error."""
     with pytest.raises(BadInput, match="nonsense"):
         await query_archive(filled.pool, options_for(tmp_path), "SELECT nonsense FROM attempts")
 
@@ -70,13 +70,13 @@ async def test_a_mistake_is_told(filled: Room, tmp_path: Path) -> None:
         ("SELECT count(*), max(opened_at) FROM open_events WHERE NOT is_machine", [(0, None)]),
     ],
 )
-async def test_every_table_is_there_in_any_case(filled: Room, tmp_path: Path, sql: str, rows: object) -> None:
-    """Of the letters, and also if nothing of it was archived: then it is empty."""
+async def test_table_names_are_case_insensitive(filled: Room, tmp_path: Path, sql: str, rows: object) -> None:
+    """A table of which nothing was archived is an empty view."""
     assert (await query_archive(filled.pool, options_for(tmp_path), sql)).rows == rows
 
 
-async def test_a_damaged_file_is_no_answer(filled: Room, tmp_path: Path) -> None:
-    """It is named as it is called in the archive."""
+async def test_damaged_file_fails_the_query(filled: Room, tmp_path: Path) -> None:
+    """The error names the file by its path in the archive."""
     first = files_of(tmp_path)[0]
     whole = first.read_bytes()
     first.write_bytes(whole[:40] + bytes(byte ^ 0xFF for byte in whole[40:80]) + whole[80:])

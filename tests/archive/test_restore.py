@@ -1,4 +1,4 @@
-"""A month comes back as it was, beside its table or in it, and goes again."""
+"""Restoring a month beside its table or attached to it, and releasing it."""
 
 import asyncio
 from pathlib import Path
@@ -38,8 +38,8 @@ async def contents(room: Room, table: str = "attempts") -> list[object]:
     return [row["row"] for row in rows]
 
 
-async def test_a_month_comes_back_as_it_was(room: Room, tmp_path: Path) -> None:
-    """Every value of every row, into a table of its own; the archive keeps its file."""
+async def test_restored_month_equals_the_original(room: Room, tmp_path: Path) -> None:
+    """Every value of every row is restored into a table of its own; the archive keeps its file."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 50)
     before = await contents(room)
@@ -52,8 +52,8 @@ async def test_a_month_comes_back_as_it_was(room: Room, tmp_path: Path) -> None:
     assert len(archived_ids(tmp_path)) == 50
 
 
-async def test_a_month_can_be_part_of_its_table_again(room: Room, tmp_path: Path) -> None:
-    """With all its parts; the next run does not archive it a second time, and it can be let go."""
+async def test_restored_month_can_be_attached(room: Room, tmp_path: Path) -> None:
+    """All pieces are attached; the next run does not archive the month again, and it can be released."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 50)
     options = options_for(tmp_path)
@@ -70,8 +70,8 @@ async def test_a_month_can_be_part_of_its_table_again(room: Room, tmp_path: Path
     assert [segment.restored_at for segment in await list_segments(room.pool)] == [None, None]
 
 
-async def test_a_month_comes_back_once(room: Room, tmp_path: Path) -> None:
-    """A second restore is refused, and so is one of a month that is not in the archive."""
+async def test_month_is_restored_once(room: Room, tmp_path: Path) -> None:
+    """A second restore is rejected, and so is a month that is not in the archive."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
@@ -84,20 +84,20 @@ async def test_a_month_comes_back_once(room: Room, tmp_path: Path) -> None:
         await release_month(room, Month.parse("attempts", "2029-07"), actor=ACTOR)
 
 
-async def test_rows_that_stand_in_the_way_are_not_overrun(room: Room, tmp_path: Path) -> None:
-    """A month of which the default partition has rows cannot be attached; nothing is left behind."""
+async def test_month_with_rows_in_the_default_partition_is_not_attached(room: Room, tmp_path: Path) -> None:
+    """The restore fails and leaves no table behind."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
     await add_attempts(room.pool, JANUARY, 1, first=50)
-    with pytest.raises(MonthTaken, match="rows of that month"):
+    with pytest.raises(MonthTaken, match="already has rows of that month"):
         await restore_month(room, options, MONTH, attach=True, actor=ACTOR)
     assert await delivery_ids(room.pool) == [50]
     assert MONTH.restored_name not in await tables(room.pool)
 
 
-async def test_a_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> None:
-    """Rows that are not those that were written do not come back as if they were."""
+async def test_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> None:
+    """Rows that differ from the record are rejected."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
@@ -112,8 +112,8 @@ async def test_a_damaged_file_is_not_restored(room: Room, tmp_path: Path) -> Non
     assert MONTH.restored_name not in await tables(room.pool)
 
 
-async def test_other_tables_are_no_leftovers(room: Room, tmp_path: Path) -> None:
-    """A month that is back, a month that is attached, and what only looks alike stay through runs and restores."""
+async def test_cleanup_keeps_tables_that_are_no_leftovers(room: Room, tmp_path: Path) -> None:
+    """Restored months, attached months and tables with similar names survive runs and restores."""
     await make_months(room.pool, JANUARY, FEBRUARY)
     await add_attempts(room.pool, JANUARY, 5)
     await add_attempts(room.pool, FEBRUARY, 5, first=101)
@@ -128,14 +128,14 @@ async def test_other_tables_are_no_leftovers(room: Room, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("attach", [True, False])
-async def test_rows_that_were_added_to_a_month_are_not_let_go(room: Room, tmp_path: Path, *, attach: bool) -> None:
-    """The archive never had them: the month stays, and says what to do; without them it goes."""
+async def test_month_with_added_rows_is_not_released(room: Room, tmp_path: Path, *, attach: bool) -> None:
+    """The archive does not have the added rows: the error names the counts; without those rows the release works."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
     back = await restore_month(room, options, MONTH, attach=attach, actor=ACTOR)
     await room.pool.execute(ADDED.format("attempts" if attach else back.restored_name))
-    with pytest.raises(MonthTaken, match="attempts_restored_2030_01 has 6 rows, and its files in the archive have 5"):
+    with pytest.raises(MonthTaken, match="attempts_restored_2030_01 has 6 rows, but its archive files have 5"):
         await release_month(room, MONTH, actor=ACTOR)
     assert await delivery_ids(room.pool, back.restored_name) == list(range(1, 7))
     assert [piece.restored_name for piece in await list_segments(room.pool)] == [back.restored_name]
@@ -143,8 +143,8 @@ async def test_rows_that_were_added_to_a_month_are_not_let_go(room: Room, tmp_pa
     assert await release_month(room, MONTH, actor=ACTOR) == 1
 
 
-async def test_a_row_that_comes_while_a_month_is_let_go_is_not_lost(room: Room, tmp_path: Path) -> None:
-    """Rows are counted under the lock that the drop takes: whoever writes is waited for, and counted."""
+async def test_row_inserted_during_a_release_is_not_lost(room: Room, tmp_path: Path) -> None:
+    """Rows are counted under the lock of the drop, which waits for concurrent writers."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
@@ -158,13 +158,13 @@ async def test_a_row_that_comes_while_a_month_is_let_go_is_not_lost(room: Room, 
         while not (releasing.done() or await room.pool.fetch(waiting)):
             pass
         await writing.commit()
-    with pytest.raises((MonthTaken, asyncpg.LockNotAvailableError)):  # it does not wait for ever, and loses nothing
+    with pytest.raises((MonthTaken, asyncpg.LockNotAvailableError)):  # the wait has a timeout, and no row is lost
         await releasing
     assert await delivery_ids(room.pool) == list(range(1, 7))
 
 
-async def test_a_month_whose_table_was_dropped_by_hand_can_be_let_go(room: Room, tmp_path: Path) -> None:
-    """As the refusal advises when nothing in it is worth keeping."""
+async def test_month_whose_table_was_dropped_can_be_released(room: Room, tmp_path: Path) -> None:
+    """The error about added rows advises this when they can be lost."""
     await add_attempts(room.pool, JANUARY, 5)
     options = options_for(tmp_path)
     await run(room, options)
@@ -174,7 +174,7 @@ async def test_a_month_whose_table_was_dropped_by_hand_can_be_let_go(room: Room,
     assert [piece.restored_name for piece in await list_segments(room.pool)] == [None]
 
 
-async def test_a_lock_that_is_held_is_reported_in_a_sentence(room: Room, tmp_path: Path) -> None:
+async def test_lock_timeout_of_attach_and_release_is_reported(room: Room, tmp_path: Path) -> None:
     """Attaching and releasing wait five seconds for readers, then change nothing and name the table."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 5)

@@ -1,4 +1,4 @@
-"""The archive: what is old leaves, is proven, and nothing is lost or doubled."""
+"""The archive run: old months leave the database, verified, and no row is lost or duplicated."""
 
 import shutil
 from dataclasses import replace
@@ -33,8 +33,8 @@ from postroom.errors import BadInput, SettingInvalid
 from postroom.settings import read_settings
 
 
-async def test_a_closed_month_moves_to_the_archive(room: Room, tmp_path: Path) -> None:
-    """Its rows are in one file, its partition is gone, younger months stay."""
+async def test_old_month_moves_to_the_archive(room: Room, tmp_path: Path) -> None:
+    """Its rows are in one file, its partition is dropped, younger months stay."""
     await make_months(room.pool, JANUARY, MAY)
     await add_attempts(room.pool, JANUARY, 500)
     await add_attempts(room.pool, MAY, 10, first=1001)
@@ -51,8 +51,8 @@ async def test_a_closed_month_moves_to_the_archive(room: Room, tmp_path: Path) -
     assert "attempts_2030_01" not in await tables(room.pool)
 
 
-async def test_partitions_are_made_two_months_ahead(room: Room, tmp_path: Path) -> None:
-    """For now and the next two months, of every table that is archived."""
+async def test_partitions_are_created_two_months_ahead(room: Room, tmp_path: Path) -> None:
+    """Every archived table has partitions for the current and the next two months."""
     report = await run(room, options_for(tmp_path))
     assert report.partitions_made >= 3
     made = await tables(room.pool, "%2030%")
@@ -60,8 +60,8 @@ async def test_partitions_are_made_two_months_ahead(room: Room, tmp_path: Path) 
     assert (await run(room, options_for(tmp_path))).partitions_made == 0
 
 
-async def test_rows_of_the_default_partition_are_archived_too(room: Room, tmp_path: Path) -> None:
-    """A month without a partition moves out of the default one, and a new partition of it can be made again."""
+async def test_rows_of_the_default_partition_are_archived(room: Room, tmp_path: Path) -> None:
+    """A month without a partition moves out of the default one, and its partition can be created again."""
     await add_attempts(room.pool, JANUARY, 120)
     await add_attempts(room.pool, MAY, 5, first=1001)
     report = await run(room, options_for(tmp_path))
@@ -70,8 +70,8 @@ async def test_rows_of_the_default_partition_are_archived_too(room: Room, tmp_pa
     await make_months(room.pool, JANUARY)
 
 
-async def test_what_comes_late_is_a_second_part(room: Room, tmp_path: Path) -> None:
-    """Rows of a month that was archived before are neither lost nor mixed up with the first file."""
+async def test_late_rows_become_a_second_piece(room: Room, tmp_path: Path) -> None:
+    """Rows that arrive after their month was archived are stored in a file of their own."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 20)
     await run(room, options_for(tmp_path))
@@ -81,8 +81,8 @@ async def test_what_comes_late_is_a_second_part(room: Room, tmp_path: Path) -> N
     assert archived_ids(tmp_path) == [*range(1, 21), *range(101, 106)]
 
 
-async def test_a_row_that_arrives_between_export_and_detach_is_not_lost(room: Room, tmp_path: Path) -> None:
-    """The frozen table is compared with the file before it is dropped; if it has more, it is written again."""
+async def test_row_inserted_between_export_and_detach_is_not_lost(room: Room, tmp_path: Path) -> None:
+    """The frozen table is compared with the file before it is dropped; if they differ, it is exported again."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 20)
     heard: list[str] = []
@@ -100,8 +100,8 @@ async def test_a_row_that_arrives_between_export_and_detach_is_not_lost(room: Ro
     assert archived_ids(tmp_path) == [*range(1, 21), 99]
 
 
-async def test_a_row_that_was_changed_after_its_export_is_written_again(room: Room, tmp_path: Path) -> None:
-    """The same number of rows is not enough: the contents are compared."""
+async def test_row_changed_after_its_export_is_exported_again(room: Room, tmp_path: Path) -> None:
+    """Contents are compared, not only the number of rows."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 20)
     options = options_for(tmp_path)
@@ -119,8 +119,8 @@ async def test_a_row_that_was_changed_after_its_export_is_written_again(room: Ro
     assert "changed" in table.column("reply_text").to_pylist()
 
 
-async def test_a_damaged_file_is_noticed_and_nothing_is_dropped(room: Room, tmp_path: Path) -> None:
-    """A file that changed between writing and reading back stops the piece; the next run writes it again."""
+async def test_damaged_file_stops_the_drop(room: Room, tmp_path: Path) -> None:
+    """A file that changed before it was read back stops the piece; the next run writes it again."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 20)
 
@@ -130,14 +130,14 @@ async def test_a_damaged_file_is_noticed_and_nothing_is_dropped(room: Room, tmp_
             path.write_bytes(path.read_bytes()[:-1] + b"?")
 
     report = await run_archive(room, options_for(tmp_path), actor="tests", clock=at_now, signal=damage)
-    assert "checksum is another" in report.failed["attempts 2030-01 part 1"]
+    assert "checksum differs" in report.failed["attempts 2030-01 part 1"]
     assert len(await delivery_ids(room.pool)) == 20
     await run(room, options_for(tmp_path))
     assert archived_ids(tmp_path) == list(range(1, 21))
 
 
-async def test_verify_names_the_file_that_is_damaged_and_the_one_that_is_missing(room: Room, tmp_path: Path) -> None:
-    """Each with what is wrong; the others are good."""
+async def test_verify_names_damaged_and_missing_files(room: Room, tmp_path: Path) -> None:
+    """Each has its problem; the other files are valid."""
     for month in (JANUARY, FEBRUARY):
         await add_attempts(room.pool, month, 10, first=month.month * 100)
     options = options_for(tmp_path)
@@ -147,13 +147,13 @@ async def test_verify_names_the_file_that_is_damaged_and_the_one_that_is_missing
     first.write_bytes(first.read_bytes() + b"\0")
     second.unlink()
     problems = [finding.problem async for finding in verify_archive(room.pool, options)]
-    assert [str(problem).split()[1:3] for problem in problems] == [["is", "not"], ["is", "not"]]
+    assert [str(problem).split()[1:3] for problem in problems] == [["is", "damaged:"], ["is", "not"]]
     assert "checksum" in str(problems[0])
     assert "not in the archive" in str(problems[1])
 
 
-async def test_the_archive_forgets_after_a_year(room: Room, tmp_path: Path) -> None:
-    """The file goes, the record stays and says so, and the audit log knows."""
+async def test_archived_month_expires_after_a_year(room: Room, tmp_path: Path) -> None:
+    """The file is deleted, the record stays as expired, and the audit log has an entry."""
     await add_attempts(room.pool, JANUARY, 10)
     options = options_for(tmp_path)
     await run(room, options)
@@ -168,8 +168,8 @@ async def test_the_archive_forgets_after_a_year(room: Room, tmp_path: Path) -> N
     assert sorted(row["action"] for row in subjects) == ["archive.drop", "archive.expire"]
 
 
-async def test_a_file_is_kept_and_forgotten_where_it_was_written(room: Room, tmp_path: Path) -> None:
-    """The record says which store; a changed setting leaves no file behind and finds every one."""
+async def test_file_is_found_in_the_store_it_was_written_to(room: Room, tmp_path: Path) -> None:
+    """The record names the store; after a change of the setting every file is found and expired."""
     old, new = options_for(tmp_path / "old"), options_for(tmp_path / "new")
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, old)
@@ -186,8 +186,8 @@ async def test_a_file_is_kept_and_forgotten_where_it_was_written(room: Room, tmp
     assert not [path for path in left if path.parent.name in {"2030-01", "2030-02"}]
 
 
-async def test_a_piece_that_was_begun_elsewhere_is_finished_here(room: Room, tmp_path: Path) -> None:
-    """What a killed run left in the other store is removed, and the record follows."""
+async def test_piece_begun_in_another_store_is_finished_in_the_new_one(room: Room, tmp_path: Path) -> None:
+    """The file of a killed run in the old store is removed, and the record names the new store."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
 
@@ -204,8 +204,8 @@ async def test_a_piece_that_was_begun_elsewhere_is_finished_here(room: Room, tmp
     assert archived_ids(tmp_path / "new") == list(range(1, 11))
 
 
-async def test_each_table_has_its_own_time(room: Room, tmp_path: Path) -> None:
-    """Attempts stay as long as they should, opens go sooner, and are forgotten sooner."""
+async def test_each_table_has_its_own_retention(room: Room, tmp_path: Path) -> None:
+    """Opens are archived and expired sooner than attempts."""
     await add_attempts(room.pool, MAY, 10)
     await room.pool.execute(
         "INSERT INTO open_events (email_queue_id, opened_at, recipient_email) VALUES (1, $1, 'p@example.org')", MAY
@@ -221,34 +221,32 @@ async def test_each_table_has_its_own_time(room: Room, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["attempts=90d,letters=1d", "attempts", "attempts=soon"])
-def test_a_time_for_a_table_that_is_not_archived_is_refused(value: str) -> None:
-    """By the variable's name, at the start."""
+def test_retention_of_an_unknown_table_is_rejected(value: str) -> None:
+    """The error at the start names the variable."""
     with pytest.raises(SettingInvalid, match="POSTROOM_ARCHIVE_AFTER"):
         read_settings({"POSTROOM_ARCHIVE_AFTER": value})
 
 
-async def test_four_times_the_rows_take_no_more_memory(room: Room, tmp_path: Path) -> None:
-    """Memory follows the step, not the month; each month is archived by a process of its own."""
+async def test_memory_does_not_grow_with_the_month(room: Room, tmp_path: Path) -> None:
+    """Memory depends on the size of a step; each month is archived by a process of its own."""
     peaks = []
     for month, rows in ((JANUARY, 30_000), (FEBRUARY, 120_000)):
         await make_months(room.pool, month)
         await add_attempts(room.pool, month, rows)
         peaks.append(await peak_kilobytes(Orders(room.url, str(tmp_path), NOW, pages=64)))
     assert await delivery_ids(room.pool) == []
-    assert peaks[1] - peaks[0] < 12_000  # with the whole month in memory it is 50,000 and more
+    assert peaks[1] - peaks[0] < 12_000  # with the whole month in memory it is more than 50,000
 
 
-async def test_one_process_at_a_time(room: Room, tmp_path: Path) -> None:
-    """A second one is told so and does nothing."""
+async def test_only_one_process_works_on_the_archive(room: Room, tmp_path: Path) -> None:
+    """A second run raises `ArchiveBusy` and changes nothing."""
     async with archive_session(room):
         with pytest.raises(ArchiveBusy):
             await run(room, options_for(tmp_path))
 
 
-async def test_a_reader_who_does_not_leave_postpones_the_detaching(
-    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lock is waited for briefly, workers are not held up, and the piece goes on at the next run."""
+async def test_long_reader_postpones_the_detach(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock has a short timeout, so workers are not blocked; the next run continues."""
     monkeypatch.setattr("postroom.archive.service.LOCK_TRIES", 1)
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
@@ -261,8 +259,8 @@ async def test_a_reader_who_does_not_leave_postpones_the_detaching(
     assert len((await run(room, options)).archived) == 1
 
 
-async def test_every_archived_table_goes_the_same_way(room: Room, tmp_path: Path) -> None:
-    """Opens and clicks, with addresses of networks and truth values, come out as they went in."""
+async def test_opens_and_clicks_survive_archive_and_restore(room: Room, tmp_path: Path) -> None:
+    """IP addresses and booleans are restored unchanged."""
     for table, column, more in (("open_events", "opened_at", ""), ("click_events", "clicked_at", ", link_url")):
         await room.pool.execute(
             f"INSERT INTO {table} "
@@ -283,7 +281,7 @@ async def test_every_archived_table_goes_the_same_way(room: Room, tmp_path: Path
 
 
 async def test_one_piece_that_fails_does_not_stop_the_others(room: Room, tmp_path: Path) -> None:
-    """It is told by its name, again at every run, and whatever else is old leaves."""
+    """Each run reports the failed piece by name and archives the others."""
     await room.pool.execute(
         "INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, table_name, source_name, path)"
         " VALUES ('exporting', false, 1, '2029-01-01Z', '2029-02-01Z', 'attempts', 'attempts_gone', 'nowhere')"
@@ -295,8 +293,8 @@ async def test_one_piece_that_fails_does_not_stop_the_others(room: Room, tmp_pat
     assert list((await run(room, options_for(tmp_path))).failed) == ["attempts 2029-01 part 1"]
 
 
-async def test_a_piece_left_in_a_store_that_is_gone_is_written_to_the_new_one(room: Room, tmp_path: Path) -> None:
-    """Its table is still here, so nothing is lost, and nothing waits for a store that nobody has any more."""
+async def test_piece_in_a_lost_store_is_written_to_the_new_one(room: Room, tmp_path: Path) -> None:
+    """Its table still exists, so it is exported again."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
 
@@ -307,24 +305,24 @@ async def test_a_piece_left_in_a_store_that_is_gone_is_written_to_the_new_one(ro
     with pytest.raises(KeyboardInterrupt):
         await run_archive(room, options_for(tmp_path / "old"), actor="tests", clock=at_now, signal=stop)
     shutil.rmtree(tmp_path / "old")
-    (tmp_path / "old").write_text("no folder any more")
+    (tmp_path / "old").write_text("not a folder")
     report = await run(room, options_for(tmp_path / "new"))
     assert ([segment.rows for segment in report.archived], report.failed) == ([10], {})
     assert archived_ids(tmp_path / "new") == list(range(1, 11))
 
 
-async def test_verify_goes_on_after_a_store_that_does_not_answer(room: Room, tmp_path: Path) -> None:
-    """Each file has its finding, and those of the other store are good."""
+async def test_verify_continues_after_an_unreachable_store(room: Room, tmp_path: Path) -> None:
+    """Each file of that store has a problem, and those of the other store are valid."""
     await add_attempts(room.pool, JANUARY, 10)
     await run(room, options_for(tmp_path / "old"))
     await add_attempts(room.pool, FEBRUARY, 10, first=101)
     await run(room, options_for(tmp_path / "new"))
     shutil.rmtree(tmp_path / "old")
     problems = [finding.problem async for finding in verify_archive(room.pool, options_for(tmp_path / "new"))]
-    assert ("is not there" in str(problems[0]), problems[1]) == (True, None)
+    assert ("does not exist" in str(problems[0]), problems[1]) == (True, None)
 
 
-async def test_verify_of_a_table_that_is_not_archived_is_refused(room: Room, tmp_path: Path) -> None:
-    """With the names of those that are."""
+async def test_verify_rejects_an_unknown_table(room: Room, tmp_path: Path) -> None:
+    """The error lists the archived tables."""
     with pytest.raises(BadInput, match="attempts, open_events, click_events"):
         _ = [finding async for finding in verify_archive(room.pool, options_for(tmp_path), table="letters")]

@@ -1,4 +1,4 @@
-"""The archive's loop: it does its turn, survives what goes wrong, and stops when it is told to."""
+"""The archive's loop: a run, failures and stop."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +15,15 @@ from postroom.db.room import Room
 from postroom.settings import Settings
 
 
-async def test_a_turn_archives_what_is_old(room: Room, tmp_path: Path) -> None:
-    """As a run by hand does."""
+async def test_loop_archives_old_months(room: Room, tmp_path: Path) -> None:
+    """A run of the loop does the same as `postroom archive run`."""
     await add_attempts(room.pool, JANUARY, 5)
     await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert await delivery_ids(room.pool) == []
 
 
-async def test_a_turn_that_cannot_work_is_no_end(room: Room, tmp_path: Path) -> None:
-    """Somebody else at work, or an archive that cannot be written: the next turn tries again."""
+async def test_failed_run_does_not_end_the_loop(room: Room, tmp_path: Path) -> None:
+    """The next run tries again after a busy or unwritable archive."""
     await add_attempts(room.pool, JANUARY, 5)
     async with archive_session(room):
         await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
@@ -35,8 +35,8 @@ async def test_a_turn_that_cannot_work_is_no_end(room: Room, tmp_path: Path) -> 
     assert await delivery_ids(room.pool) == []
 
 
-async def test_without_a_place_nothing_leaves(room: Room) -> None:
-    """Partitions are made ahead; old months stay where they are safe."""
+async def test_without_an_archive_url_nothing_is_archived(room: Room) -> None:
+    """Future partitions are created; old months stay in the database."""
     await add_attempts(room.pool, JANUARY, 5)
     keeper = ArchiveWorker(room, ArchiveOptions(), clock=at_now)
     await keeper.run_once()
@@ -48,7 +48,7 @@ async def test_without_a_place_nothing_leaves(room: Room) -> None:
 async def test_the_data_directory_is_an_archive_only_beside_the_embedded_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a database that other hosts reach too, somebody must say where the archive is; the doctor asks for it."""
+    """With a database that several hosts share, the archive needs a URL; the doctor reports its absence."""
     monkeypatch.setattr(host_checks, "CONNECT_TIMEOUT_S", 3600.0)
     embedded = Settings(data_dir=tmp_path)
     shared = Settings(data_dir=tmp_path, database_url="postgresql://db.internal/app")
@@ -58,7 +58,7 @@ async def test_the_data_directory_is_an_archive_only_beside_the_embedded_server(
     assert [(await host_checks.archive(each)).verdict for each in (embedded, shared)] == [Severity.OK, Severity.WARN]
 
 
-def test_in_the_background_it_gives_way() -> None:
-    """Small steps, and a small share of the time."""
+def test_background_run_uses_small_steps_and_pauses() -> None:
+    """The loop reads few pages per step and works a small share of the time."""
     assert ArchiveOptions.in_background().share < ArchiveOptions().share
     assert ArchiveOptions.in_background().pages < ArchiveOptions().pages

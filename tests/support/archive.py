@@ -1,4 +1,4 @@
-"""What tests of the archive share: months of attempts, an archive in a folder, and what is where."""
+"""Helpers of archive tests: months of attempts, an archive in a folder, the ids in tables and files."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ def at_now() -> datetime:
 
 
 def options_for(folder: Path, **chosen: object) -> ArchiveOptions:
-    """Small steps without pauses."""
+    """Options with small steps and without pauses."""
     usual = {"url": str(folder), "pages": 2, "batch_limit": 50, "work_dir": folder / "work"}
     return ArchiveOptions(**{**usual, **chosen})  # type: ignore[arg-type]
 
@@ -36,7 +36,7 @@ async def make_months(pool: Pool, *months: datetime) -> None:
 
 
 async def add_attempts(pool: Pool, month: datetime, count: int, *, first: int = 1) -> None:
-    """Attempts within a month, with everything that is hard to write down."""
+    """Add attempts within a month, with values that are hard to encode."""
     await pool.execute(
         """
         INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, code, started_at, finished_at, transport,
@@ -73,7 +73,7 @@ def files_of(folder: Path, table: str = "attempts") -> list[Path]:
 
 
 def archived_ids(folder: Path, table: str = "attempts") -> list[int]:
-    """The ids of all rows in all files there are, without asking the database."""
+    """The ids of all rows in all files, read without the database."""
     from postroom.archive.parquet import read_tables
 
     found = files_of(folder, table)

@@ -1,4 +1,4 @@
-"""A real process at work on the archive that can be told to die: `python -m tests.support.archive_process '{…}'`.
+"""A process that works on the archive and can kill itself: `python -m tests.support.archive_process '{…}'`.
 
 With `die_at` it kills itself with SIGKILL at the n-th occurrence of a step; otherwise it exits 0 when all is done.
 """
@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Orders:
-    """What the process is to do."""
+    """The task of the process."""
 
     url: str
     folder: str
@@ -37,7 +37,7 @@ class Orders:
     task: str = "run"  # or restore, erase, bring_back
     die_at: str | None = None
     occurrence: int = 1
-    endpoint: str | None = None  # of a bucket; the folder is its URL then
+    endpoint: str | None = None  # of a bucket; `folder` is then its URL
     pages: int = 2
 
     def encode(self) -> str:
@@ -45,7 +45,7 @@ class Orders:
 
 
 class Doom:
-    """Hears the steps and ends the process at the one that was ordered, as the kernel would."""
+    """A test signal that kills the process with SIGKILL at the ordered step."""
 
     def __init__(self, orders: Orders) -> None:
         self._step, self._left = orders.die_at, orders.occurrence
@@ -58,19 +58,19 @@ class Doom:
 
 
 async def run_to_its_end(orders: Orders) -> int:
-    """Start a process and wait until it has ended, one way or the other."""
+    """Start a process and wait until it ends."""
     return (await _run(orders))[0]
 
 
 async def peak_kilobytes(orders: Orders) -> int:
-    """Start a process that does all of its work, and say how large it grew."""
+    """Start a process, wait until it ends, and return its peak memory."""
     code, told = await _run(orders)
     assert code == 0
     return int(told.splitlines()[-1])
 
 
 async def _run(orders: Orders) -> tuple[int, bytes]:
-    async with sessions_end(orders.url):  # who died held the archive's lock
+    async with sessions_end(orders.url):  # a killed process held the archive's lock
         return await _run_alone(orders)
 
 

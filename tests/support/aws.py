@@ -1,4 +1,4 @@
-"""AWS on loopback: moto for the real thing, and a small SES of our own for what moto does not do."""
+"""AWS on loopback: moto, and a small SES for behaviour that moto lacks."""
 
 import base64
 import contextlib
@@ -20,7 +20,7 @@ REGION = "eu-central-1"
 
 @contextlib.contextmanager
 def moto_running() -> Iterator[str]:
-    """Moto's server on a free port; yields its URL."""
+    """Run moto's server on a free port; yields its URL."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -32,7 +32,7 @@ def moto_running() -> Iterator[str]:
 
 @dataclass(slots=True)
 class Aws:
-    """An SES that verifies signatures, and what to answer. `hangs` never does; `drops` hangs up."""
+    """An SES that verifies signatures. `hangs` never responds; `drops` closes the connection."""
 
     status: int = 200
     error: str = ""
@@ -86,7 +86,7 @@ def _refusal(status: int, error: str, message: str, headers: dict[str, str] | No
 
 @contextlib.asynccontextmanager
 async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
-    """The SES of our own behind a real server on a free port."""
+    """Run the SES on a free port."""
     app = web.Application()
     app.router.add_post("/v2/email/outbound-emails", aws.send)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
@@ -103,7 +103,7 @@ async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
 async def ses_to(
     aws: Aws, *, credentials: CredentialSource = CREDENTIALS, **options: Any
 ) -> AsyncIterator[SesTransport]:
-    """A transport and its SES, both real."""
+    """A transport and its SES, over real sockets."""
     async with aws_running(aws):
         transport = SesTransport(credentials, region=REGION, endpoint_url=aws.url, **options)
         try:

@@ -1,4 +1,4 @@
-"""What tests of the embedded server share: its user in a process of its own, and questions about processes."""
+"""Helpers of tests of the embedded server: a client process, and properties of processes."""
 
 import os
 import stat
@@ -14,8 +14,8 @@ from postroom.embedded.server import ServerOptions
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; plain tests cover this")
 FAST = ServerOptions(fsync=False)
 
-# A user of the server in a process of its own: tells the URL, then leaves when its input ends. It gives up
-# root after all imports, because an ordinary user may not be able to read the interpreter of root.
+# A client of the server in a process of its own: it prints the URL and leaves when its input ends. It drops root after
+# all imports, because another user may not be able to read root's interpreter.
 USER = """
 import asyncio, concurrent.futures.thread, os, signal, sys
 from pathlib import Path

@@ -10,7 +10,7 @@ from postroom.db.url import joined
 
 
 class FreezingProxy:
-    """Forwards bytes to the server of a URL. `freeze` silences the connections there are; new ones work."""
+    """Forwards bytes to the server of a URL. `freeze` silences open connections; new ones work."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -36,7 +36,7 @@ class FreezingProxy:
         return joined(self._parts._replace(netloc=f"{self._parts.netloc.rpartition(':')[0]}:{port}"))
 
     def freeze(self) -> int:
-        """Silence every open connection; returns how many."""
+        """Silence every open connection; returns their number."""
         for frozen in self._open:
             frozen.set()
         return len(self._open)

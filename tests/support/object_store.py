@@ -10,7 +10,7 @@ import pytest
 
 from postroom.archive.model import ArchiveOptions
 
-# One request after the other: between two at once it looks whether a path is taken, and then takes it for both.
+# One request at a time: concurrent claims race in moto, which checks and writes in two steps.
 STORE = """
 from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
@@ -22,7 +22,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 
 @pytest.fixture(scope="module")
 def s3_endpoint() -> Iterator[str]:
-    """A store that speaks S3, in a process of its own on loopback."""
+    """An S3-compatible store in a process of its own on loopback."""
     environment = {**os.environ, **CREDENTIALS, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", STORE],

@@ -1,6 +1,6 @@
-"""How long a test waits before it takes something for stuck, or a client of its own for left alone.
+"""Timeouts of tests: the time after which a test treats something as stuck.
 
-Never what is measured: a machine that builds may stop for seconds anywhere, and no test may fail for that.
+They are never measured: a busy machine may pause for seconds, and no test may fail for that.
 """
 
 PATIENCE_S = 60

@@ -1,4 +1,4 @@
-"""A real PgBouncer before the test server, in a mode of choice."""
+"""A real PgBouncer before the test server."""
 
 import os
 import shutil
@@ -21,12 +21,12 @@ _NOBODY = 65534
 
 @contextmanager
 def pgbouncer(url: str, *, mode: str = "transaction", user: str | None = None, ignore: str = "") -> Iterator[str]:
-    """The URL of a database behind the pooler; as this user of the server, or as the one of the URL."""
+    """The URL of a database behind PgBouncer, as this user or as the URL's user."""
     parts, port = urlsplit(url), free_port()
     login = f"user={user or parts.username}" + ("" if user else f" password={unquote(parts.password or '')}")
     server = f"host={parts.hostname} port={parts.port} dbname={parts.path[1:]} {login}"
     with TemporaryDirectory(prefix="postroom-pgbouncer-") as directory:
-        Path(directory).chmod(0o755)  # PgBouncer refuses to be root, and another account must read this
+        Path(directory).chmod(0o755)  # PgBouncer refuses to run as root, and its account must read this
         config = Path(directory, "pgbouncer.ini")
         config.write_text(
             f"[databases]\n{parts.path[1:]} = {server}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"

@@ -1,4 +1,4 @@
-"""A PostgreSQL that offers TLS: the handshake of the protocol is ended here, and plain bytes go to the test server.
+"""A TLS proxy for PostgreSQL: it terminates TLS and forwards plain bytes to the test server.
 
 The PostgreSQL of the tests is built without TLS.
 """
@@ -14,7 +14,7 @@ SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
 
 @asynccontextmanager
 async def tls_postgres(url: str, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
-    """The port of a server with this certificate; without one it refuses TLS, as PostgreSQL with ssl = off does."""
+    """The port of a server with this certificate; without one it rejects TLS, as PostgreSQL with ssl = off does."""
     parts, tasks = urlsplit(url), set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -20,13 +20,13 @@ TableName = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^[a-z_]+$")]
 
 
 class ArchiveQuery(PageQuery, frozen=True, kw_only=True):
-    """Which pieces, and which page of them."""
+    """Query parameters of the list of pieces."""
 
     table: TableName | None = None
 
 
 class ErasureBody(Shape, frozen=True, kw_only=True):
-    """Who is to be forgotten."""
+    """The address to erase."""
 
     email: Email
     keep_accounts: bool = False
@@ -77,7 +77,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/archive",
         handler=list_archive,
-        summary="List what is in the archive, and what is on its way there.",
+        summary="List the pieces of the archive, finished and in progress.",
         scope=OPERATE,
         tag="archive",
         query=ArchiveQuery,
@@ -87,7 +87,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/erasures",
         handler=create_erasure,
-        summary="Forget a person; 202 while files of the archive still wait to be rewritten.",
+        summary="Erase a person; 202 while files of the archive are still to be rewritten.",
         scope=OPERATE,
         tag="archive",
         body=ErasureBody,
@@ -97,7 +97,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/erasures",
         handler=list_erasures,
-        summary="List erasures, newest first; they do not say of whom.",
+        summary="List erasures, newest first, without their addresses.",
         scope=OPERATE,
         tag="archive",
         query=PageQuery,
@@ -107,7 +107,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/erasures/{erasure_id:int}",
         handler=show_erasure,
-        summary="How far an erasure is.",
+        summary="The progress of an erasure.",
         scope=OPERATE,
         tag="archive",
         answers={200: ErasureShape},

@@ -19,7 +19,7 @@ archive = typer.Typer()
 
 
 def _checked_store(url: str | None) -> str | None:
-    """Refused here: where nothing is to be archived, nobody else would look at it."""
+    """Check the URL here: a run with nothing to archive would not open the store."""
     try:
         return url and parse_archive_url(url)
     except ValueError as error:
@@ -28,7 +28,7 @@ def _checked_store(url: str | None) -> str | None:
 
 Store = Annotated[
     str | None,
-    typer.Option("--store", callback=_checked_store, help="Where new files go: a folder, or s3://bucket/prefix."),
+    typer.Option("--store", callback=_checked_store, help="Store for new files: a folder, or s3://bucket/prefix."),
 ]
 Copy = Annotated[
     str | None,
@@ -38,12 +38,12 @@ Copy = Annotated[
 ]
 Endpoint = Annotated[
     str | None,
-    typer.Option(help="The URL of a store that speaks S3 and is not Amazon's."),
+    typer.Option(help="URL of an S3-compatible store other than Amazon's."),
 ]
-Table = Annotated[str | None, typer.Option(help="Only this table: attempts, open_events, click_events.")]
+Table = Annotated[str | None, typer.Option(help="Restrict to one table: attempts, open_events, click_events.")]
 
 TableArgument = Annotated[str, typer.Argument(help="attempts, open_events or click_events.")]
-MonthArgument = Annotated[str, typer.Argument(help="The month, `2026-01`.")]
+MonthArgument = Annotated[str, typer.Argument(help="Month, such as 2026-01.")]
 
 _LISTED = ("id", "table_name", "month", "part", "state", "rows", "bytes", "archived_at", "restored_name", "path")
 
@@ -51,21 +51,21 @@ _LISTED = ("id", "table_name", "month", "part", "state", "rows", "bytes", "archi
 def options_from(
     room: "Room", *, store: str | None = None, copy: str | None = None, endpoint: str | None = None
 ) -> ArchiveOptions:
-    """What the settings say, and over it what the command line says."""
+    """The options of the settings, overridden by the command line."""
     chosen = ArchiveOptions.of(room.settings)
     return replace(chosen, url=store or chosen.url, copy_url=copy, endpoint=endpoint or chosen.endpoint)
 
 
 def place_for_new(options: ArchiveOptions) -> ArchiveOptions:
-    """The same, if there is a place for new files."""
+    """Return the options if they name a store for new files; raise `SettingInvalid` if not."""
     if options.url is None:
-        raise SettingInvalid("POSTROOM_ARCHIVE_URL", "is not set, and no --store is given: where is the archive to be?")
+        raise SettingInvalid("POSTROOM_ARCHIVE_URL", "is not set; set it, or give --store")
     return options
 
 
 @archive.command()
 def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
-    """Archive what is old enough, and forget what the archive has kept long enough. Exit 1 if a piece failed."""
+    """Archive old months and delete expired ones. Exit 1 if a piece failed."""
     from postroom.archive.service import run_archive
 
     def told(segment: Segment) -> None:
@@ -87,7 +87,7 @@ def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = Fal
 
 @archive.command("list")
 def list_(*, table: Table = None, as_json: AsJson = False) -> None:
-    """List what is in the archive, and what is on its way there."""
+    """List the pieces of the archive, finished and in progress."""
     from postroom.archive.service import check_table, list_segments
 
     check_table(ArchiveOptions(), table)
@@ -100,13 +100,13 @@ def list_(*, table: Table = None, as_json: AsJson = False) -> None:
 
 @archive.command()
 def verify(*, table: Table = None, copy: Copy = None, endpoint: Endpoint = None, as_json: AsJson = False) -> None:
-    """Read every file back and compare it with its record. Exit 1 if one is not what it should be, or has no record."""
+    """Read every file back and compare it with its record. Exit 1 if a file is damaged, missing or has no record."""
     findings = in_room(lambda room: _verify(room, options_from(room, copy=copy, endpoint=endpoint), table))
     if as_json:
         print_json([{"id": f.segment and f.segment.id, "path": f.path, "problem": f.problem} for f in findings])
     else:
         for finding in findings:
-            say(f"{finding.path}: {finding.problem or f'good, {finding.segment.rows} rows'}")
+            say(f"{finding.path}: {finding.problem or f'valid, {finding.segment.rows} rows'}")
     if not all(finding.is_good for finding in findings):
         raise typer.Exit(1)
 
@@ -116,12 +116,12 @@ def restore(
     table: TableArgument,
     month: MonthArgument,
     *,
-    attach: Annotated[bool, typer.Option("--attach", help="Make it part of its table again.")] = False,
+    attach: Annotated[bool, typer.Option("--attach", help="Attach the month to its table.")] = False,
     copy: Copy = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a month back, into a table of its own or into the one it came from."""
+    """Restore a month into a table of its own, or into its original table."""
     from postroom.archive.restore import restore_month
 
     wanted = _month(table, month)
@@ -138,36 +138,36 @@ def restore(
 
 @archive.command()
 def release(table: TableArgument, month: MonthArgument) -> None:
-    """Let a restored month go again; the archive keeps it."""
+    """Drop a restored month; the archive keeps it."""
     from postroom.archive.restore import release_month
 
     wanted = _month(table, month)
     pieces = in_room(lambda room: release_month(room, wanted, actor=actor()))
-    say(f"let go of {wanted.restored_name}, {pieces} pieces of the archive")
+    say(f"released {wanted.restored_name}, {pieces} pieces of the archive")
 
 
 @archive.command()
 def adopt(
-    *, yes: Annotated[bool, typer.Option("--yes", help="The room that this one is a copy of is gone.")] = False
+    *, yes: Annotated[bool, typer.Option("--yes", help="Confirm that the original room no longer exists.")] = False
 ) -> None:
-    """Take the archive over from the room that this one was restored from, if only this one goes on."""
+    """Take over the archive of the room that this one is a copy of, when the original no longer exists."""
     from postroom.archive.service import adopt_archive
 
     if not yes:
-        raise typer.BadParameter("say --yes: from then on this room rewrites and deletes the files, as its own")
+        raise typer.BadParameter("add --yes to confirm: this room will own the files, and rewrite and delete them")
     say(f"adopted {in_room(lambda room: adopt_archive(room, actor=actor()))} pieces")
 
 
 @archive.command()
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT; every archived table is a view of its name.")],
+    sql: Annotated[str, typer.Argument(help="One SELECT; each archived table is a view of the same name.")],
     *,
-    limit: Annotated[int, typer.Option(min=1, help="The most rows to print.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to print.")] = 1000,
     copy: Copy = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the archive a question in SQL; the database is not asked."""
+    """Query the files of the archive with SQL; the database is not queried."""
     from postroom.archive.query import query_archive
 
     answer = in_room(
@@ -177,7 +177,7 @@ def query(
 
 
 def shown(segment: Segment) -> dict[str, Any]:
-    """A piece as programs get it."""
+    """The JSON form of a piece."""
     told = asdict(segment)
     del told["is_attached"], told["source_name"], told["columns"]
     return {**told, "month": segment.month}
@@ -210,9 +210,9 @@ def _tell_run(report: "RunReport", *, as_json: bool) -> None:
         )
         return
     for segment in report.expired:
-        say(f"forgot {segment.label}")
+        say(f"deleted {segment.label}")
     for label in report.postponed:
-        say(f"postponed {label}: somebody holds a lock on the table; run it again")
+        say(f"postponed {label}: another transaction holds a lock on the table; run the command again")
     for label, reason in report.failed.items():
         say(f"failed {label}: {reason}")
     if not (report.archived or report.expired or report.postponed or report.failed):

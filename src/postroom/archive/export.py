@@ -1,7 +1,7 @@
-"""From a table to a file and back to a proof: the reading and comparing that a piece goes through.
+"""Export a table to a file, and verify the file against the table.
 
-A table is read a few pages at a time, each step with a snapshot of its own, so that no old snapshot keeps dead rows of
-the queue alive, and with a pause in between for those who have mail to send.
+A table is read a few pages at a time. Each step has its own snapshot, because an old snapshot would keep dead rows of
+the queue from being vacuumed, and pauses leave the database to the delivery of mail.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from postroom.runtime.signals import Signal, unheard
 async def read_pages(
     session: Session, source_name: str, columns: Sequence[Column], *, options: ArchiveOptions
 ) -> AsyncIterator[bytes]:
-    """A table's rows as CSV, some pages at a time. Pages that are added meanwhile are read too."""
+    """Yield a table's rows as CSV, some pages at a time, including pages added meanwhile."""
     page, quoted, pace = 0, text_columns(columns), Pace(options.share)
     while page < await store.count_pages(session, source_name=source_name):
         statement = await store.compose_export(
@@ -57,7 +57,7 @@ async def write_file(
 
 
 async def content_in_table(session: Session, segment: Segment, *, options: ArchiveOptions) -> str:
-    """The checksum of a piece's table as it is now; equal to the file's only if nothing changed at all."""
+    """The checksum of a piece's table as it is now; equal to the file's only if no row changed."""
     content = hashlib.sha256()
     async for csv in read_pages(session, segment.source_name, segment.columns, options=options):
         content.update(csv)
@@ -66,7 +66,7 @@ async def content_in_table(session: Session, segment: Segment, *, options: Archi
 
 @asynccontextmanager
 async def fetched(objects: Objects, segment: Segment, options: ArchiveOptions) -> AsyncIterator[Path]:
-    """A piece's file on this machine, for the length of the block, proven to be the one that was written."""
+    """A local copy of a piece's file for the duration of the block, verified by its checksum."""
     with working_directory(options) as directory:
         local = Path(directory) / "piece.parquet"
         await fetch_proven(objects, segment, local)
@@ -74,14 +74,16 @@ async def fetched(objects: Objects, segment: Segment, options: ArchiveOptions) -
 
 
 async def fetch_proven(objects: Objects, segment: Segment, local: Path) -> None:
-    """Bring a piece's file here; raises `ArchiveDamaged` unless it is the one that was written."""
+    """Download a piece's file; raises `ArchiveDamaged` if its checksum differs from the record."""
     await objects.fetch(segment.path, local)
     if await asyncio.to_thread(file_sha256, local) != segment.file_sha256:
-        raise ArchiveDamaged(f"{segment.path} is not the file that was written: its checksum is another.")
+        raise ArchiveDamaged(
+            f"{segment.path} is damaged: its checksum differs from the record. Replace it by a good copy."
+        )
 
 
 async def check_file(objects: Objects, segment: Segment, options: ArchiveOptions) -> None:
-    """Read a piece's file back; raises `ArchiveDamaged` unless it is what the record says, to the byte."""
+    """Read a piece's file back; raises `ArchiveDamaged` unless rows and checksum match the record."""
     async with fetched(objects, segment, options) as local:
         rows, content, pace = 0, hashlib.sha256(), Pace(options.share)
         tables = read_tables(local)
@@ -90,7 +92,7 @@ async def check_file(objects: Objects, segment: Segment, options: ArchiveOptions
             content.update(await asyncio.to_thread(render, table))
             await pace.rest()
     if (rows, content.hexdigest()) != (segment.rows, segment.content_sha256):
-        raise ArchiveDamaged(f"{segment.path} has {rows} rows that are not the {segment.rows} of the table.")
+        raise ArchiveDamaged(f"{segment.path} has {rows} rows that differ from the {segment.rows} of the table.")
 
 
 def working_directory(options: ArchiveOptions) -> "TemporaryDirectory[str]":

@@ -1,13 +1,13 @@
--- What DuckDB is told before it sees a question.
+-- Settings that restrict DuckDB before it runs a query.
 
 -- name: allow_files :exec
--- These files may be read.
+-- Allow reading these files.
 SET allowed_paths = :paths;
 
 -- name: close_everything_else :exec
--- No other file, no network, no extension.
+-- Deny every other file, the network and extensions.
 SET enable_external_access = false;
 
 -- name: lock_settings :exec
--- And nobody changes that.
+-- Prevent a query from changing these settings.
 SET lock_configuration = true;

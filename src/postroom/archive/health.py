@@ -1,6 +1,6 @@
-"""What the doctor asks about the archive: whether its files are where they should be, and what waits for them.
+"""Archive checks of the doctor: missing files, unreachable stores, unfinished erasures.
 
-Only whether a file is there is asked; what is in it is the question of `postroom archive verify`.
+It checks that files exist; `postroom archive verify` checks their content.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class ArchiveHealth:
-    """How the archive is."""
+    """The result of the archive checks."""
 
     pieces: int = 0
-    foreign: int = 0  # pieces that the room wrote of which this one is a copy
+    foreign: int = 0  # pieces whose files belong to the original of this room
     missing: list[str] = field(default_factory=list)  # paths
-    unreachable: dict[str, str] = field(default_factory=dict)  # why, by store
-    erasures: int = 0  # that are not done
+    unreachable: dict[str, str] = field(default_factory=dict)  # reason by store URL
+    erasures: int = 0  # unfinished erasures
 
 
 async def examine_archive(session: Session, options: ArchiveOptions) -> ArchiveHealth:
-    """Look for the file of every piece, in the store it was written to."""
+    """Check that the file of every piece exists in its store."""
     health = ArchiveHealth(erasures=len(await list_running(session)))
     for segment in await store.list_segments(session):
         if segment.state not in HAS_FILE:
@@ -42,6 +42,6 @@ async def examine_archive(session: Session, options: ArchiveOptions) -> ArchiveH
             async with asyncio.timeout(PATIENCE_S):
                 if not await objects_of(segment, options).exists(segment.path):
                     health.missing.append(segment.path)
-        except (PostroomError, OSError) as error:  # TimeoutError is one
-            health.unreachable[url] = str(error) or f"no answer in {PATIENCE_S:g} s"
+        except (PostroomError, OSError) as error:  # TimeoutError is an OSError
+            health.unreachable[url] = str(error) or f"timed out after {PATIENCE_S:g} s"
     return health

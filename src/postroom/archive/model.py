@@ -1,4 +1,4 @@
-"""What the archive speaks of: pieces, their states, and how long things are kept. Pure."""
+"""Models of the archive: pieces, their states, retention. Pure."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ BACKGROUND_PAGES = 256
 
 
 class SegmentState(StrEnum):
-    """How far the work on a piece is; the migration says what each step means."""
+    """The state of a piece; the migration describes each step."""
 
     COLLECTING = "collecting"
     EXPORTING = "exporting"
@@ -26,22 +26,22 @@ class SegmentState(StrEnum):
 
 
 HAS_FILE = (SegmentState.EXPORTED, SegmentState.VERIFIED, SegmentState.DETACHED, SegmentState.ARCHIVED)
-"""States in which the archive has the file of a piece."""
+"""States in which the piece has a file."""
 
 MAY_HAVE_FILE = (SegmentState.EXPORTING, *HAS_FILE)
-"""And the one in which a killed process may have left one behind."""
+"""`HAS_FILE`, and the state in which a killed process may have left a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """A month of a table."""
+    """One month of a table."""
 
     table: str
     begin: datetime  # its first moment, UTC
 
     @classmethod
     def parse(cls, table: str, text: str) -> "Month":
-        """`2026-01`; ValueError when it is not a month."""
+        """Parse a month such as `2026-01`; raises ValueError if it is not one."""
         return cls(table, datetime.strptime(f"{text}-01+0000", "%Y-%m-%d%z"))
 
     @property
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a file holds: enough to tell that nothing was lost on the way."""
+    """The content of a file: counts and checksums that prove that no row was lost."""
 
     rows: int
     bytes: int
@@ -75,7 +75,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One piece: a month of a table, or what came late of it."""
+    """One piece: a month of a table, or rows of that month that arrived later."""
 
     id: int
     state: SegmentState
@@ -97,11 +97,11 @@ class Segment:
     source_name: str
     is_attached: bool
     path: str
-    store_url: str | None  # the store it lies in; None before anything was written
+    store_url: str | None  # the store with its file; None until one was written
     columns: tuple[Column, ...]
     file_sha256: str | None
     content_sha256: str | None
-    is_foreign: bool  # another room wrote the file, of which this one is a copy: it is read and never changed
+    is_foreign: bool  # the file belongs to the original of this room: it is read and never changed
 
     @property
     def month(self) -> str:
@@ -114,22 +114,22 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """Where the archive is, and how long things stay here and there."""
+    """The store of the archive, retention, and the pace of a run."""
 
-    url: str | None = None  # where new pieces go: a folder, or s3://bucket/prefix; None: nothing is archived
-    copy_url: str | None = None  # read from here, wherever the pieces were written: a copy of the archive
-    endpoint: str | None = None  # of a store that speaks S3 and is not Amazon's
+    url: str | None = None  # store for new pieces: a folder, or s3://bucket/prefix; None: nothing is archived
+    copy_url: str | None = None  # read from this copy of the archive instead of the recorded stores
+    endpoint: str | None = None  # of an S3-compatible store other than Amazon's
     tables: tuple[str, ...] = ARCHIVED_TABLES
     hot: timedelta = timedelta(days=90)
     keep: timedelta = timedelta(days=365)
-    hot_by_table: tuple[tuple[str, timedelta], ...] = ()  # where a table differs
+    hot_by_table: tuple[tuple[str, timedelta], ...] = ()  # exceptions by table
     keep_by_table: tuple[tuple[str, timedelta], ...] = ()
     months_ahead: int = 2
-    pages: int = 1024  # read in one step of an export
-    batch_limit: int = 5000  # late rows moved in one transaction
-    share: float = 1.0  # of the time at work; the rest of it is for those who have mail to send
-    interval: timedelta = timedelta(hours=1)  # between two turns of the loop
-    work_dir: Path | None = None  # for files on their way; the system's temporary directory unless given
+    pages: int = 1024  # pages per step of an export
+    batch_limit: int = 5000  # late rows moved per transaction
+    share: float = 1.0  # share of the time a run works; it pauses for the rest, to leave the database to the queue
+    interval: timedelta = timedelta(hours=1)  # between two runs of the loop
+    work_dir: Path | None = None  # for temporary files; None: the system's temporary directory
 
     def hot_for(self, table: str) -> timedelta:
         return dict(self.hot_by_table).get(table, self.hot)
@@ -139,16 +139,16 @@ class ArchiveOptions:
 
     @classmethod
     def in_background(cls, settings: Settings | None = None) -> Self:
-        """As the loop works beside the queue: in small steps, a twentieth of the time."""
+        """The options of the background loop: small steps, a twentieth of the time."""
         chosen = cls() if settings is None else cls.of(settings)
         return replace(chosen, share=min(chosen.share, BACKGROUND_SHARE), pages=min(chosen.pages, BACKGROUND_PAGES))
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The options that the settings name.
+        """The options from the settings.
 
-        Only beside the embedded server the data directory will do: with a database that others reach too, it would be
-        the disk of whichever worker happened to hold the lock.
+        The data directory is the default only for the embedded server. With a database that several hosts share, it
+        would be the disk of whichever worker holds the lock.
         """
         is_embedded = settings.database_url is None
         chosen: dict[str, Any] = {
@@ -163,13 +163,13 @@ class ArchiveOptions:
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run of the archive did."""
+    """The result of a run of the archive."""
 
     partitions_made: int = 0
     archived: list[Segment] = field(default_factory=list)
     expired: list[Segment] = field(default_factory=list)
     postponed: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # what went wrong, by piece; the others went on
+    failed: dict[str, str] = field(default_factory=dict)  # reason by piece; the other pieces continued
 
     @property
     def rows(self) -> int:
@@ -178,7 +178,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What became of checking one file; without a piece it is a file that no record knows."""
+    """The result of checking one file; a file without a record has no `segment`."""
 
     path: str
     segment: Segment | None

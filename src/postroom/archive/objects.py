@@ -1,9 +1,8 @@
-"""Where the archive's files lie: a folder of this machine, or a bucket that speaks S3.
+"""Stores of archive files: a local folder, or an S3-compatible bucket.
 
-A file is there whole or not at all: a folder gets it under another name first and syncs it to the disk before it is
-renamed; a bucket shows an upload only when it is complete. A path is claimed before it is first written, and only one
-that nobody has can be; from then on, writing replaces the file. A piece that was written is found in the store it was
-written to: the record says which. What another room wrote is only read.
+Writes are atomic: a folder writes under a temporary name, syncs and renames; a bucket shows an upload when it is
+complete. A path is claimed before its first write; the claim fails if a file exists. Later writes replace the file.
+The record of a piece names the store it was written to. Files of another room are read-only.
 """
 
 import asyncio
@@ -34,28 +33,28 @@ _UPLOAD_CHUNK = 8 * 1024 * 1024
 
 
 class Objects(Protocol):
-    """What is done with files."""
+    """Operations on the files of a store."""
 
     async def check(self) -> None:
-        """Raises `ArchiveUnreachable` unless a file could be written here now; leaves nothing behind."""
+        """Raise `ArchiveUnreachable` unless a file could be written now; leaves no file behind."""
 
     async def claim(self, path: str) -> None:
-        """Take a path that is free, with an empty file until `put`; raises `ArchivePathTaken` when a file is there."""
+        """Create an empty file at an unused path, for `put` to replace; raises `ArchivePathTaken` if a file exists."""
 
     async def put(self, path: str, source: Path) -> None:
-        """Store a local file under this path, durably, replacing what was there."""
+        """Store a local file at this path durably, replacing the previous content."""
 
     async def fetch(self, path: str, target: Path) -> None:
-        """Bring a file here; raises `ArchiveDamaged` when it is not there."""
+        """Download a file; raises `ArchiveDamaged` if it does not exist."""
 
     async def delete(self, path: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file; no error if it does not exist."""
 
     async def exists(self, path: str) -> bool:
-        """Whether there is a file under this path."""
+        """True if a file exists at this path."""
 
     async def paths_in(self, folder: str) -> list[str]:
-        """The paths of all files in a folder, in order."""
+        """The sorted paths of all files in a folder."""
 
 
 class Folder:
@@ -68,7 +67,9 @@ class Folder:
         try:
             await asyncio.to_thread(self._check)
         except OSError as error:
-            raise ArchiveUnreachable(f"Nothing can be written to {self._root}: {error.strerror or error}.") from error
+            raise ArchiveUnreachable(
+                f"The archive's folder {self._root} is not writable: {error.strerror or error}."
+            ) from error
 
     async def claim(self, path: str) -> None:
         try:
@@ -84,12 +85,12 @@ class Folder:
             await asyncio.to_thread(shutil.copyfile, self._root / path, target)
         except FileNotFoundError as error:
             if not await asyncio.to_thread(self._root.is_dir):
-                raise ArchiveUnreachable(f"The archive's folder {self._root} is not there.") from error
+                raise ArchiveUnreachable(f"The archive's folder {self._root} does not exist.") from error
             raise ArchiveDamaged(f"{path} is not in the archive.") from error
 
     async def delete(self, path: str) -> None:
         target = self._root / path
-        for left in (target, _unfinished(target)):  # what a killed process was writing goes with it
+        for left in (target, _unfinished(target)):  # the temporary file of a killed process too
             await asyncio.to_thread(left.unlink, missing_ok=True)
 
     async def exists(self, path: str) -> bool:
@@ -99,7 +100,7 @@ class Folder:
         return await asyncio.to_thread(self._paths_in, folder)
 
     def _check(self) -> None:
-        """In the folder, or where it would be made; a file without a name is gone when it is closed."""
+        """Write an unnamed temporary file into the folder, or into its nearest existing parent."""
         existing = next(place for place in (self._root, *self._root.parents) if place.exists())
         with tempfile.TemporaryFile(dir=existing):
             pass
@@ -120,7 +121,7 @@ class Folder:
             shutil.copyfileobj(whole, file)
         _sync(fresh)
         fresh.replace(target)
-        # The partition is dropped on the strength of this file: its name must outlive a power cut, too.
+        # The partition is dropped once this file exists: its directory entry must survive a power cut too.
         for directory in (target.parent, *target.parent.relative_to(self._root).parents):
             _sync(self._root / directory)
 
@@ -140,7 +141,7 @@ class Bucket:
             await delete_async(self._store, probe)
 
     async def claim(self, path: str) -> None:
-        """On the condition that nothing is there; those stores that know no conditions are asked before."""
+        """Write if nothing exists at the path; stores without conditional writes are queried first."""
         from obstore import put_async
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -198,14 +199,14 @@ class Bucket:
             yield
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
-                raise ArchiveUnreachable(f"The bucket of {self._url} is not there.") from error
+                raise ArchiveUnreachable(f"The bucket of {self._url} does not exist.") from error
             raise ArchiveDamaged(f"{path} is not in the archive.") from error
         except BaseError as error:
             raise ArchiveUnreachable(f"The archive's store refused {path}: {str(error).splitlines()[0]}") from error
 
 
 class ReadOnly:
-    """An archive with files that another room wrote: whatever would change them is refused."""
+    """A store with files of another room: every change is rejected."""
 
     def __init__(self, objects: Objects) -> None:
         self.check, self.fetch = objects.check, objects.fetch
@@ -214,7 +215,7 @@ class ReadOnly:
     async def claim(self, path: str) -> None:
         self._refuse(path)
 
-    async def put(self, path: str, source: Path) -> None:  # noqa: ARG002 - a file that is not written
+    async def put(self, path: str, source: Path) -> None:  # noqa: ARG002 - part of the protocol; nothing is written
         self._refuse(path)
 
     async def delete(self, path: str) -> None:
@@ -222,13 +223,13 @@ class ReadOnly:
 
     def _refuse(self, path: str) -> NoReturn:
         raise ArchiveForeign(
-            f"{path} was written by the room that this one is a copy of, and only that room changes it. "
-            "If this is the room that goes on: postroom archive adopt"
+            f"{path} belongs to the room that this one is a copy of, and only that room may change it. "
+            "If the original room no longer exists, run: postroom archive adopt"
         )
 
 
 def open_objects(url: str, *, endpoint: str | None = None) -> Objects:
-    """The archive that a URL names: `s3://bucket/prefix`, `file:///path`, or simply a path; nothing else is one."""
+    """The store of a URL: `s3://bucket/prefix`, `file:///path`, or a path."""
     store_url = normal_url(url)
     if store_url.startswith("s3://"):
         return Bucket(store_url, endpoint=endpoint)
@@ -236,7 +237,7 @@ def open_objects(url: str, *, endpoint: str | None = None) -> Objects:
 
 
 def normal_url(url: str) -> str:
-    """A URL as it is recorded; raises `ArchiveUnreachable` when no archive can be there."""
+    """The normal form of a URL, as recorded; raises `ArchiveUnreachable` for an invalid one."""
     try:
         return parse_archive_url(url)
     except ValueError as error:
@@ -244,7 +245,7 @@ def normal_url(url: str) -> str:
 
 
 def objects_of(segment: Segment, options: ArchiveOptions) -> Objects:
-    """The store that a piece lies in; one that only reads if the piece is another room's."""
+    """The store of a piece's file; read-only if the file belongs to another room."""
     url = options.copy_url or segment.store_url
     if url is None:
         raise ArchiveUnreachable(f"The record of {segment.path} names no store.")
@@ -267,11 +268,11 @@ def _bucket(url: str, endpoint: str | None) -> "S3Store":
             options["client_options"] = {"allow_http": endpoint.startswith("http://")}
         return S3Store.from_url(url, **options)
     except (BaseError, ValueError) as error:
-        raise ArchiveUnreachable(f"{url} is no bucket: {str(error).splitlines()[0]}") from error
+        raise ArchiveUnreachable(f"{url} is not a valid bucket: {str(error).splitlines()[0]}") from error
 
 
 class _S3Credentials:
-    """The credentials of this process in the form that obstore asks for."""
+    """The credentials of this process in the form that obstore expects."""
 
     def __init__(self, chain: CredentialChain) -> None:
         self._chain = chain
@@ -287,7 +288,7 @@ class _S3Credentials:
 
 
 def _taken(path: str) -> ArchivePathTaken:
-    return ArchivePathTaken(f"A file lies at {path} that this room did not write; nothing was written over it.")
+    return ArchivePathTaken(f"A file that this room did not write exists at {path}; it was not overwritten.")
 
 
 def _unfinished(target: Path) -> Path:
@@ -295,14 +296,14 @@ def _unfinished(target: Path) -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """With all that lead to it; those that are made are nobody else's."""
+    """Create the folder and its parents with mode 0700."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _create(path: Path) -> int:
-    """A new file that only its owner can read: it is full of addresses."""
+    """Create a file with mode 0600: it contains addresses."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 

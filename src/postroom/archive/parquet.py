@@ -1,7 +1,7 @@
-"""Rows as Parquet, and back: both ways through CSV, which PostgreSQL and Arrow happen to write byte for byte alike.
+"""Convert rows to Parquet and back through CSV, which PostgreSQL and Arrow write byte for byte alike.
 
-That is what makes the proof simple. The rows of a table, copied out, have a SHA-256; the file read back and written as
-CSV must have the same. Every function here blocks and belongs in a thread; memory is bounded by the largest step.
+Verification relies on that: the SHA-256 of a table's CSV must equal that of the CSV made from the file. Every function
+here blocks and must run in a thread; memory is bounded by the largest step.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from typing import Any, Self, TypeAlias
 from postroom.archive.errors import ArchiveDamaged, ArchiveExtraMissing
 from postroom.archive.model import Column, Manifest
 
-Table: TypeAlias = Any  # pyarrow.Table; the package is loaded when it is needed and tells no types
+Table: TypeAlias = Any  # pyarrow.Table; the package is imported on demand and has no type hints
 SCHEMA_VERSION = 1
 _READ_AT_ONCE = 1024 * 1024
 
 
 class ParquetFile:
-    """A file in the making: give it CSV step by step, then ask for its manifest."""
+    """A Parquet file being written: `write` CSV step by step, then `finish`."""
 
     def __init__(self, path: Path, columns: Sequence[Column], *, time_column: str | None) -> None:
         arrow, parquet = load_arrow(), load_arrow("parquet")
@@ -43,12 +43,12 @@ class ParquetFile:
         self._writer.close()
 
     def write(self, csv: bytes) -> None:
-        """One step's rows, as PostgreSQL copied them; they become a row group."""
+        """Write the rows of one CSV step as a row group."""
         if csv:
             self.write_table(_parse(csv, self._schema), csv)
 
     def write_table(self, table: Table, csv: bytes | None = None) -> None:
-        """Rows that are Arrow already."""
+        """Write an Arrow table as a row group."""
         if table.num_rows == 0:
             return
         self._content.update(render(table) if csv is None else csv)
@@ -57,7 +57,7 @@ class ParquetFile:
         self._writer.write_table(table)
 
     def finish(self) -> Manifest:
-        """Close the file and say what is in it."""
+        """Close the file and return its manifest."""
         self._writer.close()
         return Manifest(
             rows=self._rows,
@@ -78,20 +78,20 @@ class ParquetFile:
 
 
 def read_csv(path: Path) -> Iterator[bytes]:
-    """The rows of a file as CSV, a row group at a time: what COPY takes, and what the checksum is of."""
+    """Yield the rows of a file as CSV, one row group at a time, as COPY and the checksum take them."""
     for table in read_tables(path):
         yield render(table)
 
 
 def read_tables(path: Path) -> Iterator[Table]:
-    """The row groups of a file."""
+    """Yield the row groups of a file."""
     arrow, parquet = load_arrow(), load_arrow("parquet")
     try:
         with parquet.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, use_threads=False)
-    except (arrow.ArrowException, OSError, OverflowError) as error:  # whichever a damaged byte happens to cause
-        raise ArchiveDamaged(f"{path.name} is no Parquet file any more: {error}") from error
+    except (arrow.ArrowException, OSError, OverflowError) as error:  # depends on which byte is damaged
+        raise ArchiveDamaged(f"{path.name} is damaged: it is not a valid Parquet file: {error}") from error
 
 
 def file_sha256(path: Path) -> str:
@@ -103,12 +103,12 @@ def file_sha256(path: Path) -> str:
 
 
 def text_columns(columns: Sequence[Column]) -> list[str]:
-    """The columns that CSV puts in quotes; only there is an empty text told from none."""
+    """The columns that CSV quotes, to distinguish an empty text from NULL."""
     return [column.name for column in columns if column.type == "text"]
 
 
 def load_arrow(part: str | None = None) -> Any:
-    """Arrow or a part of it, or a clear word about the extra."""
+    """Import Arrow or a part of it; raises `ArchiveExtraMissing` if it is not installed."""
     try:
         return import_module(f"pyarrow.{part}" if part else "pyarrow")
     except ImportError as error:
@@ -133,7 +133,7 @@ def _parse(csv: bytes, schema: Any) -> Table:
 
 
 def render(table: Table) -> bytes:
-    """Rows as CSV, the way PostgreSQL would have copied them."""
+    """Rows as CSV, in the format of PostgreSQL's COPY."""
     arrow_csv = load_arrow("csv")
     rendered = io.BytesIO()
     arrow_csv.write_csv(table, rendered, arrow_csv.WriteOptions(include_header=False))

@@ -1,14 +1,14 @@
--- Everything the archive asks of the database, in alphabetical order. Statements that depend on the time take :now; NULL
--- leaves it to the database's clock.
+-- Statements of archive, in alphabetical order. Statements that depend on the time take :now; NULL uses the database's
+-- clock.
 
 -- name: adopt_pieces :exec
--- This room is the one that goes on: the files that a copy only reads are its own from now on.
+-- Take over the files of the original room.
 UPDATE archived_partitions
 SET room_id = (SELECT id FROM archive_room)
 WHERE state = 'archived' AND room_id IS DISTINCT FROM (SELECT id FROM archive_room);
 
 -- name: attach_restored_table :exec
--- Make a restored month part of its table again.
+-- Attach a restored month to its table.
 SELECT attach_restored_table(:table_name, :name, :from_time);
 
 -- name: collect_late_rows :one
@@ -20,11 +20,11 @@ SELECT collect_late_rows(:id, :batch_limit) AS moved;
 SELECT archive_select(:source_name, :from_page, :to_page) AS statement;
 
 -- name: count_pages :one
--- How many pages a table has now; none when it is gone, also while it goes.
+-- The number of pages of a table; NULL when it does not exist or is being dropped.
 SELECT coalesce(pg_relation_size(to_regclass(quote_ident(:source_name))), 0) / current_setting('block_size')::bigint AS pages;
 
 -- name: count_rows :one
--- How many rows a table has.
+-- The number of rows of a table.
 SELECT count_table_rows(:name) AS rows;
 
 -- name: detach_partition :exec
@@ -32,7 +32,7 @@ SELECT count_table_rows(:name) AS rows;
 SELECT detach_archived_partition(:id);
 
 -- name: drop_restored_table :one
--- Let go of a restored month.
+-- Drop a restored month.
 SELECT drop_restored_table(:name) AS pieces;
 
 -- name: drop_source :exec
@@ -40,15 +40,15 @@ SELECT drop_restored_table(:name) AS pieces;
 SELECT drop_archived_source(:id, coalesce(:now::timestamptz, now()));
 
 -- name: ensure_partitions :one
--- Make a table's partitions for this month and the next ones.
+-- Create a table's partitions for this month and the next ones.
 SELECT ensure_partitions(:table_name, :months, coalesce(:now::timestamptz, now())) AS made;
 
 -- name: find_folder :maybe
--- The folder of this room within a store; none while it has the id of the room it is a copy of.
+-- The folder of this room in a store; no row while it has the id of the room it is a copy of.
 SELECT archive_folder() AS name FROM archive_room WHERE place = archive_place();
 
 -- name: find_partition_column :one
--- The column of time by which a table is cut into months; NULL for a table that is not.
+-- The time column by which a table is partitioned; NULL for a table without partitions.
 SELECT partition_column(:table_name) AS name;
 
 -- name: find_segment :maybe
@@ -61,18 +61,18 @@ FROM archived_partitions
 WHERE id = :id;
 
 -- name: forget_spare :exec
--- The other file of a piece is gone.
+-- The spare file of a piece was removed.
 UPDATE archived_partitions SET spare_path = NULL WHERE id = :id;
 
 -- name: list_columns :many
--- The columns of a table and what they are in the archive, in the table's order.
+-- The columns of a table and their archive types, in the table's order.
 SELECT attname::text AS name, archive_type(atttypid) AS type
 FROM pg_attribute
 WHERE attrelid = to_regclass(quote_ident(:source_name)) AND attnum > 0 AND NOT attisdropped
 ORDER BY attnum;
 
 -- name: list_expiring :many
--- Pieces of a table whose time in the archive is over, oldest first; those of another room are that room's to forget.
+-- Pieces of a table whose retention in the archive has expired, oldest first, without those of another room.
 SELECT id
 FROM archived_partitions
 WHERE table_name = :table_name AND state = 'archived' AND restored_at IS NULL
@@ -81,7 +81,7 @@ WHERE table_name = :table_name AND state = 'archived' AND restored_at IS NULL
 ORDER BY to_time, id;
 
 -- name: list_segments :many
--- Every piece, oldest month first, of one table or of all.
+-- Pieces of one table or of all, oldest month first.
 SELECT id, state::text, is_attached, part, rows, bytes, from_time, to_time, min_time, max_time, begun_at, exported_at,
     verified_at, archived_at, expired_at, restored_at, table_name, source_name, path, store_url, restored_name,
     columns::text, file_sha256, content_sha256,
@@ -93,18 +93,18 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: list_spares :many
--- Pieces that have another file than the one of their record: a new one that nobody finished, or an old one that is left.
+-- Pieces with a second file beside the recorded one: an unfinished new file, or an old file that was not removed.
 SELECT id, spare_path FROM archived_partitions WHERE spare_path IS NOT NULL ORDER BY id;
 
 -- name: list_unfinished :many
--- Pieces that somebody began, oldest first.
+-- Unfinished pieces, oldest first.
 SELECT id
 FROM archived_partitions
 WHERE state NOT IN ('archived', 'expired')
 ORDER BY id;
 
 -- name: list_unfinished_restores :many
--- Tables that a restore began and did not finish: no record knows them, and they are no part of their table.
+-- Tables of unfinished restores: detached, and without a record.
 SELECT c.relname::text AS name
 FROM pg_class AS c
 WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind = 'r' AND NOT c.relispartition
@@ -113,7 +113,7 @@ WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relkind
 ORDER BY c.relname;
 
 -- name: make_restored_table :exec
--- An empty table for a month that comes back.
+-- Create an empty table for a month to restore.
 SELECT make_restored_table(:table_name, :name);
 
 -- name: mark_collected :exec
@@ -121,13 +121,13 @@ SELECT make_restored_table(:table_name, :name);
 UPDATE archived_partitions SET state = 'exporting' WHERE id = :id AND state = 'collecting';
 
 -- name: mark_expired :exec
--- The file is gone.
+-- The file was deleted.
 UPDATE archived_partitions
 SET state = 'expired', expired_at = coalesce(:now::timestamptz, now())
 WHERE id = :id AND state = 'archived';
 
 -- name: mark_exported :exec
--- The file is there, with these counts and checksums.
+-- The file was written, with these counts and checksums.
 UPDATE archived_partitions
 SET state = 'exported', exported_at = coalesce(:now::timestamptz, now()), rows = :rows, bytes = :bytes, min_time = :min_time,
     max_time = :max_time, columns = :columns::text::jsonb, file_sha256 = :file_checksum, content_sha256 = :content_checksum
@@ -140,23 +140,23 @@ SET restored_at = coalesce(:now::timestamptz, now()), restored_name = :name
 WHERE id = :id AND state = 'archived' AND restored_at IS NULL;
 
 -- name: mark_stale :exec
--- The source has changed since it was written, or the file is damaged: write it again.
+-- The table has changed since the export, or the file is damaged: export it again.
 UPDATE archived_partitions
 SET state = 'exporting'
 WHERE id = :id AND state IN ('exported', 'verified', 'detached');
 
 -- name: mark_verified :exec
--- The file was read back and says the same.
+-- The file was read back and matches the table.
 UPDATE archived_partitions
 SET state = 'verified', verified_at = coalesce(:now::timestamptz, now())
 WHERE id = :id AND state = 'exported';
 
 -- name: open_late_segment :one
--- Begin with rows of a closed month that are in the default partition; see functions/open_late_segment.sql.
+-- Begin a piece for late rows in the default partition; see functions/open_late_segment.sql.
 SELECT open_late_segment(:table_name, coalesce(:now::timestamptz, now()) - :retention::interval) AS id;
 
 -- name: open_segments :many
--- Begin with every partition whose whole month is older than the table keeps. What was restored is left alone.
+-- Begin a piece for every partition whose whole month is older than the table's retention, without restored months.
 INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
 SELECT 'exporting', true, numbered.part, from_time, to_time, (SELECT id FROM archive_room), :table_name, name,
     archive_path(:table_name, from_time, numbered.part)
@@ -180,18 +180,18 @@ ORDER BY from_time
 RETURNING id;
 
 -- name: reserve_path :one
--- Where the new file of a piece will be; on the record before it is there.
+-- Record the path of a piece's new file before it is written.
 UPDATE archived_partitions
 SET spare_path = archive_path(table_name, from_time, part)
 WHERE id = :id AND state = 'archived'
 RETURNING spare_path;
 
 -- name: settle :exec
--- Notice that this room is a copy, or an older state of itself; see functions/settle_archive.sql.
+-- Detect a copied or restored room; see functions/settle_archive.sql.
 SELECT settle_archive();
 
 -- name: switch_file :exec
--- From here on the new file is the piece's, and this room's own. The old one is to be removed, unless another room wrote it.
+-- Make the new file the piece's own. The old file becomes the spare to remove, unless another room wrote it.
 UPDATE archived_partitions
 SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path END, room_id = (SELECT id FROM archive_room),
     rows = :rows, bytes = :bytes, file_sha256 = :file_checksum, content_sha256 = :content_checksum,
@@ -199,12 +199,11 @@ SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path EN
 WHERE id = :id AND state = 'archived' AND spare_path IS NOT NULL;
 
 -- name: try_archive_lock :one
--- The right to work on the archive, if nobody has it; held until this session ends.
+-- Try to take the archive's lock; held until this session ends.
 SELECT pg_try_advisory_lock(hashtextextended('archive of ' || current_schema(), 0)) AS is_locked;
 
 -- name: use_store :exec
--- The file will lie there, under a path that no file had before; said before it is written, so that nobody has to look for
--- what a killed process left.
+-- Record the store and a new path before the file is written, so that the file of a killed process can be found.
 UPDATE archived_partitions
 SET store_url = :store_url, path = archive_path(table_name, from_time, part)
 WHERE id = :id AND state = 'exporting';

@@ -1,7 +1,7 @@
-"""Questions to the archive, in SQL, answered by DuckDB from the files themselves.
+"""SQL queries of the archive, run by DuckDB on the files.
 
-Every archived table is a view of its own name. Only a question is taken: one statement, and it must be a SELECT. The
-engine lives in memory and may read the archive's files and nothing else.
+Each archived table is a view of the same name. Only one statement is accepted, and it must be a SELECT. DuckDB runs in
+memory and can read only the archive's files.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ _FENCE = load("postroom.archive", "fence.sql")
 
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
-    """A table."""
+    """The result of a query."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
 
 async def query_archive(pool: Pool, options: ArchiveOptions, sql: str, *, limit: int = 10_000) -> QueryAnswer:
-    """The first rows of the answer. Files of a bucket are brought here first, those of the tables that are named."""
+    """The first rows of the result. Files in a bucket are downloaded first, for the tables named in the query."""
     _load_duckdb()
     named = [table for table in options.tables if re.search(rf"\b{re.escape(table)}\b", sql, re.IGNORECASE)]
     with working_directory(options) as directory:
@@ -44,7 +44,7 @@ async def query_archive(pool: Pool, options: ArchiveOptions, sql: str, *, limit:
 
 
 async def _bring(pool: Pool, options: ArchiveOptions, table: str, directory: Path) -> list[str]:
-    """The files of a table, on this machine; a table without any gets one without rows."""
+    """The local files of a table; a table without files gets an empty one."""
     brought = []
     async for segment in each_with_file(pool, table):
         brought.append(directory / f"{segment.id}.parquet")
@@ -83,7 +83,7 @@ def _refuse_all_but_questions(engine: Any, sql: str) -> None:
 
 
 def _fence(engine: Any, paths: Sequence[str]) -> None:
-    """From here on the engine reads these files and nothing else, and nobody can change that."""
+    """Restrict DuckDB to these files and lock its settings."""
     engine.execute(_FENCE["allow_files"].sql, [list(paths)])
     engine.execute(_FENCE["close_everything_else"].sql)
     engine.execute(_FENCE["lock_settings"].sql)

@@ -1,8 +1,8 @@
-"""A month comes back: from its files into a table of its own, or into the table it came from.
+"""Restore a month from its files into a table of its own, or into its original table.
 
-The rows are copied in step by step, each step a short transaction: a long one would hold back everybody who follows
-tables. Until the last step nothing says that the month is back; a restore that fails takes away what it brought,
-and what a killed one left is taken away by the next restore or run.
+Rows are copied in short transactions: a long one would hold back followers of events. The month is recorded as
+restored in the last step. A restore that fails removes its table; the next restore or run removes the table of a
+killed one.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from postroom.runtime.signals import Signal, unheard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """A month that is back."""
+    """A restored month."""
 
     table_name: str  # attempts
     month: str
     restored_name: str  # attempts_restored_2026_01
     rows: int
-    is_attached: bool  # whether it is part of its table again
+    is_attached: bool  # attached to its table
 
 
 async def restore_month(
@@ -49,7 +49,7 @@ async def restore_month(
     actor: str,
     signal: Signal = unheard,
 ) -> Restored:
-    """Bring all pieces of a month back, proven by count and checksum; `attach` makes it part of its table again."""
+    """Restore all pieces of a month, verified by count and checksum; `attach` attaches it to its table."""
     async with archive_session(room) as session:
         await drop_unfinished_restores(session, options)
         pieces = await _pieces(session, month)
@@ -71,16 +71,16 @@ async def restore_month(
 
 
 async def release_month(room: Room, month: Month, *, actor: str) -> int:
-    """Let a restored month go again; the archive still has it. Answers how many pieces it was made of.
+    """Drop a restored month; the archive keeps it. Returns the number of its pieces.
 
-    Raises `MonthTaken` when the month has other rows than its files.
+    Raises `MonthTaken` if the month's rows differ from its files.
     """
     name = month.restored_name
     async with archive_session(room) as session, session.transaction():
         with translated(), _locks_reported(month.table):
             pieces = await store.drop_restored_table(session, name=name)
         if pieces == 0:
-            raise SegmentNotFound(f"No restored month stands in {name}.")
+            raise SegmentNotFound(f"There is no restored month {name}.")
         await record_audit(session, actor=actor, action="archive.release", subject=f"table:{name}")
     return pieces
 
@@ -89,9 +89,9 @@ async def _pieces(session: Session, month: Month) -> list[Segment]:
     of_table = await store.list_segments(session, table_name=month.table)
     pieces = [piece for piece in of_table if piece.from_time == month.begin and piece.state is SegmentState.ARCHIVED]
     if not pieces:
-        raise SegmentNotFound(f"The archive has nothing of {month.table} in {month}.")
+        raise SegmentNotFound(f"The archive has no piece of {month.table} for {month}.")
     if any(piece.restored_at for piece in pieces):
-        raise MonthTaken(f"{month} of {month.table} is back already, in {month.restored_name}.")
+        raise MonthTaken(f"{month} of {month.table} is already restored, in {month.restored_name}.")
     return pieces
 
 
@@ -106,7 +106,7 @@ async def _fill_table(
     rows = sum(piece.rows or 0 for piece in pieces)
     found = await store.count_rows(session, name=name)
     if found != rows:
-        raise ArchiveDamaged(f"{name} has {found} rows and not {rows}.")
+        raise ArchiveDamaged(f"{name} has {found} rows instead of {rows}.")
     return rows
 
 
@@ -123,7 +123,7 @@ async def _fill(session: Session, piece: Segment, *, name: str, options: Archive
             )
             await pace.rest()
     if content.hexdigest() != piece.content_sha256:
-        raise ArchiveDamaged(f"{piece.path} is not what was written: the checksum of its rows is another.")
+        raise ArchiveDamaged(f"{piece.path} is damaged: the checksum of its rows differs from the record.")
 
 
 async def _finish(session: Session, back: Restored, pieces: list[Segment], *, actor: str) -> None:
@@ -145,8 +145,8 @@ async def _finish(session: Session, back: Restored, pieces: list[Segment], *, ac
             )
     except (asyncpg.CheckViolationError, asyncpg.InvalidObjectDefinitionError) as error:
         raise MonthTaken(
-            f"{back.month} cannot be part of {back.table_name}: rows of that month are in it. "
-            "Archive them first, or restore beside the table."
+            f"{back.month} cannot be attached to {back.table_name}, which already has rows of that month. "
+            "Archive them first, or restore without --attach."
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""The archive's use-cases: run, list, adopt. Who works on the archive holds one lock; there is one at a time.
+"""Use cases of the archive: run, list, verify, adopt. One lock allows one process at a time to work on the archive.
 
-A run first goes on with what others left unfinished, then opens what has become old enough, then lets the archive
-forget what it has kept long enough. Every step announces itself after it is done, for those who test what a kill does.
+A run first continues unfinished pieces, then begins pieces for old months, then deletes expired ones. Each step sends a
+test signal when it is done, so that tests can kill a run there.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ Progress = Callable[[Segment], None]
 
 @asynccontextmanager
 async def archive_session(room: Room) -> AsyncIterator[Session]:
-    """A connection that alone may work on the archive; raises `ArchiveBusy` when another does."""
+    """A connection that holds the archive's lock; raises `ArchiveBusy` if another process holds it."""
     session = await connect(room.direct_url, room.name)
     try:
         if not await store.try_archive_lock(session):
@@ -73,9 +73,9 @@ async def run_archive(
     signal: Signal = unheard,
     progress: Progress = lambda _segment: None,
 ) -> RunReport:
-    """Make partitions ahead, archive what is old enough, forget what the archive kept long enough.
+    """Create future partitions, archive old months, delete expired pieces.
 
-    Without a place for the archive only partitions are made, and nothing leaves the database.
+    Without an archive URL it only creates partitions.
     """
     async with archive_session(room) as session:
         await drop_unfinished_restores(session, options)
@@ -86,7 +86,7 @@ async def run_archive(
 async def list_segments(
     pool: Pool, *, table: str | None = None, after_id: int | None = None, limit: int = 1000
 ) -> list[Segment]:
-    """What is in the archive and what is on its way there, in the order it was begun."""
+    """The pieces of the archive, finished and in progress, in the order they were begun."""
     async with pool.acquire() as connection:
         return await store.list_segments(connection, table_name=table, after_id=after_id, page_limit=limit)
 
@@ -94,12 +94,12 @@ async def list_segments(
 async def list_page(
     pool: Pool, *, table: str | None = None, cursor: str | None = None, limit: int = 50
 ) -> Found[Segment]:
-    """A page of the same."""
+    """A page of `list_segments`."""
     return await read_page(store.list_segments, pool, cursor, limit, order=OLDEST_FIRST, table_name=table)
 
 
 async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment]:
-    """Pieces that have a file, each as it is when its turn comes: an erasure may have rewritten it meanwhile."""
+    """Yield pieces that have a file, each read just before its turn: an erasure may have rewritten it meanwhile."""
     for listed in await list_segments(pool, table=table, limit=1_000_000):
         async with pool.acquire() as connection:
             segment = await store.find_segment(connection, id=listed.id)
@@ -108,9 +108,9 @@ async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment
 
 
 async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | None = None) -> AsyncIterator[FileCheck]:
-    """Read every file back and compare it with its record, one after the other; then name the files without a record.
+    """Read every file back and compare it with its record; then report files without a record.
 
-    A store that does not answer is a finding like any other.
+    An unreachable store is reported as a problem of its files.
     """
     check_table(options, table)
     async for segment in each_with_file(pool, table):
@@ -120,7 +120,7 @@ async def verify_archive(pool: Pool, options: ArchiveOptions, *, table: str | No
 
 
 def check_table(options: ArchiveOptions, table: str | None) -> None:
-    """Raises `BadInput` for a table that is not archived."""
+    """Raise `BadInput` for a table that is not archived."""
     if table is not None and table not in options.tables:
         raise BadInput.of("table", f"must be one of {', '.join(options.tables)}")
 
@@ -134,7 +134,7 @@ async def _problem(segment: Segment, options: ArchiveOptions) -> str | None:
 
 
 async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None) -> list[FileCheck]:
-    """Files in the room's folder that no record knows: a room that came back from a backup had written them later."""
+    """Files in the room's folder without a record, such as files written after the backup a room was restored from."""
     async with pool.acquire() as connection:
         folder = await store.find_folder(connection)
     if folder is None:
@@ -147,17 +147,17 @@ async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None)
             found.update(await open_objects(url, endpoint=options.endpoint).paths_in(f"{folder}/{table or ''}"))
         except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:
             findings.append(FileCheck(url, None, str(error)))
-    # The records are read after the files: what a run writes meanwhile is on the record before it is there.
+    # Read the records after the files: a run records a path before it writes the file.
     known = {piece.path for piece in await list_segments(pool, limit=1_000_000) if piece.state in MAY_HAVE_FILE}
     async with pool.acquire() as connection:
         known.update((await store.list_spares(connection)).values())
     found -= known | {manifest_path(path) for path in known}
     unknown = sorted(path for path in found if path.endswith((".parquet", ".manifest.json")))
-    return [*findings, *(FileCheck(path, None, "no record knows this file") for path in unknown)]
+    return [*findings, *(FileCheck(path, None, "this file has no record") for path in unknown)]
 
 
 async def adopt_archive(room: Room, *, actor: str) -> int:
-    """Take over the files of the room that this one is a copy of, if only this one goes on. Answers how many pieces."""
+    """Take over the files of the original room, when it no longer exists. Returns the number of pieces."""
     async with archive_session(room) as session, session.transaction():
         pieces = await store.adopt_pieces(session)
         if pieces:
@@ -167,7 +167,7 @@ async def adopt_archive(room: Room, *, actor: str) -> int:
 
 
 async def drop_unfinished_restores(session: Session, options: ArchiveOptions) -> None:
-    """Months that came back half: whoever brought them was killed, and no record knows them."""
+    """Drop the tables of restores that were killed."""
     for name in await store.list_unfinished_restores(session, tables=options.tables):
         try:
             await store.drop_restored_table(session, name=name)
@@ -176,7 +176,7 @@ async def drop_unfinished_restores(session: Session, options: ArchiveOptions) ->
 
 
 class Archiver:
-    """Walks pieces from step to step, on a session that holds the archive's lock."""
+    """Moves pieces from state to state, on a session that holds the archive's lock."""
 
     def __init__(
         self,
@@ -207,12 +207,12 @@ class Archiver:
                 before = len(report.archived)
                 await self._advance(opened, report, progress)
                 if len(report.archived) < before + len(opened):
-                    break  # a lock, or a store that is away: what is unfinished waits for the next run
+                    break  # a lock or an unreachable store: the next run continues
             await self._expire(table, report)
         return report
 
     async def advance(self, segment_id: int) -> Segment:
-        """Take one piece as far as it goes."""
+        """Advance one piece as far as possible."""
         segment = await self._find(segment_id)
         while step := self._steps.get(segment.state):
             await step(segment)
@@ -220,7 +220,7 @@ class Archiver:
         return segment
 
     async def _advance(self, segment_ids: list[int], report: RunReport, progress: Progress) -> None:
-        """Each for itself: one that cannot go on does not keep the others."""
+        """Advance each piece; a failure does not stop the others."""
         for segment_id in segment_ids:
             try:
                 segment = await self.advance(segment_id)
@@ -230,8 +230,8 @@ class Archiver:
                 report.postponed.append(segment.label)
                 continue
             except ArchiveExtraMissing:
-                raise  # nothing can be written at all
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with this piece is told, with its name
+                raise  # no file can be written at all
+            except Exception as error:  # noqa: BLE001 - reported with the piece; the others continue
                 self._note_failure(await self._find(segment_id), error, report)
                 continue
             _log.info("archived", piece=segment.label, rows=segment.rows, bytes=segment.bytes)
@@ -256,7 +256,7 @@ class Archiver:
         return made
 
     async def _open(self, table: str) -> list[int]:
-        """The pieces of this table that have become old enough; rows that came late are a piece of their own."""
+        """Begin pieces for the old months of this table; late rows become a piece of their own."""
         when: dict[str, Any] = {"table_name": table, "retention": self._options.hot_for(table), "now": self._clock()}
         opened = await store.open_segments(self._session, **when)
         if not opened and (late := await store.open_late_segment(self._session, **when)) is not None:
@@ -289,7 +289,7 @@ class Archiver:
         self._signal("exported")
 
     async def _choose_place(self, segment: Segment) -> Segment:
-        """A new path in today's store, on the record before anything is there; what a killed run left goes first."""
+        """Record a new path in the current store before the file is written; first remove the file of a killed run."""
         if segment.store_url is not None:
             try:
                 await delete_file(objects_of(segment, self._options), segment)
@@ -308,7 +308,7 @@ class Archiver:
             if segment.store_url == normal_url(self._options.url or ""):
                 raise
             _log.warning("archive_repeated", piece=segment.label, store=segment.store_url, reason=str(error))
-            await store.mark_stale(self._session, id=segment.id)  # that store was left: it is written to today's
+            await store.mark_stale(self._session, id=segment.id)  # the setting names another store now: export it again
             return
         self._signal("read_back")
         await store.mark_verified(self._session, id=segment.id, now=self._clock())
@@ -329,7 +329,7 @@ class Archiver:
         self._signal("detached")
 
     async def _drop(self, segment: Segment) -> None:
-        """Compare once more, now that nobody can write there any more; drop if the file has it all."""
+        """Compare again, now that the detached table cannot change; drop it if the file is complete."""
         found = await content_in_table(self._session, segment, options=self._options)
         self._signal("compared")
         if found != segment.content_sha256:
@@ -354,7 +354,7 @@ class Archiver:
             segment = await self._find(segment_id)
             try:
                 await delete_file(objects_of(segment, self._options), segment)
-            except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:  # it stays, and keeps no other
+            except (ArchiveDamaged, ArchiveUnreachable, OSError) as error:  # the piece stays, and the others continue
                 self._note_failure(segment, error, report)
                 continue
             self._signal("deleted")
@@ -380,7 +380,7 @@ class Archiver:
 
 
 async def delete_file(objects: Objects, segment: Segment) -> None:
-    """Away with a piece's file and its manifest; what is not there is fine."""
+    """Delete a piece's file and its manifest, if they exist."""
     await objects.delete(segment.path)
     await objects.delete(manifest_path(segment.path))
 
@@ -390,7 +390,7 @@ def manifest_path(path: str) -> str:
 
 
 async def put_manifest(objects: Objects, segment: Segment, manifest: Manifest, directory: Path) -> None:
-    """What the database knows of a file, beside the file: an archive can be read without its database."""
+    """Write the record of a file beside it, so that the archive can be read without its database."""
     local = directory / "manifest.json"
     said = {"table": segment.table_name, "month": segment.month, "part": segment.part, **msgspec.to_builtins(manifest)}
     await asyncio.to_thread(local.write_bytes, msgspec.json.format(msgspec.json.encode(said)))

@@ -12,7 +12,7 @@ ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
 
 
 def parse_archive_url(value: str) -> str:
-    """A folder, `file:///folder` or `s3://bucket/prefix`, as it is recorded: whole, and without credentials."""
+    """The normal form of a folder, `file:///folder` or `s3://bucket/prefix`: absolute, without credentials."""
     scheme, separator, rest = value.strip().partition("://")
     if not separator:
         return f"file://{Path(value.strip()).absolute()}"
@@ -24,7 +24,7 @@ def parse_archive_url(value: str) -> str:
 
 
 def _per_table(*tables: str) -> Callable[[str], "timedelta | tuple[tuple[str, timedelta], ...]"]:
-    """`90d` for all of them, or `attempts=90d,open_events=30d`; a table that is not named keeps the default."""
+    """A parser of `90d` for all tables, or `attempts=90d,open_events=30d`; other tables keep the default."""
 
     def parse(value: str) -> "timedelta | tuple[tuple[str, timedelta], ...]":
         if "=" not in value:

@@ -102,7 +102,7 @@ async def list_segments(
 
 
 async def list_spares(connection: Connection) -> dict[int, str]:
-    """Paths by the id of their piece."""
+    """Paths by piece id."""
     return {row["id"]: row["spare_path"] for row in await QUERIES["list_spares"].many(connection)}
 
 
@@ -128,7 +128,7 @@ async def mark_expired(connection: Connection, *, id: int, now: datetime | None 
 
 
 async def mark_exported(connection: Connection, *, id: int, now: datetime | None = None, **columns: Any) -> int:
-    """The columns are those of `manifest_columns`."""
+    """`columns` are those of `manifest_columns`."""
     return await QUERIES["mark_exported"].exec(connection, id=id, now=now, **columns)
 
 
@@ -167,7 +167,7 @@ async def settle(connection: Connection) -> int:
 
 
 async def switch_file(connection: Connection, *, id: int, is_foreign: bool, **columns: Any) -> int:
-    """The columns are those of `manifest_columns`, without `columns`: a file that is rewritten keeps its form."""
+    """`columns` are those of `manifest_columns` without `columns`, which a rewritten file keeps."""
     return await QUERIES["switch_file"].exec(connection, id=id, is_foreign=is_foreign, **columns)
 
 
@@ -180,7 +180,7 @@ async def use_store(connection: Connection, *, id: int, store_url: str) -> int:
 
 
 def manifest_columns(manifest: Manifest) -> dict[str, Any]:
-    """A manifest as the table has it."""
+    """The columns of a manifest."""
     return {
         "rows": manifest.rows,
         "bytes": manifest.bytes,

@@ -16,17 +16,17 @@ ACTOR = "postroom"
 
 
 class ArchiveWorker:
-    """One of any number; the one that holds the archive's lock works."""
+    """The archive loop of a worker; only the worker that holds the archive's lock acts."""
 
     def __init__(self, room: Room, options: ArchiveOptions, *, clock: Clock = database_time) -> None:
         self._room, self._options, self._clock = room, options, clock
 
     def loop(self) -> Loop:
-        """A stop ends a run where it is: the next run finishes what is half done."""
+        """A stop interrupts the run; the next run continues it."""
         return Loop("archive", self.run_once, rest=self._options.interval, interruptible=True)
 
     async def run_once(self) -> None:
-        """Run three parts in turn, because they share a lock. One that fails does not stop the others."""
+        """Run the three parts in turn, because they share a lock. A part that fails does not stop the others."""
         await run_all(_unless_busy, (self._erase, self._archive, self._back_up))
 
     async def _erase(self) -> None:

@@ -51,7 +51,7 @@ COMMANDS = (
     ),
     CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
     CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Bring a backup back as a room."),
-    CommandEntry("erase", "postroom.erasure.cli:erase", CARE, "Forget a person everywhere, by address."),
+    CommandEntry("erase", "postroom.erasure.cli:erase", CARE, "Erase a person everywhere, by address."),
     CommandEntry(
         "db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."
     ),

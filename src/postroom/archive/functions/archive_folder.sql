@@ -1,4 +1,4 @@
--- The folder of this room within a store that others may use too: its name for people, and a part of its id.
+-- The folder of this room in a store that rooms can share: the room's name and a part of its id.
 CREATE OR REPLACE FUNCTION archive_folder() RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,8 +1,8 @@
--- Where this room is: cluster, database and schema. No two living rooms are in the same place, and a copy of a room, however
--- it was made short of copying the whole cluster's disk, is in another than the room it was made of.
+-- The location of this room: cluster, database and schema. No two rooms have the same location. A copy of a room has another
+-- location than its original, unless the disk of the whole cluster was copied.
 CREATE OR REPLACE FUNCTION archive_place() RETURNS text
 LANGUAGE plpgsql STABLE
-SECURITY DEFINER -- every role must get the same answer, also one that may not ask for the cluster
+SECURITY DEFINER -- every role must get the same result, also one that may not read the cluster's id
 SET search_path FROM CURRENT
 AS $$
 BEGIN

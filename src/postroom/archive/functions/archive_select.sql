@@ -1,6 +1,6 @@
--- The SELECT that reads some pages of a table the way the archive writes it: numbers, truth values and dates as they are,
--- moments in UTC to the microsecond, everything else as text. Pages, because a closed partition does not move its rows: each
--- step reads its own few pages, with a snapshot of its own that holds nothing back for long.
+-- The SELECT that reads some pages of a table in the format of the archive: numbers, booleans and dates unchanged, timestamps
+-- in UTC to the microsecond, other types as text. It reads by page because rows of a closed partition do not move: each step
+-- has a short snapshot of its own.
 CREATE OR REPLACE FUNCTION archive_select(p_table text, p_from_page bigint, p_to_page bigint) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

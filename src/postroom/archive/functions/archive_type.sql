@@ -1,4 +1,4 @@
--- What becomes of a type in the archive. Whatever is not listed travels as PostgreSQL writes it, and comes back the same way.
+-- The archive's type for a PostgreSQL type. Types that are not listed are stored in PostgreSQL's text format.
 CREATE OR REPLACE FUNCTION archive_type(p_type oid) RETURNS text
 LANGUAGE sql IMMUTABLE
 AS $$

@@ -1,7 +1,7 @@
--- Make a restored month part of its table again.
+-- Attach a restored month to its table.
 CREATE OR REPLACE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamptz) RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET TimeZone = 'UTC'
 SET lock_timeout = '5s'

@@ -1,4 +1,4 @@
--- How many rows a table has that is only known by name.
+-- The number of rows of a table given by name.
 CREATE OR REPLACE FUNCTION count_table_rows(p_name text) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,8 +1,8 @@
--- Take a verified partition out of its table. The lock is waited for only briefly: while somebody waits for it, every
--- worker that finishes an attempt waits behind. Fails with lock_not_available, and is tried again.
+-- Detach a verified partition from its table. The lock has a short timeout: while it is waited for, every worker that
+-- finishes an attempt queues behind it. Fails with lock_not_available, and the next run tries again.
 CREATE OR REPLACE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET lock_timeout = '500ms'
 AS $$

@@ -1,6 +1,5 @@
--- Become another room as far as the archive is concerned: the files there are belong to the room this one is a copy of, and
--- are read and never changed; what this room writes is its own. For a room that came back from a backup elsewhere than where
--- it was made.
+-- Give this room a new identity in the archive: existing files belong to the original room and are only read; new files are
+-- this room's own. Called for a room that was restored from a backup at another location.
 CREATE OR REPLACE FUNCTION disown_archive() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,7 +1,7 @@
--- The last step: the rows are in the archive, their table goes. Only a table that is no partition any more is dropped.
+-- The last step: drop the table whose rows are in the archive. Only a detached table is dropped.
 CREATE OR REPLACE FUNCTION drop_archived_source(p_id bigint, p_now timestamptz DEFAULT now()) RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET lock_timeout = '5s'
 AS $$

@@ -1,10 +1,10 @@
--- Let go of a restored month; the archive still has it. Only a table that was restored is dropped, or one that a restore began
--- and did not finish: it has the name of one, is no part of its table, and no record knows it. A month that has other rows than
--- its files is refused: what somebody added to it is nowhere else. Rows are counted under the locks of the drop, the table's
--- before its part's, as everybody takes them; who came before is counted, and nobody comes after.
+-- Drop a restored month; the archive keeps it. Only a restored table is dropped, or the table of an unfinished restore: it has
+-- the name of a restored month, is not attached, and has no record. A month with other rows than its files is rejected,
+-- because added rows exist nowhere else. Rows are counted while holding the locks of the drop, so that no concurrent INSERT is
+-- missed; the parent is locked before the partition, as every other statement does, to avoid a deadlock.
 CREATE OR REPLACE FUNCTION drop_restored_table(p_name text) RETURNS integer
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET lock_timeout = '5s'
 AS $$
@@ -33,8 +33,8 @@ BEGIN
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_name);
         EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_found;
         IF v_found <> v_rows THEN
-            RAISE EXCEPTION '% has % rows, and its files in the archive have %. Save the rows that were added, take them out '
-                'of it, and release the month again; or, if nothing in it is worth keeping, drop the table first.',
+            RAISE EXCEPTION '% has % rows, but its archive files have %. Save the added rows elsewhere and delete them here, then '
+                'release the month again; or drop the table first if the added rows can be lost.',
                 p_name, v_found, v_rows USING ERRCODE = 'PR112';
         END IF;
     END IF;

@@ -1,5 +1,5 @@
--- How many rows a table has, and a number that changes with any value in any of them, in whatever order they are stored.
--- The settings that decide how values are written are fixed, so that two servers agree.
+-- The number of rows of a table, and a checksum that changes with any value, independent of the order of rows. The settings
+-- that affect text output are fixed, so that two servers give the same result.
 CREATE OR REPLACE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint)
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

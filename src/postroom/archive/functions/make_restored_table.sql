@@ -1,8 +1,8 @@
--- An empty table that can take a month of another back, with its columns, defaults and indexes. One of that name that was
--- never finished is thrown away; one that was is somebody's.
+-- Create an empty table for a month to restore, with the columns, defaults and indexes of its parent. A table that an
+-- unfinished restore left is replaced; one of a finished restore is an error.
 CREATE OR REPLACE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET client_min_messages = warning
 AS $$

@@ -1,8 +1,8 @@
--- Begin to archive rows of a closed month that had landed in the default partition: a table for them, beside the others.
--- Answers the id of the piece, or NULL when the default partition has no such rows.
+-- Begin a piece for rows of a closed month that are in the default partition, and create its table. Returns the id of the
+-- piece, or NULL if the default partition has no such rows.
 CREATE OR REPLACE FUNCTION open_late_segment(p_table text, p_before timestamptz) RETURNS bigint
 LANGUAGE plpgsql
-SECURITY DEFINER -- only an owner may change tables; a worker that is none may archive, and nothing else
+SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
 SET TimeZone = 'UTC'
 SET lock_timeout = '1s'

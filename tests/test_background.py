@@ -1,4 +1,4 @@
-"""Retention of what is not archived: kept as long as the settings say, deleted in bounded steps."""
+"""Retention of rows that are not archived: kept as long as the settings say, deleted in bounded steps."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ YEAR = timedelta(days=365)
 
 
 async def add_hours(pool: Pool, count: int, *, age: timedelta) -> None:
-    """As many counts, of hours up to so long ago."""
+    """Add hourly counts up to this age."""
     await pool.execute(
         """
         INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, amount, domain, metric)
@@ -26,16 +26,16 @@ async def add_hours(pool: Pool, count: int, *, age: timedelta) -> None:
     )
 
 
-async def test_counts_of_hours_long_past_go(room: Room) -> None:
-    """After two years, as many steps as it takes; younger hours stay."""
+async def test_hourly_counts_are_deleted_after_two_years(room: Room) -> None:
+    """Old hours are deleted in as many steps as needed; younger hours stay."""
     await add_hours(room.pool, 120, age=2 * YEAR)
     await add_hours(room.pool, 30, age=YEAR)
     assert await swept(room.pool, RETENTION, clock=at_now, step=50) == 120
     assert await room.pool.fetchval("SELECT count(*) FROM stats_hourly") == 30
 
 
-async def test_the_people_of_a_campaign_long_over_go(room: Room) -> None:
-    """The campaign stays with its counts; one that runs, and one that ended lately, keep their people."""
+async def test_recipients_of_a_campaign_are_deleted_after_a_year(room: Room) -> None:
+    """The campaign keeps its counts; running and recently finished campaigns keep their recipients."""
     old, late, running = [await a_running_campaign(room.pool, 60, name=name) for name in ("Old", "Late", "Running")]
     for campaign, age in ((old, YEAR + timedelta(days=1)), (late, YEAR - timedelta(days=1))):
         await campaigns.cancel_campaign(room.pool, campaign, actor="tests")
@@ -46,6 +46,6 @@ async def test_the_people_of_a_campaign_long_over_go(room: Room) -> None:
     assert await room.pool.fetchval("SELECT total_count FROM campaigns WHERE id = $1", old) == 60
 
 
-async def test_every_retention_obeys_its_setting(room: Room) -> None:
-    """All statements of the table run with the settings they name."""
+async def test_every_retention_statement_uses_its_setting(room: Room) -> None:
+    """Each statement of `RETENTION` runs with the setting it names."""
     assert await swept(room.pool, RETENTION) == 0
