@@ -880,7 +880,7 @@ BEGIN
         SELECT FROM pg_class
         WHERE relname = p_table AND relkind = 'p' AND relnamespace = quote_ident(current_schema())::regnamespace
     ) THEN
-        RAISE EXCEPTION '% is no piece of the months of %', p_name, p_table USING ERRCODE = 'PR110';
+        RAISE EXCEPTION '% is not a monthly piece of %', p_name, p_table USING ERRCODE = 'PR110';
     END IF;
 END
 $$;
@@ -1653,8 +1653,8 @@ BEGIN
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_name);
         EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_found;
         IF v_found <> v_rows THEN
-            RAISE EXCEPTION '% has % rows, and its files in the archive have %. Save the rows that were added, take them out '
-                'of it, and release the month again; or, if nothing in it is worth keeping, drop the table first.',
+            RAISE EXCEPTION '% has % rows, but its archive files have %. Save the added rows elsewhere and delete them here, then '
+                'release the month again; or drop the table first if the added rows can be lost.',
                 p_name, v_found, v_rows USING ERRCODE = 'PR112';
         END IF;
     END IF;
