@@ -76,7 +76,7 @@ def test_what_a_program_reads_is_what_the_api_says(run: Run, database_url: str) 
 def test_an_operator_s_day(run: Run, database_url: str) -> None:
     """Make a topic, see it lag, pause, resume, reset, skip, and remove it."""
     saved = run("outbox", "topics", "create", "money", "--publisher", "log", "--start", "beginning")
-    assert saved.output == "created: money is about every event\n", saved.output
+    assert saved.output == "created: money matches every event\n", saved.output
     first, second = asyncio.run(_append(database_url, 2))
     (line,) = json.loads(run("outbox", "list", "--json").output)["items"]
     assert (line["topic"], line["publisher"], line["status"], line["lag_events"]) == ("money", "log", "ACTIVE", 2)
@@ -108,8 +108,8 @@ def test_a_publisher_is_added_and_the_topic_stays_what_it_is(run: Run) -> None:
     assert (topic["types"], topic["publishers"]) == (["Paid", "Refunded"], ["log", "redis"])
     changed = run("outbox", "topics", "change", "money", "--type", "Paid")
     was, now = "events of type Paid or Refunded", "events of type Paid"
-    assert changed.output == f"changed: money was about {was}, and is about {now}\n"
-    assert "is about every event" in run("outbox", "topics", "change", "money", "--everything").output
+    assert changed.output == f"changed: money matched {was}, and now matches {now}\n"
+    assert "now matches every event" in run("outbox", "topics", "change", "money", "--everything").output
 
 
 def test_a_topic_that_endpoints_name_stays(run: Run) -> None:

@@ -329,7 +329,7 @@ async def test_an_event_without_an_address_is_a_failure(
     relay = await make_relay(case.pair, case.publisher)
     assert [await relay.run_once() for _ in range(3)] == [PublishStep.FAILED, PublishStep.MOVED, PublishStep.FAILED]
     error = await pool.fetchval("SELECT last_error FROM outbox_topic_progress WHERE publisher = 'intake'")
-    assert error == "there is no address at owner.email of the event at position 2"
+    assert error == "the event at position 2 has no address at owner.email"
 
 
 async def test_a_mail_is_what_its_rule_says(

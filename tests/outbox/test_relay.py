@@ -205,7 +205,7 @@ async def test_a_publisher_that_miscounts_has_published_nothing(
     assert await relay.run_once() is PublishStep.FAILED
     (line,) = await service.list_progress(pool)
     assert (line.last_position, line.error_count) == (0, 1)
-    assert line.last_error == f"no (of 2 messages it says to have published {published})"
+    assert line.last_error == f"no (the publisher reported {published} of 2 messages published)"
 
 
 async def test_what_a_local_publisher_counts_is_undone(

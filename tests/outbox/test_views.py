@@ -92,7 +92,7 @@ async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, ru
 async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> None:
     """Without anybody to keep the view, waiting times out instead of lasting for ever."""
     appended = await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
-    with pytest.raises(TimeoutError, match="nobody keeps it"):
+    with pytest.raises(TimeoutError, match="no worker leads it"):
         await ViewCatalog(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
 
 

@@ -1,4 +1,4 @@
-"""The outbox over HTTP: who is how far, pause, resume, reset, skip; topics; and rules that make mails of events."""
+"""The outbox over HTTP: progress, pause, resume, reset, skip; topics; and rules that turn events into mails."""
 
 from typing import Annotated, Literal
 
@@ -36,7 +36,7 @@ ProgressShape = response(ProgressLine, "ProgressShape", hide=("updated_at",))
 
 
 class TopicFields(Shape, frozen=True, kw_only=True):
-    """What a topic is about: all conditions hold, an empty one for every event. New publishers begin at `start`."""
+    """The conditions of a topic: all must hold; an empty one matches every event. New publishers begin at `start`."""
 
     types: _TEXTS = msgspec.field(default_factory=list)
     required_keys: _TEXTS = msgspec.field(default_factory=list)
@@ -47,13 +47,13 @@ class TopicFields(Shape, frozen=True, kw_only=True):
 
 
 class NewTopic(TopicFields, frozen=True, kw_only=True):
-    """A topic to make."""
+    """A topic to create."""
 
     name: _NAME
 
 
 class TopicBody(TopicFields, frozen=True, kw_only=True):
-    """A topic as it is to be, for all its publishers. `everything`: to take away its last condition is meant."""
+    """The new conditions of a topic. `everything` must be true to remove the last condition."""
 
     everything: bool = False
 
@@ -65,25 +65,25 @@ class PublisherBody(Shape, frozen=True, kw_only=True):
 
 
 class ForceQuery(Shape, frozen=True, kw_only=True):
-    """`force`: although webhook endpoints or rules name the topic and hear no more of it, or it is a view's."""
+    """`force`: proceed even if webhook endpoints, rules or a view use the topic."""
 
     force: Literal["true", "false"] = "false"
 
 
 class ResetBody(Shape, frozen=True, kw_only=True):
-    """Go on after the event at this position; 0 is the beginning."""
+    """Continue after the event at this position; 0 is the beginning."""
 
     position: _POSITION
 
 
 class SkipBody(Shape, frozen=True, kw_only=True):
-    """The event to pass over; it must be the next one."""
+    """Position of the event to skip; it must be the publisher's next one."""
 
     position: _POSITION
 
 
 class OutboxDone(msgspec.Struct, frozen=True):
-    """It is done."""
+    """The request was carried out."""
 
     done: bool = True
 
@@ -204,23 +204,23 @@ def _endpoint(method: str, path: str, handler: object, summary: str, **more: obj
 _PAIR = "/v1/outbox/{topic}/{publisher}"
 ENDPOINTS = [
     _endpoint(
-        "GET", "/v1/outbox", list_outbox, "List how far each publisher is with each topic, and what stalls it.",
+        "GET", "/v1/outbox", list_outbox, "List the progress of each publisher and the transaction that stalls it.",
         answers={200: page_of(ProgressShape)},
     ),
     _endpoint("GET", "/v1/outbox/topics", list_topics, "List topics.", answers={200: Page[Topic]}),
     _endpoint(
-        "POST", "/v1/outbox/topics", create_topic, "Make a topic.", body=NewTopic, answers={201: Topic},
+        "POST", "/v1/outbox/topics", create_topic, "Create a topic.", body=NewTopic, answers={201: Topic},
         problems=(409,),
     ),
-    _endpoint("GET", "/v1/outbox/rules", list_rules, "List rules for mails.", answers={200: page_of(RuleShape)}),
+    _endpoint("GET", "/v1/outbox/rules", list_rules, "List mail rules.", answers={200: page_of(RuleShape)}),
     _endpoint(
-        "POST", "/v1/outbox/rules", create_rule, "Make mails of events.", body=NewRule, answers={201: RuleShape},
+        "POST", "/v1/outbox/rules", create_rule, "Create a mail rule.", body=NewRule, answers={201: RuleShape},
         problems=(404,),
     ),
-    _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Forget a rule.", answers={200: OutboxDone}),
+    _endpoint("DELETE", "/v1/outbox/rules/{rule_id:int}", delete_rule, "Delete a rule.", answers={200: OutboxDone}),
     _endpoint("GET", "/v1/outbox/topics/{name}", get_topic, "Show a topic.", answers={200: Topic}),
     _endpoint(
-        "PUT", "/v1/outbox/topics/{name}", change_topic, "Make a topic, or replace what it is about.", body=TopicBody,
+        "PUT", "/v1/outbox/topics/{name}", change_topic, "Create a topic, or replace its conditions.", body=TopicBody,
         answers={200: Topic},
     ),
     _endpoint(
@@ -229,21 +229,21 @@ ENDPOINTS = [
         problems=(409,),
     ),
     _endpoint(
-        "PUT", _PAIR, add_publisher, "Let a publisher follow a topic; one that does stays where it is.",
+        "PUT", _PAIR, add_publisher, "Subscribe a publisher to a topic; an existing one keeps its position.",
         body=PublisherBody, answers={200: ProgressShape},
     ),
     _endpoint(
-        "DELETE", _PAIR, remove_publisher, "Let a publisher follow a topic no longer.", query=ForceQuery,
+        "DELETE", _PAIR, remove_publisher, "Unsubscribe a publisher from a topic.", query=ForceQuery,
         answers={200: OutboxDone}, problems=(409,),
     ),
-    _endpoint("POST", f"{_PAIR}/pause", pause_publisher, "Publish nothing more.", answers={200: ProgressShape}),
-    _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Publish again.", answers={200: ProgressShape}),
+    _endpoint("POST", f"{_PAIR}/pause", pause_publisher, "Pause a publisher.", answers={200: ProgressShape}),
+    _endpoint("POST", f"{_PAIR}/resume", resume_publisher, "Resume a publisher.", answers={200: ProgressShape}),
     _endpoint(
-        "POST", f"{_PAIR}/reset", reset_publisher, "Go on after a position; says whether that rewinds.",
+        "POST", f"{_PAIR}/reset", reset_publisher, "Continue after a position; reports whether that rewinds.",
         body=ResetBody, answers={200: ProgressReset},
     ),
     _endpoint(
-        "POST", f"{_PAIR}/skip", skip_event, "Pass over the next event, audited.", body=SkipBody,
+        "POST", f"{_PAIR}/skip", skip_event, "Skip the next event; audited.", body=SkipBody,
         answers={200: Skipped}, problems=(409,),
     ),
 ]  # fmt: skip

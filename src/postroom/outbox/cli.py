@@ -1,4 +1,4 @@
-"""The outbox at the command line: who is how far, pause, resume, reset, skip; topics and rules."""
+"""The outbox at the command line: progress, pause, resume, reset, skip; topics and rules."""
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from postroom.outbox.model import ProgressLine, Subscription, Topic
 
 outbox = typer.Typer()
-topics = typer.Typer(no_args_is_help=True, help="What is published, and by whom.")
-rules = typer.Typer(no_args_is_help=True, help="Events that become mails.")
+topics = typer.Typer(no_args_is_help=True, help="Topics and their publishers.")
+rules = typer.Typer(no_args_is_help=True, help="Rules that turn events into mails.")
 outbox.add_typer(topics, name="topics")
 outbox.add_typer(rules, name="rules")
 
@@ -26,16 +26,16 @@ _LISTED = (
 _TOPIC = ("name", "publishers", "types", "required_keys", "any_keys", "exact_tags")
 _RULE = ("id", "topic", "event_type", "template", "recipient_path", "locale_path", "lane")
 
-TopicName = Annotated[str, typer.Argument(help="A topic.")]
+TopicName = Annotated[str, typer.Argument(help="Name of a topic.")]
 PublisherName = Annotated[str, typer.Argument(help="One of its publishers: webhook, redis, nats, log, intake, …")]
-Position = Annotated[int, typer.Option(min=0, max=LARGEST_ID, help="The position of an event.")]
+Position = Annotated[int, typer.Option(min=0, max=LARGEST_ID, help="Position of an event.")]
 
 
-Types = Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")]
-Keys = Annotated[list[str] | None, typer.Option(help="A tag with each of these keys; repeatable.")]
-AnyKeys = Annotated[list[str] | None, typer.Option(help="A tag with one of these keys; repeatable.")]
-Tags = Annotated[list[str] | None, typer.Option(help="Exactly this tag, key=value; repeatable.")]
-Force = Annotated[bool, typer.Option("--force", help="Although endpoints, rules or a view need it.")]
+Types = Annotated[list[str] | None, typer.Option("--type", help="Event type to match; repeatable, any may match.")]
+Keys = Annotated[list[str] | None, typer.Option(help="Required tag key; repeatable, all must be present.")]
+AnyKeys = Annotated[list[str] | None, typer.Option(help="Tag key; repeatable, at least one must be present.")]
+Tags = Annotated[list[str] | None, typer.Option(help="Required tag, key=value; repeatable.")]
+Force = Annotated[bool, typer.Option("--force", help="Proceed even if endpoints, rules or a view use it.")]
 
 
 class Start(StrEnum):
@@ -50,7 +50,7 @@ Began = Annotated[Start, typer.Option(help="Where new publishers begin.")]
 
 @outbox.command("list")
 def list_(*, as_json: AsJson = False) -> None:
-    """List publishers: how far, how far behind, who leads, what stalls them."""
+    """List publishers with their position, lag, leader and the transaction that stalls them."""
     from postroom.outbox import service
 
     lines = in_room(lambda room: service.list_progress(room.pool))
@@ -65,7 +65,7 @@ def list_(*, as_json: AsJson = False) -> None:
 
 @outbox.command()
 def pause(topic: TopicName, publisher: PublisherName) -> None:
-    """Publish nothing more after the batch in hand."""
+    """Pause a publisher after its current batch."""
     from postroom.outbox import service
 
     _operate(topic, publisher, lambda room, pair: service.pause(room.pool, pair, actor=actor()))
@@ -74,7 +74,7 @@ def pause(topic: TopicName, publisher: PublisherName) -> None:
 
 @outbox.command()
 def resume(topic: TopicName, publisher: PublisherName) -> None:
-    """Publish again, and forget earlier errors."""
+    """Resume a publisher and clear its errors."""
     from postroom.outbox import service
 
     _operate(topic, publisher, lambda room, pair: service.resume(room.pool, pair, actor=actor()))
@@ -83,7 +83,7 @@ def resume(topic: TopicName, publisher: PublisherName) -> None:
 
 @outbox.command()
 def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
-    """Go on after the event at a position; 0 is the beginning. Says whether events will be published again."""
+    """Continue after the event at a position; 0 is the beginning. Reports whether events will be published again."""
     from postroom.outbox import service
 
     moved = _operate(topic, publisher, lambda room, pair: service.reset(room.pool, pair, position=to, actor=actor()))
@@ -93,7 +93,7 @@ def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
 
 @outbox.command()
 def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> None:
-    """Pass over the next event, which must be the one at this position."""
+    """Skip the next event, which must be the one at this position."""
     from postroom.outbox import service
 
     skipped = _operate(
@@ -122,17 +122,17 @@ def create_topic(  # noqa: PLR0913 - one parameter per option
     key: Keys = None,
     any_key: AnyKeys = None,
     tag: Tags = None,
-    publisher: Annotated[list[str] | None, typer.Option(help="Who is to publish it; repeatable.")] = None,
+    publisher: Annotated[list[str] | None, typer.Option(help="Publisher of the topic; repeatable.")] = None,
     start: Began = Start.NOW,
 ) -> None:
-    """Make a topic. Without conditions it is about every event."""
+    """Create a topic. Without conditions it matches every event."""
     from postroom.outbox import topics as service
 
     topic, names, from_now = _topic(name, type_, key, any_key, tag), publisher or [], start is Start.NOW
     made = in_room(
         lambda room: service.create_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor())
     )
-    say(f"created: {made.name} is about {made.about}")
+    say(f"created: {made.name} matches {made.about}")
 
 
 @topics.command("change")
@@ -143,9 +143,9 @@ def change_topic(
     key: Keys = None,
     any_key: AnyKeys = None,
     tag: Tags = None,
-    everything: Annotated[bool, typer.Option("--everything", help="Without any condition: every event.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="Remove all conditions: match every event.")] = False,
 ) -> None:
-    """Replace what a topic is about, for all its publishers from now on; says what it was before."""
+    """Replace the conditions of a topic for all its publishers; prints the old and the new ones."""
     from postroom.outbox import topics as service
 
     topic = _topic(name, type_, key, any_key, tag)
@@ -155,12 +155,12 @@ def change_topic(
         return before, await service.save_topic(room.pool, topic, everything=everything, actor=actor())
 
     before, after = in_room(changed)
-    say(f"changed: {name} was about {before.about}, and is about {after.about}")
+    say(f"changed: {name} matched {before.about}, and now matches {after.about}")
 
 
 @topics.command("delete")
 def delete_topic(name: TopicName, *, force: Force = False) -> None:
-    """Forget a topic, its rules, and how far its publishers were."""
+    """Delete a topic, its rules, and the progress of its publishers."""
     from postroom.outbox import topics as service
 
     in_room(lambda room: service.delete_topic(room.pool, name, force=force, actor=actor()))
@@ -169,19 +169,19 @@ def delete_topic(name: TopicName, *, force: Force = False) -> None:
 
 @topics.command("add-publisher")
 def add_publisher(topic: TopicName, publisher: PublisherName, *, start: Began = Start.NOW) -> None:
-    """Let a publisher follow a topic; what the topic is about stays as it is."""
+    """Subscribe a publisher to a topic; the topic's conditions stay the same."""
     from postroom.outbox import topics as service
 
     from_now = start is Start.NOW
     is_new = _operate(
         topic, publisher, lambda room, pair: service.add_publisher(room.pool, pair, from_now=from_now, actor=actor())
     )
-    say("added" if is_new else "follows it already, and stays where it is")
+    say("added" if is_new else "already subscribed; its position is unchanged")
 
 
 @topics.command("remove-publisher")
 def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force = False) -> None:
-    """Let a publisher follow a topic no longer."""
+    """Unsubscribe a publisher from a topic."""
     from postroom.outbox import topics as service
 
     _operate(topic, publisher, lambda room, pair: service.remove_publisher(room.pool, pair, force=force, actor=actor()))
@@ -190,7 +190,7 @@ def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force
 
 @rules.command("list")
 def list_rules(*, as_json: AsJson = False) -> None:
-    """List the rules by which events become mails."""
+    """List the rules that turn events into mails."""
     from postroom.outbox.mails import service
 
     found = in_room(lambda room: service.list_rules(room.pool))
@@ -204,13 +204,13 @@ def list_rules(*, as_json: AsJson = False) -> None:
 def add_rule(
     topic: TopicName,
     *,
-    event_type: Annotated[str, typer.Option("--type", help="The events' type.")],
-    template: Annotated[str, typer.Option(help="The mails' template.")],
-    recipient: Annotated[str, typer.Option(help="Where the address is in an event's data: customer.email.")],
-    locale: Annotated[str | None, typer.Option(help="Where the locale is.")] = None,
+    event_type: Annotated[str, typer.Option("--type", help="Event type that the rule matches.")],
+    template: Annotated[str, typer.Option(help="Template of the mails.")],
+    recipient: Annotated[str, typer.Option(help="Path of the address in the event's data, such as customer.email.")],
+    locale: Annotated[str | None, typer.Option(help="Path of the locale in the event's data.")] = None,
     lane: Annotated[Lane, typer.Option(help="`auth`, `transactional` (default) or `bulk`.")] = Lane.TRANSACTIONAL,
 ) -> None:
-    """From now on, make mails of events; prints the rule's id."""
+    """Send a mail for each event of a type from now on; prints the rule's id."""
     from postroom.outbox.mails import service
     from postroom.outbox.mails.model import MailRule
 
@@ -226,8 +226,8 @@ def add_rule(
 
 
 @rules.command("delete")
-def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a rule.")]) -> None:
-    """Forget a rule."""
+def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of a rule.")]) -> None:
+    """Delete a rule."""
     from postroom.outbox.mails import service
 
     in_room(lambda room: service.delete_rule(room.pool, rule_id, actor=actor()))

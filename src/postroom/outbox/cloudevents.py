@@ -1,8 +1,8 @@
-"""CloudEvents 1.0 in JSON, structured mode: the envelope for whoever would rather not learn ours.
+"""CloudEvents 1.0 in JSON, structured mode, for subscribers that already read this envelope.
 
-`id` is the message's, so it is `webhook-id` too. `source` is `<public URL>/<source of the id>`: the room, and without a
-public URL a path. `subject` is the first tag. Attributes are texts without control characters, and numbers have 32
-bits: so `position` is a text, and `tags` are written like a query string, `wallet=1&month=2026-11`.
+`id` is the message id, the same as `webhook-id`. `source` is `<public URL>/<source of the id>`: the room; without a
+public URL it is a path. `subject` is the first tag. CloudEvents attributes are strings without control characters or
+32-bit integers: so `position` is a string, and `tags` are written like a query string, `wallet=1&month=2026-11`.
 """
 
 import re
@@ -20,7 +20,7 @@ _FORBIDDEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_NONCHARACTERS}]")
 
 
 def cloud_event(message: Message, *, base_url: str = "") -> bytes:
-    """The whole message in its envelope; what an event does not have is left out."""
+    """Encode a message as a CloudEvent; attributes that the event does not have are omitted."""
     event = message.event
     texts = {
         "type": event.type,

@@ -11,8 +11,8 @@ class NotNext(ConflictError):
     code = "not_next"
 
     def __init__(self, position: int, next_position: int | None, *, stall: str | None = None) -> None:
-        following = "there is none" if next_position is None else f"it is the one at position {next_position}"
-        waiting = f", and later ones wait for the open transaction of {stall}" if stall else ""
+        following = "no event follows" if next_position is None else f"the next one is at position {next_position}"
+        waiting = f", and later events wait for the open transaction of {stall}" if stall else ""
         super().__init__(
             f"The event at position {position} is not the next; {following}{waiting}. Nothing was skipped."
         )
@@ -38,7 +38,7 @@ class TopicNeeded(ConflictError):
 
 
 class EndpointNotFound(NotFoundError):
-    """There is no such webhook endpoint."""
+    """The webhook endpoint does not exist."""
 
     code = "endpoint_not_found"
 
@@ -50,13 +50,13 @@ class ProgressNotFound(NotFoundError):
 
 
 class RuleNotFound(NotFoundError):
-    """There is no such rule."""
+    """The mail rule does not exist."""
 
     code = "rule_not_found"
 
 
 class TopicNotFound(NotFoundError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
     code = "topic_not_found"
 
@@ -67,7 +67,7 @@ class PublishFailed(PostroomError):
     code = "publish_failed"
 
     def __init__(self, reason: str, *, published: int = 0) -> None:
-        """`published` says how many messages at the beginning of the batch did go out."""
+        """`published` is the number of messages at the beginning of the batch that were published."""
         super().__init__(reason)
         self.published = published
 
@@ -80,7 +80,7 @@ class ViewFailed(PostroomError):
     def __init__(self, view: str, position: int | None, reason: str | None) -> None:
         place = "" if position is None else f" at position {position}"
         super().__init__(
-            f"The view {view} has failed{place} and must be restarted by an operator: {reason or 'no reason is known'}"
+            f"The view {view} has failed{place} and must be restarted by an operator: {reason or 'reason unknown'}"
         )
         self.view = view
         self.position = position

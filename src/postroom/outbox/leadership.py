@@ -1,8 +1,8 @@
-"""An instance's seat: one connection, held open around any pooler, that carries its locks and hears notifications.
+"""The dedicated connection of an instance: it bypasses any pooler, holds the locks and receives notifications.
 
-Whoever holds the lock of a pair leads it. The locks live exactly as long as the connection: when the process is killed
-or the line is cut, the server frees them and somebody else can take over. The row only tells people, and tells the
-others whether a silent holder is still alive.
+An instance leads a pair while it holds the pair's lock. The locks last exactly as long as the connection: when the
+process is killed or the connection is cut, the server frees them and another instance can take over. The row in the
+database only shows the leader to operators, and its heartbeat shows the other instances that a lock holder is alive.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from postroom.outbox.model import Subscription, assign
 
 
 def instance_name() -> str:
-    """A name no other instance has, and that says where to look for it."""
+    """A unique name of this instance, with its host and process id."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 class Wake(Protocol):
-    """What is called on a notification: events are there, or somebody changed something by hand."""
+    """Called on a notification of new events; `by_hand` if an operator changed something."""
 
     def __call__(self, *, by_hand: bool) -> None: ...
 
 
 class Leadership:
-    """The held connection of one instance. Not safe for two tasks at once: its owner's tick is the only caller."""
+    """The dedicated connection of one instance. Not safe for concurrent tasks: only its owner's tick may call it."""
 
     def __init__(self, url: Url, room: str, *, publishers: Sequence[str], on_wake: Wake) -> None:
         self._url, self._room, self._publishers, self._on_wake = url, room, list(publishers), on_wake
@@ -57,11 +57,11 @@ class Leadership:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closing frees every lock; a connection that does not answer is dropped."""
+        """Close the connection, which frees every lock; terminate it if it does not respond within two seconds."""
         try:
             async with asyncio.timeout(2):
                 await self._connection.close()
-        except Exception:  # noqa: BLE001 - it is of no use any more, whatever is wrong with it
+        except Exception:  # noqa: BLE001 - the connection is discarded, whatever is wrong with it
             with contextlib.suppress(Exception):
                 self._connection.terminate()
 
@@ -70,19 +70,19 @@ class Leadership:
         return int(self._connection.get_server_pid())
 
     async def beat(self, silence: timedelta) -> set[Subscription]:
-        """Say that we live, end those that hold a lock and do not; answers what we lead."""
+        """Update our heartbeat, terminate lock holders whose heartbeat has stopped, and return the pairs we lead."""
         led = await store.beat(self._connection, instance=self.instance)
         await store.break_stale_leads(self._connection, silence=silence)
         return led
 
     async def duties(self, silence: timedelta) -> set[Subscription]:
-        """What we should lead, by everybody's reckoning."""
+        """The pairs that this instance should lead; every instance computes the same assignment."""
         instances = await store.list_instances(self._connection, silence=silence)
         pairs = await store.list_pairs(self._connection)
         return {pair for pair, pid in assign(pairs, instances).items() if pid == self.pid}
 
     async def take(self, pair: Subscription) -> tuple[bool, int | None]:
-        """Lead a pair if nobody does; answers whether, and the row its sleeping leaders use."""
+        """Take the lead of a free pair; returns whether it succeeded, and the follower id of the pair's leaders."""
         if not await store.try_lock(self._connection, **pair._asdict()):
             return False, None
         is_there, follower_id = await store.take_lead(self._connection, **pair._asdict(), instance=self.instance)

@@ -1,16 +1,16 @@
-"""What Prometheus may ask about the outbox.
+"""Prometheus metrics of the outbox.
 
-Every instance shows every pair, whoever leads it: one that nobody leads must not vanish from sight. Over all instances
-take the `max` of a gauge and the `sum` of a counter.
+Every instance exports every pair, including those led by other instances or by none: a pair without a leader must stay
+visible. Across instances use the `max` of a gauge and the `sum` of a counter.
 
-| metric                            | says                                                                             |
+| metric                            | value                                                                            |
 |-----------------------------------|----------------------------------------------------------------------------------|
-| postroom_outbox_published_total   | messages handed over by this process, by topic and publisher                     |
-| postroom_outbox_errors_total      | batches that this process could not publish                                      |
+| postroom_outbox_published_total   | messages published by this process, by topic and publisher                       |
+| postroom_outbox_errors_total      | batches that this process failed to publish                                      |
 | postroom_outbox_leader            | 1 for a pair that this process leads, 0 for any other                            |
-| postroom_outbox_status            | 1 for the status a pair has (ACTIVE, PAUSED, FAILED), 0 for those it has not     |
-| postroom_outbox_lag_events        | events that wait for a pair, counted up to a bound                               |
-| postroom_outbox_lag_seconds       | the age of the oldest of them by its `occurred_at`, which applications may set   |
+| postroom_outbox_status            | 1 for the current status of a pair (ACTIVE, PAUSED, FAILED), 0 for the others    |
+| postroom_outbox_lag_events        | unpublished events of a pair, counted up to a bound                              |
+| postroom_outbox_lag_seconds       | age of the oldest of them by its `occurred_at`, which applications may set       |
 | postroom_outbox_stalled_seconds   | how long the transaction `pid` has held back committed events, or 0              |
 """
 
@@ -23,36 +23,36 @@ from postroom.runtime.metrics import REGISTRY
 
 _PAIR = ["topic", "publisher"]
 
-PUBLISHED = Counter("postroom_outbox_published", "Messages that the outbox handed over", _PAIR, registry=REGISTRY)
+PUBLISHED = Counter("postroom_outbox_published", "Messages published by the outbox", _PAIR, registry=REGISTRY)
 ERRORS = Counter("postroom_outbox_errors", "Batches that could not be published", _PAIR, registry=REGISTRY)
 LEADER = Gauge(
     "postroom_outbox_leader", "1 for a pair that this process leads, 0 for any other", _PAIR, registry=REGISTRY
 )
 STATUS = Gauge(
     "postroom_outbox_status",
-    "1 for the status a pair has, 0 for those it has not",
+    "1 for the current status of a pair, 0 for the others",
     ["topic", "publisher", "status"],
     registry=REGISTRY,
 )
 LAG_EVENTS = Gauge(
-    "postroom_outbox_lag_events", "Events that wait for a pair, counted up to a bound", _PAIR, registry=REGISTRY
+    "postroom_outbox_lag_events", "Unpublished events of a pair, counted up to a bound", _PAIR, registry=REGISTRY
 )
 LAG_SECONDS = Gauge(
     "postroom_outbox_lag_seconds",
-    "The age of the oldest of them by its `occurred_at`; an import of old events lags for years",
+    "Age of the oldest unpublished event by its `occurred_at`; an import of old events shows a lag of years",
     _PAIR,
     registry=REGISTRY,
 )
 STALLED_SECONDS = Gauge(
     "postroom_outbox_stalled_seconds",
-    "How long a running transaction has held back committed events; 0 if none has",
+    "Seconds for which an open transaction has held back committed events; 0 if none does",
     ["pid"],
     registry=REGISTRY,
 )
 
 
 def show_progress(lines: Iterable[ProgressLine], led: Iterable[Subscription], stall: Stall | None) -> None:
-    """Show the pairs there are today, and not those of yesterday."""
+    """Export the existing pairs and remove the series of deleted ones."""
     ours = set(led)
     for gauge in (LEADER, STATUS, LAG_EVENTS, LAG_SECONDS, STALLED_SECONDS):
         gauge.clear()

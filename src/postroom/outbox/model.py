@@ -1,4 +1,4 @@
-"""Topics, progress and leadership: everything about the outbox that can be decided without a database."""
+"""Topics, progress and leadership: the decisions of the outbox that need no database."""
 
 import hashlib
 import re
@@ -15,29 +15,29 @@ from postroom.events.model import TAG_BYTES, TYPE_LENGTH, Place, SequencedEvent
 NAME = r"^[a-z0-9][a-z0-9_.-]{0,99}$"
 PUBLISHER = r"^[a-z0-9][a-z0-9_.:-]{0,99}$"
 RESERVED = ("topics", "rules")
-"""Not names of topics: in /v1/outbox/… they are something else."""
+"""Reserved topic names: /v1/outbox/topics and /v1/outbox/rules are other endpoints."""
 
 VIEW = "view:"
-"""How the publishers begin that keep views."""
+"""Prefix of the publishers that maintain views."""
 
 MOST_CONDITIONS = 100
 LAG_BOUND = 10_000
-"""How many events a listing looks through to tell how far behind a publisher is."""
+"""Most events that a listing scans to count a publisher's lag; more are shown as `10000+`."""
 
 LINGERS, LINGER = 10, timedelta(milliseconds=20)
 UNSETTLED_REST = timedelta(milliseconds=250)
 
 
 class PublisherStatus(StrEnum):
-    """What a publisher does with its topic."""
+    """The status of a publisher of a topic."""
 
     ACTIVE = "ACTIVE"  # publishes
-    PAUSED = "PAUSED"  # waits for a person, who wanted it so
-    FAILED = "FAILED"  # waits for a person, after too many errors in a row
+    PAUSED = "PAUSED"  # by an operator, until an operator resumes it
+    FAILED = "FAILED"  # after too many consecutive errors, until an operator resumes it
 
 
 class Subscription(NamedTuple):
-    """One publisher of one topic: what is led, paused and counted."""
+    """One publisher of one topic: the unit of leadership, pausing and metrics."""
 
     topic: str
     publisher: str
@@ -48,7 +48,7 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """What is published under a name. All four conditions hold; an empty one holds for every event."""
+    """The conditions of the events published under a name. All four must hold; an empty one matches every event."""
 
     name: str
     types: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Topic:
 
     @property
     def about(self) -> str:
-        """In words: `events of type A or B, with wallet=…, with region=1`."""
+        """The conditions in words: `events of type A or B, with wallet=…, with region=1`."""
         said = [
             *([f"of type {' or '.join(self.types)}"] if self.types else []),
             *(f"with {key}=…" for key in self.required_keys),
@@ -70,7 +70,7 @@ class Topic:
         return f"events {', '.join(said)}" if said else "every event"
 
     def matches(self, type_: str, tags: Iterable[str]) -> bool:
-        """What the database decides, said in Python: for tests and for people."""
+        """The same decision as SQL `outbox_topic_matches`, for tests and tools."""
         carried = set(tags)
         keys = {tag.partition("=")[0] for tag in carried}
         return (
@@ -82,7 +82,7 @@ class Topic:
 
 
 def check_topic(topic: Topic) -> None:
-    """Raise `BadInput` naming every condition that no event could ever fulfil."""
+    """Raise `BadInput` naming every condition that no event can match."""
     errors = []
     if not re.fullmatch(NAME, topic.name):
         errors.append(FieldError("name", "must be lower-case letters, digits, dots, dashes; at most 100"))
@@ -92,8 +92,8 @@ def check_topic(topic: Topic) -> None:
         FieldError(f"{name}[{index}]", problem)
         for name, problem, is_wrong in (
             ("types", f"must have 1 to {TYPE_LENGTH} characters", _is_no_type),
-            ("required_keys", "must be a tag's key, without an equals sign", _is_no_key),
-            ("any_keys", "must be a tag's key, without an equals sign", _is_no_key),
+            ("required_keys", "must be the key of a tag, without an equals sign", _is_no_key),
+            ("any_keys", "must be the key of a tag, without an equals sign", _is_no_key),
             ("exact_tags", "must be key=value", _is_no_tag),
         )
         for index, text in enumerate(getattr(topic, name))
@@ -122,7 +122,7 @@ def _is_no_tag(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PublisherFields:
-    """How far a publisher is with a topic, and who leads it."""
+    """The progress of a publisher of a topic, and its leader."""
 
     topic: str
     publisher: str
@@ -141,7 +141,7 @@ class _PublisherFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(_PublisherFields):
-    """How far a publisher is with a topic."""
+    """The progress of a publisher of a topic."""
 
     follower_id: int | None
 
@@ -152,7 +152,7 @@ class Progress(_PublisherFields):
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The open transaction that committed events wait for. `prepared` names one that no session holds."""
+    """The open transaction that holds back committed events. `prepared` names one without a session."""
 
     pid: int | None
     seconds: float
@@ -167,9 +167,9 @@ class Stall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressLine(_PublisherFields):
-    """One line of the listing: how far a publisher is, how far behind, who leads, what is wrong.
+    """One line of the listing: a publisher's progress, lag, leader and last error.
 
-    `lag_is_more`: there are more than were counted. `lag_seconds`: the age of the oldest that waits, by its
+    `lag_is_more`: more events follow than were counted. `lag_seconds`: the age of the oldest unpublished event, by its
     `occurred_at`.
     """
 
@@ -181,7 +181,7 @@ class ProgressLine(_PublisherFields):
 
 @dataclass(frozen=True, slots=True)
 class ProgressReset:
-    """What a reset did. It rewinds if events that were published before will be published again."""
+    """The result of a reset. `rewinds` is true if events that were published before will be published again."""
 
     from_position: int
     to_position: int
@@ -190,7 +190,7 @@ class ProgressReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressCheck:
-    """Whether a publisher has come as far as a place, and what keeps it if not."""
+    """Whether a publisher has reached a place, and the reason if not."""
 
     is_reached: bool
     status: PublisherStatus
@@ -203,12 +203,12 @@ class ProgressCheck:
             return self.last_error
         if self.status is not PublisherStatus.ACTIVE:
             return f"it is {self.status}"
-        return "nobody keeps it" if self.leader_instance is None else "it is on its way"
+        return "no worker leads it" if self.leader_instance is None else "it is still catching up"
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An event that a publisher will never get."""
+    """An event that a publisher skipped."""
 
     position: int
     type: str
@@ -216,7 +216,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextEvents:
-    """What a leader saw: where its pair stands, and the next events, up to the first that cannot be read."""
+    """One scan of a leader: the progress of its pair, and the next events up to the first unreadable one."""
 
     status: PublisherStatus
     leader_instance: str | None
@@ -225,14 +225,14 @@ class NextEvents:
     scanned: int
     has_unsettled: bool
     horizon: int  # the oldest open transaction
-    newest: int  # the first that has not begun
+    newest: int  # the first transaction id that has not been assigned
     events: tuple[SequencedEvent, ...] = ()
-    unreadable: EventUnreadable | None = None  # what follows them
+    unreadable: EventUnreadable | None = None  # the event after them
 
 
 @dataclass(slots=True)
 class BatchSize:
-    """How many events are tried at once: one by one through what failed together, so that the good ones get out."""
+    """Events per batch: after a failed batch its events are retried one by one, so that valid ones are published."""
 
     largest: int
     _careful: int = 0
@@ -250,7 +250,7 @@ class BatchSize:
 
 @dataclass(slots=True)
 class ScanSize:
-    """How far a look goes: as far as a batch where most events match, further where few do."""
+    """Events per scan: a batch where most events match, up to 10,000 where few do."""
 
     largest: int = 10_000
     _factor: int = 1
@@ -267,11 +267,12 @@ class ScanSize:
 
 @dataclass(slots=True)
 class PollInterval:
-    """How long a leader with nothing to do waits, and when it asks to be woken instead.
+    """Waiting times of an idle leader.
 
-    First it looks again and again, because work comes in bursts. What is committed but held back by an open transaction
-    is looked for every quarter of a second, asleep or not: its notification has been. Asleep, it polls more and more
-    rarely, but not before everybody who may have appended without knowing that it sleeps has ended.
+    At first it polls every 20 ms, because work comes in bursts; then it registers as asleep and is notified.
+    Committed events that an open transaction holds back are polled every 250 ms even while asleep, because their
+    notification has already been sent. While asleep the poll interval doubles up to a limit, but only after every
+    transaction that may have appended without seeing the registration has ended.
     """
 
     poll: timedelta = timedelta(seconds=1)
@@ -286,7 +287,7 @@ class PollInterval:
         self._empty, self._held, self.is_asleep, self._newest, self._pause = 0, 0, False, None, timedelta()
 
     def found_nothing(self, look: NextEvents) -> timedelta:
-        """How long to wait now. If it returns zero, the leader has just fallen asleep: it must look once more."""
+        """The time to wait now. Zero means that the leader has just registered as asleep and must scan once again."""
         if look.has_unsettled:
             self._held = min(self._held + 1, 8)
             return min(LINGER * (1 << (self._held - 1)), UNSETTLED_REST)
@@ -305,15 +306,15 @@ class PollInterval:
 
 
 def assign(pairs: Sequence[Subscription], instances: Mapping[int, Iterable[str]]) -> dict[Subscription, int]:
-    """Who should lead what. Whoever knows the same arrives at the same answer; nobody gets two more than another.
+    """Assign pairs to instances. The result depends only on the arguments, and loads differ by one at most.
 
-    `instances` maps each to the publishers it has. Of those with the least to do, a pair goes to the one that a hash of
-    both prefers, so that most pairs stay where they are when somebody comes or goes.
+    `instances` maps each instance to the publishers it has. Among the least loaded instances a hash of both decides,
+    so that most pairs keep their leader when an instance starts or stops.
     """
     able = {instance: frozenset(publishers) for instance, publishers in instances.items()}
     load = dict.fromkeys(able, 0)
     chosen: dict[Subscription, int] = {}
-    # Those with the fewest candidates choose first, or what only one can do would overload it.
+    # Pairs with the fewest candidates come first; otherwise the only candidate of a pair could be overloaded.
     for pair in sorted(pairs, key=lambda pair: (sum(pair.publisher in names for names in able.values()), pair)):
         candidates = [instance for instance, names in able.items() if pair.publisher in names]
         if candidates:

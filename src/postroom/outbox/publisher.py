@@ -1,4 +1,4 @@
-"""The publisher seam: take a batch of messages, or say why not.
+"""The interface of publishers: publish a batch of messages, or raise an error.
 
     class Printer:
         name = "printer"
@@ -12,10 +12,10 @@
 
     publishers.register(Printer())
 
-`publish` returns when the other side has all of the batch, in order. To refuse, raise `PublishFailed`; whatever else it
-raises counts the same, a cancellation of its own too. A batch may come again after a crash, so the other side should
-know a message by its `id`, which never changes. With `is_local` the effect is in the room's own database:
-`batch.connection` is then in the transaction that also saves the progress, and nothing comes twice.
+`publish` returns when the receiver has stored the whole batch, in order. To refuse, raise `PublishFailed`; any other
+exception counts the same, including a cancellation inside the publisher. A batch may be repeated after a crash, so
+receivers should recognise a message by its `id`, which never changes. With `is_local` the effect is in the room's own
+database: `batch.connection` is then in the transaction that also saves the progress, and nothing is repeated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,14 +30,14 @@ from postroom.events.model import SequencedEvent
 
 EPOCH_SHIFT = 48
 SOURCE = "outbox"
-"""Of deliveries that publishers make."""
+"""The source of deliveries that publishers create."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One event on its way to a subscriber."""
+    """One event to be published."""
 
-    id: str  # the same for ever, and for every subscriber
+    id: str  # constant, and the same for every subscriber
     event: SequencedEvent
 
     @property
@@ -62,13 +62,13 @@ class Message:
 
     @property
     def is_echo(self) -> bool:
-        """True for a fact about a delivery that the outbox itself made: to make one like it of it would never end."""
+        """True for an event about a delivery that the outbox itself created; a delivery for it would start a loop."""
         is_about_delivery = any(tag.startswith("postroom.delivery=") for tag in self.tags)
         return is_about_delivery and isinstance(self.data, Mapping) and self.data.get("source") == SOURCE
 
     @property
     def json(self) -> bytes:
-        """The whole message, as brokers carry it."""
+        """The message in Postroom's JSON format."""
         event = self.event
         return msgspec.json.encode(
             {
@@ -85,7 +85,7 @@ class Message:
 
 
 Encode = Callable[[Message], bytes]
-"""How a broker's message is written."""
+"""Encodes a message for a broker."""
 
 
 def encode_json(message: Message) -> bytes:
@@ -98,26 +98,26 @@ class Batch:
 
     topic: str
     messages: tuple[Message, ...]
-    connection: Connection | None = None  # of a local publisher: in the transaction that saves the progress
+    connection: Connection | None = None  # local publishers only: in the transaction that saves the progress
 
     @property
     def transaction(self) -> Connection:
         """The connection of a local publisher."""
-        assert self.connection is not None, "only a local publisher has the transaction"
+        assert self.connection is not None, "only a local publisher has a transaction"
         return self.connection
 
 
 class Publisher(Protocol):
-    """One way to subscribers."""
+    """A destination of messages."""
 
     name: str
     is_local: bool
 
     async def publish(self, batch: Batch) -> None:
-        """Hand all of it over, in order, or raise `PublishFailed`."""
+        """Publish the whole batch in order, or raise `PublishFailed`."""
 
     async def close(self) -> None:
-        """Give back connections; the publisher is not used afterwards."""
+        """Close connections; the publisher is not used afterwards."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Publishers:
 
     def register(self, publisher: Publisher) -> None:
         if publisher.name in self._by_name:
-            raise ValueError(f"there is a publisher {publisher.name} already")
+            raise ValueError(f"a publisher named {publisher.name} is already registered")
         self._by_name[publisher.name] = publisher
 
     def __getitem__(self, name: str) -> Publisher:
@@ -154,7 +154,7 @@ class Publishers:
 
 
 def message_id(source: str, event: SequencedEvent) -> str:
-    """`<source>:<epoch>:<position>`; positions may repeat after a recovery to an earlier time, epochs do not."""
+    """`<source>:<epoch>:<position>`; positions may repeat after a point-in-time recovery, epochs do not."""
     return f"{source}:{event.transaction_id >> EPOCH_SHIFT}:{event.position}"
 
 
@@ -163,7 +163,7 @@ def make_batch(topic: str, events: Iterable[SequencedEvent], *, source: str) -> 
 
 
 def find_path(data: Any, path: str) -> Any:
-    """The value at `customer.email` in JSON; None if there is none."""
+    """The value at a path such as `customer.email` in JSON, or None."""
     for part in path.split("."):
         if not isinstance(data, Mapping) or part not in data:
             return None

@@ -1,7 +1,7 @@
--- Everything the outbox asks of the database, in alphabetical order.
+-- The statements of the outbox, in alphabetical order.
 
 -- name: advance :maybe
--- Move a publisher on, if it still stands where its leader thinks and nobody else leads.
+-- Advance the progress of a publisher, if it is still where its leader read it and the leader is the same.
 UPDATE outbox_topic_progress
 SET last_transaction_id = :to_transaction_id::bigint::text::xid8, last_position = :to_position,
     last_published_at = CASE WHEN :published::boolean THEN now() ELSE last_published_at END,
@@ -11,19 +11,19 @@ WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
 RETURNING topic;
 
 -- name: announce :exec
--- Hold, for as long as this session lives, the sign that it can publish by these.
+-- Hold a shared lock per publisher while this session lives: it shows the other instances that this one has it.
 SELECT count(pg_try_advisory_lock_shared(outbox_lock_key('publisher', name)))
 FROM unnest(:publishers::text[]) AS able(name);
 
 -- name: beat :many
--- Say that the leader lives; answers what it still leads.
+-- Update the heartbeat of a leader; returns the pairs it still leads.
 UPDATE outbox_topic_progress
 SET leader_heartbeat = now()
 WHERE leader_instance = :instance
 RETURNING topic, publisher;
 
 -- name: break_stale_leads :exec
--- End the sessions of leaders that hold the lock and have been silent for too long, in both senses.
+-- Terminate sessions that hold the leader's lock although heartbeat and last query are older than the limit.
 SELECT pg_terminate_backend(holder.pid)
 FROM (
     SELECT DISTINCT l.pid
@@ -37,11 +37,11 @@ FROM (
 ) AS holder;
 
 -- name: check_transaction :one
--- Fails in a transaction that has failed already, whose COMMIT would be a silent rollback.
+-- Fails in an aborted transaction, whose COMMIT would be a silent rollback.
 SELECT true AS is_sound;
 
 -- name: delete_topic :maybe
--- Forget a topic, and how far its publishers were; answers the rows that their sleeping leaders used.
+-- Delete a topic and the progress of its publishers; returns the follower ids of their leaders.
 WITH gone AS (
     DELETE FROM outbox_topics WHERE name = :name RETURNING name
 )
@@ -51,8 +51,8 @@ SELECT name, ARRAY(
 FROM gone;
 
 -- name: ensure_progress :maybe
--- Let a publisher follow a topic, from the beginning or from now; nothing if it does already. From now is after the last
--- settled event, and where there is none, at the horizon.
+-- Subscribe a publisher to a topic, from the beginning or from now; no row if it is subscribed already. From now is
+-- after the last settled event, or at the horizon if no event is settled.
 INSERT INTO outbox_topic_progress (topic, publisher, last_transaction_id, last_position)
 SELECT :topic, :publisher,
     CASE WHEN :from_now::boolean THEN coalesce(last.transaction_id, event_horizon()) ELSE '0' END,
@@ -69,7 +69,7 @@ ON CONFLICT (topic, publisher) DO NOTHING
 RETURNING topic;
 
 -- name: find_next_event :maybe
--- The event a publisher would get next. One that is not settled is nobody's next: an older one may still be committed.
+-- The next event of a publisher. An unsettled event is excluded, because an older one may still be committed.
 SELECT e.position, e.transaction_id::text::bigint AS transaction_id, e.type
 FROM outbox_topic_progress AS p
 JOIN outbox_topics AS t ON t.name = p.topic
@@ -80,7 +80,7 @@ ORDER BY e.transaction_id, e.position
 LIMIT 1;
 
 -- name: find_place :maybe
--- Where the event at a position, or the last one before it, stands in the order; and whether all before it is there.
+-- The place of the event at a position, or of the last one before it; and whether all events before it are visible.
 SELECT position, transaction_id::text::bigint AS transaction_id,
     transaction_id < (SELECT event_horizon()) AS is_settled
 FROM events
@@ -89,7 +89,7 @@ ORDER BY position DESC
 LIMIT 1;
 
 -- name: find_progress :maybe
--- One publisher's progress, held until the transaction ends.
+-- The progress of one publisher; the row stays locked until the transaction ends, so that its leader cannot advance.
 SELECT topic, publisher, status, last_position, last_transaction_id::text::bigint AS last_transaction_id, last_published_at,
     error_count, last_error, failed_position, leader_instance, leader_since, leader_heartbeat, follower_id, updated_at
 FROM outbox_topic_progress
@@ -97,14 +97,14 @@ WHERE topic = :topic AND publisher = :publisher
 FOR UPDATE;
 
 -- name: find_reached :maybe
--- Whether a publisher has come as far as a place, and what keeps it if not.
+-- Whether a publisher has reached a place, and its status and error.
 SELECT (last_transaction_id, last_position) >= (:transaction_id::bigint::text::xid8, :position::bigint) AS is_reached,
     status, leader_instance, last_error, failed_position
 FROM outbox_topic_progress
 WHERE topic = :topic AND publisher = :publisher;
 
 -- name: find_settled_end :one
--- The last place that a follower can have reached now.
+-- The place of the last settled event.
 SELECT coalesce(max(e.position), 0) AS position, coalesce(max(e.transaction_id::text::bigint), 0) AS transaction_id
 FROM (
     SELECT position, transaction_id
@@ -115,7 +115,7 @@ FROM (
 ) AS e;
 
 -- name: find_stall :maybe
--- The oldest transaction with an id of its own, if a committed event waits for it.
+-- The oldest transaction with an id, if it holds back a committed event.
 SELECT holder.pid, a.datname::text AS database, a.application_name, a.state, p.gid AS prepared,
     coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::float8 AS seconds
 FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS id) AS oldest
@@ -132,7 +132,7 @@ LIMIT 1;
 SELECT name, created_at, types, required_keys, any_keys, exact_tags FROM outbox_topics WHERE name = :name;
 
 -- name: follow_topic :many
--- What a publisher gets next; see functions/follow_topic.sql.
+-- The next events of a publisher; see functions/follow_topic.sql.
 SELECT status, leader_instance, last_transaction_id::text::bigint AS last_transaction_id, last_position,
     end_transaction_id::text::bigint AS end_transaction_id, end_position, scanned, has_unsettled,
     horizon::text::bigint AS horizon, newest::text::bigint AS newest, position,
@@ -140,14 +140,14 @@ SELECT status, leader_instance, last_transaction_id::text::bigint AS last_transa
 FROM follow_topic(:topic, :publisher, :batch_limit::bigint, :scan_limit::bigint);
 
 -- name: insert_topic :maybe
--- Make a topic; nothing if there is one of this name.
+-- Create a topic; no row if the name exists.
 INSERT INTO outbox_topics (name, types, required_keys, any_keys, exact_tags)
 VALUES (:name, :types, :required_keys, :any_keys, :exact_tags)
 ON CONFLICT (name) DO NOTHING
 RETURNING name;
 
 -- name: list_instances :many
--- Who lives and can publish by what, by the sign each holds. One that has been silent for too long does not count.
+-- The live instances and their publishers, from the locks of `announce`. Instances without a recent query are excluded.
 SELECT l.pid, array_agg(able.name ORDER BY able.name) AS publishers
 FROM (SELECT DISTINCT publisher AS name FROM outbox_topic_progress) AS able
 JOIN pg_locks AS l ON l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.mode = 'ShareLock'
@@ -163,8 +163,8 @@ ORDER BY l.pid;
 SELECT topic, publisher FROM outbox_topic_progress ORDER BY topic, publisher;
 
 -- name: list_progress :many
--- How far everybody is, and how far behind: events are counted up to a bound, seconds are the age of the oldest by what
--- the application says, because no event knows when it was appended.
+-- The progress and lag of each publisher. Events are counted up to a bound; seconds are the age of the oldest by its
+-- occurred_at, because events have no append time.
 SELECT p.topic, p.publisher, p.status, p.last_position, p.last_transaction_id::text::bigint AS last_transaction_id,
     p.last_published_at, p.error_count, p.last_error, p.failed_position,
     p.leader_instance, p.leader_since, p.leader_heartbeat, p.updated_at, lag.events AS lag_events, lag.scanned AS lag_scanned,
@@ -186,14 +186,14 @@ WHERE :topic::text IS NULL OR p.topic = :topic
 ORDER BY p.topic, p.publisher;
 
 -- name: list_topics :many
--- Every topic, with who publishes it.
+-- All topics with their publishers.
 SELECT t.name, t.created_at, t.types, t.required_keys, t.any_keys, t.exact_tags,
     ARRAY(SELECT p.publisher FROM outbox_topic_progress AS p WHERE p.topic = t.name ORDER BY p.publisher) AS publishers
 FROM outbox_topics AS t
 ORDER BY t.name;
 
 -- name: list_uses :many
--- Who would hear no more of a topic without this publisher, or, without any named, without the topic itself.
+-- The endpoints, rules and views that use this publisher of a topic, or the topic itself if no publisher is given.
 SELECT 'webhook' AS publisher, id FROM webhook_endpoints
 WHERE :topic::text = ANY (topics) AND coalesce(:publisher::text, 'webhook') = 'webhook'
 UNION ALL
@@ -204,7 +204,7 @@ WHERE topic = :topic AND publisher LIKE 'view:%' AND coalesce(:publisher, publis
 ORDER BY publisher DESC, id;
 
 -- name: move :exec
--- Put a publisher somewhere else by hand; with :forgets, what went wrong before does not count any more.
+-- Set the position of a publisher for an operator; with :forgets, clear its errors.
 UPDATE outbox_topic_progress
 SET last_transaction_id = :transaction_id::bigint::text::xid8, last_position = :position, updated_at = now(),
     error_count = CASE WHEN :forgets::boolean THEN 0 ELSE error_count END,
@@ -213,16 +213,16 @@ SET last_transaction_id = :transaction_id::bigint::text::xid8, last_position = :
 WHERE topic = :topic AND publisher = :publisher;
 
 -- name: notify_outbox :exec
--- Tell the leaders that something was changed by hand.
+-- Notify the leaders that an operator changed something.
 SELECT pg_notify(current_schema() || '_outbox', '');
 
 -- name: prepare_seat :one
--- Let the server notice within seconds that the other end of this connection is gone.
+-- Set TCP keepalives so that the server notices within 11 seconds that the client is gone.
 SELECT set_config('tcp_keepalives_idle', '5', false) AS idle, set_config('tcp_keepalives_interval', '2', false) AS between,
     set_config('tcp_keepalives_count', '3', false) AS times;
 
 -- name: record_failure :maybe
--- A batch could not be published; too many in a row and the publisher waits for a person.
+-- Count a failed batch; after too many consecutive ones the publisher is FAILED until an operator resumes it.
 UPDATE outbox_topic_progress
 SET error_count = error_count + 1, last_error = :error, failed_position = :position, updated_at = now(),
     status = CASE WHEN status = 'ACTIVE' AND error_count + 1 >= :most::integer THEN 'FAILED' ELSE status END
@@ -230,7 +230,7 @@ WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
 RETURNING status, error_count;
 
 -- name: release_lead :exec
--- Stop leading, on the session that holds the lock.
+-- Give up the lead, on the session that holds the lock.
 WITH released AS (
     UPDATE outbox_topic_progress
     SET leader_instance = NULL, leader_since = NULL, leader_heartbeat = NULL
@@ -239,15 +239,15 @@ WITH released AS (
 SELECT pg_advisory_unlock(outbox_lock_key('leader', :topic, :publisher));
 
 -- name: remove_progress :maybe
--- A publisher follows a topic no longer; answers the row that its sleeping leaders used.
+-- Unsubscribe a publisher from a topic; returns the follower id of its leaders.
 DELETE FROM outbox_topic_progress WHERE topic = :topic AND publisher = :publisher RETURNING topic, follower_id;
 
 -- name: save_follower :exec
--- Remember the sleeper's row for the next leader.
+-- Keep the follower id for the next leader.
 UPDATE outbox_topic_progress SET follower_id = :follower_id WHERE topic = :topic AND publisher = :publisher;
 
 -- name: save_topic :exec
--- Make a topic, or change what it is about.
+-- Create a topic, or change its conditions.
 INSERT INTO outbox_topics (name, types, required_keys, any_keys, exact_tags)
 VALUES (:name, :types, :required_keys, :any_keys, :exact_tags)
 ON CONFLICT (name) DO UPDATE
@@ -255,7 +255,7 @@ SET types = excluded.types, required_keys = excluded.required_keys, any_keys = e
     exact_tags = excluded.exact_tags;
 
 -- name: set_status :exec
--- Pause or resume. A fresh start forgets earlier errors; whoever waits keeps why it does.
+-- Pause or resume. Resuming clears earlier errors; a paused publisher keeps them.
 UPDATE outbox_topic_progress
 SET status = :status, updated_at = now(),
     error_count = CASE WHEN :status = 'ACTIVE' THEN 0 ELSE error_count END,
@@ -264,12 +264,12 @@ SET status = :status, updated_at = now(),
 WHERE topic = :topic AND publisher = :publisher;
 
 -- name: take_lead :maybe
--- Say who leads; the session holds the lock already.
+-- Record the leader; the session already holds the lock.
 UPDATE outbox_topic_progress
 SET leader_instance = :instance, leader_since = now(), leader_heartbeat = now()
 WHERE topic = :topic AND publisher = :publisher
 RETURNING follower_id;
 
 -- name: try_lock :one
--- The lock of a topic and publisher, if nobody has it; held until released or until this session ends.
+-- Try to take the lock of a topic and publisher; held until released or until this session ends.
 SELECT pg_try_advisory_lock(outbox_lock_key('leader', :topic, :publisher)) AS is_locked;

@@ -1,9 +1,9 @@
-"""A leader at work: one pair, batch after batch, in order.
+"""A relay publishes one pair, batch after batch, in order.
 
-Look for what is next, hand it to the publisher, save how far it went. Where the effect is in our own database, both are
-one transaction. Otherwise the progress is saved after the effect, so that a crash in between repeats messages, with
-the ids they had, and never loses any. Progress moves by compare-and-set: a leader that was replaced, or a pair that
-was moved by hand, changes nothing.
+It reads the next events, passes them to the publisher and saves the progress. A local publisher does both in one
+transaction. Otherwise the progress is saved after publishing, so that a crash in between repeats messages with the same
+ids and never loses any. Progress moves by compare-and-set: a replaced leader, or one whose pair an operator has moved,
+changes nothing.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ _log = structlog.get_logger()
 
 
 class PublishStep(StrEnum):
-    """What one look came to."""
+    """The result of one scan."""
 
-    MOVED = "moved"  # something was published, or passed over: look again at once
+    MOVED = "moved"  # events were published or passed over: scan again at once
     IDLE = "idle"
     FAILED = "failed"
-    HELD = "held"  # paused, or given up: a person must resume it
-    LOST = "lost"  # somebody else leads, or the pair is gone
+    HELD = "held"  # paused or failed: an operator must resume it
+    LOST = "lost"  # another instance leads, or the pair was removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions:
-    """How a leader behaves; the defaults are those of the settings."""
+    """Options of a relay; the defaults are those of the settings."""
 
     source: str = "postroom"
     batch: int = 100
@@ -55,7 +55,7 @@ class RelayOptions:
 
 
 class _ProgressMoved(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
-    """The pair does not stand where the look found it."""
+    """The progress is not where the scan found it."""
 
 
 class Relay:
@@ -80,13 +80,13 @@ class Relay:
         self._bell, self._stopping, self._is_deaf, self._is_called = asyncio.Event(), False, False, False
 
     def ring(self, *, by_hand: bool = False) -> None:
-        """Something may have happened: look now. In a pause after a failure, only what a person did counts."""
+        """Scan now, because something may have happened. During a back-off only a change by an operator counts."""
         self._is_called |= by_hand
         if by_hand or not self._is_deaf:
             self._bell.set()
 
     def stop(self) -> None:
-        """End after the batch in hand."""
+        """Stop after the current batch."""
         self._stopping = True
         self.ring(by_hand=True)
 
@@ -107,12 +107,12 @@ class Relay:
             await self._wake_up()
 
     async def run_once(self) -> PublishStep:
-        """One look and what follows from it, without resting."""
+        """One scan and its result, without waiting."""
         look = await self._look()
         return PublishStep.LOST if look is None else await self._act(look)
 
     async def _look_and_rest(self) -> tuple[PublishStep, timedelta]:
-        self._bell.clear()  # what rings from here on may not be in this look
+        self._bell.clear()  # this scan may miss anything that rings from here on
         self._is_deaf = self._is_called = False
         look = await self._look()
         step = PublishStep.LOST if look is None else await self._act(look)
@@ -120,7 +120,7 @@ class Relay:
             return step, await self._lie_down(look)
         self._is_deaf = step in (PublishStep.FAILED, PublishStep.HELD)
         if self._is_deaf and not self._is_called:
-            self._bell.clear()  # nor does what rang during the look
+            self._bell.clear()  # during a back-off, ignore notifications that arrived during the scan too
         await self._wake_up()
         self._rest.worked()
         if step is PublishStep.FAILED:
@@ -170,7 +170,7 @@ class Relay:
         return PublishStep.MOVED
 
     async def _publish_here(self, look: NextEvents) -> None:
-        """Effect and progress in one transaction; the progress first, so that nobody else moves the pair meanwhile."""
+        """Publish and save the progress in one transaction; the progress first, which locks the row of the pair."""
         async with self._pool.acquire() as connection, connection.transaction():
             await self._advance(connection, look.place, look.end, published=True)
             await self._publish(replace(self._batch(look), connection=connection))
@@ -191,32 +191,34 @@ class Relay:
             async with asyncio.timeout(self._options.publish_timeout.total_seconds()) as limit:
                 await self._publisher.publish(batch)
                 if batch.connection is not None:
-                    # A publisher that swallowed an error of the database has left a transaction that cannot commit.
+                    # A publisher that swallowed a database error has left an aborted transaction, which cannot commit.
                     await store.check_transaction(batch.connection)
         except PublishFailed as error:
             self._check_count(error, len(batch.messages))
             raise
-        except TimeoutError as error:  # ours, or one of the publisher's own
+        except TimeoutError as error:  # our timeout, or one inside the publisher
             ours = f"no answer within {self._options.publish_timeout.total_seconds():g} s"
             raise PublishFailed(ours if limit.expired() else f"TimeoutError: {error}".rstrip(": ")) from error
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                raise  # we are to end, and at once
+                raise  # this task is being cancelled
             raise PublishFailed("CancelledError: something within the publisher was cancelled") from error
         except Exception as error:
-            # Our own database is away: nobody's fault but its. Anything else is the publisher's.
+            # An error of our own database is no failure of the publisher; any other error is.
             if self._publisher.is_local and isinstance(error, INTERRUPTIONS) and not isinstance(error, ValueError):
                 raise
             raise PublishFailed(f"{type(error).__name__}: {error}") from error
 
     def _check_count(self, error: PublishFailed, count: int) -> None:
-        """What a publisher says it has handed over is believed where it can be so. A local one has undone it all."""
+        """Reject an impossible count of published messages. A local publisher's count is 0: it rolled back."""
         said = error.published
         if self._publisher.is_local:
             error.published = 0
         elif not isinstance(said, int) or not 0 <= said <= count:
-            raise PublishFailed(f"{error.message} (of {count} messages it says to have published {said})") from error
+            raise PublishFailed(
+                f"{error.message} (the publisher reported {said} of {count} messages published)"
+            ) from error
 
     async def _save(self, look: NextEvents, end: Place, *, published: bool) -> None:
         async with self._pool.acquire() as connection:
@@ -238,7 +240,7 @@ class Relay:
             raise _ProgressMoved
 
     async def fail(self, reason: str, position: int | None = None) -> None:
-        """Count a failure; after too many in a row the pair waits for a person."""
+        """Count a failure; after too many consecutive ones an operator must resume the pair."""
         async with self._pool.acquire() as connection:
             told = await store.record_failure(
                 connection,
@@ -259,7 +261,7 @@ class Relay:
         return make_batch(self.pair.topic, look.events, source=self._options.source)
 
     def pause_after_failure(self) -> timedelta:
-        """The pause after the last failure; the database counts failures in a row across instances."""
+        """The back-off after the last failure; the database counts consecutive failures across instances."""
         options = self._options
         first_s, longest_s = options.first_pause.total_seconds(), options.longest_pause.total_seconds()
         return timedelta(seconds=Backoff(first_s, longest_s, failures=self._errors).pause_s)
@@ -281,13 +283,13 @@ class Relay:
             async with connection.transaction():
                 made = await event_store.register_follower(connection, name=f"outbox {self.pair}")
                 if not await store.save_follower(connection, **self.pair._asdict(), follower_id=made):
-                    await event_store.forget_follower(connection, id=made)  # the pair is gone: the next look will tell
+                    await event_store.forget_follower(connection, id=made)  # the pair was removed: the next scan ends
                     return
                 await event_store.set_follower_asleep(connection, id=made, is_asleep=True)
             self._follower_id = made
 
     async def _wake_up(self) -> None:
-        """Appends need not notify us any more. If this cannot be said, they do so in vain, which is only a pity."""
+        """Stop the notifications of appends. If the update fails, appenders send needless notifications; harmless."""
         if not self._rest.is_asleep or self._follower_id is None:
             return
         self._rest.worked()
@@ -298,7 +300,7 @@ class Relay:
             _log.info("waking_unsaid", pair=str(self.pair), error=type(error).__name__)
 
     async def _wait(self, pause: timedelta) -> None:
-        """Wait for the bell, but not for ever."""
+        """Wait for a notification, at most for this pause."""
         try:
             async with asyncio.timeout(pause.total_seconds()):
                 await self._bell.wait()

@@ -1,4 +1,4 @@
-"""From settings to a running outbox: the publishers this installation can reach, and the loop."""
+"""Create the configured publishers and run the outbox."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,8 +20,8 @@ from postroom.settings import Settings
 
 
 def make_publishers(settings: Settings) -> Publishers:
-    """Those that need nothing, and those whose server is configured."""
-    base_url = settings.public_url or ""  # what we listen at is no name: it is another in every process
+    """The publishers that need no server, and those whose server is configured."""
+    base_url = settings.public_url or ""  # not the listening address, which differs between processes
     is_cloud = settings.outbox_format == "cloudevents"
     encode: Encode = partial(cloud_event, base_url=base_url) if is_cloud else encode_json
     publishers = Publishers.of([LogPublisher(), MailPublisher(), WebhookPublisher(base_url=base_url)])
@@ -50,7 +50,7 @@ def outbox_options(settings: Settings) -> OutboxOptions:
 async def open_outbox(
     room: Room, *, stop: asyncio.Event, more: Sequence[Publisher] = (), signal: Signal = unheard
 ) -> AsyncIterator[Loop]:
-    """The loop that publishes in this process, to be run inside the block; `more` are publishers of your own."""
+    """The publishing loop of this process, to be run inside the block; `more` are your own publishers."""
     publishers = make_publishers(room.settings)
     try:
         for publisher in more:

@@ -1,4 +1,4 @@
-"""What people do with the outbox: look, pause, resume, reset, skip. Every step is audited."""
+"""Operations on publishers: list, pause, resume, reset, skip. Every change is audited."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ LAST = 2**63 - 1
 
 
 async def list_progress(pool: Pool, *, topic: str | None = None) -> list[ProgressLine]:
-    """How far everybody is and how far behind; with what holds back events that are committed already."""
+    """The progress and lag of every publisher, with the transaction that holds back committed events."""
     async with pool.acquire() as connection:
         lines = await store.list_progress(connection, topic=topic)
         stall = await store.find_stall(connection) if any(line.lag_events for line in lines) else None
@@ -35,25 +35,25 @@ async def list_progress(pool: Pool, *, topic: str | None = None) -> list[Progres
 
 
 async def pause(pool: Pool, pair: Subscription, *, actor: str) -> None:
-    """Publish nothing more after the batch in hand; what went wrong before stays told."""
+    """Pause after the current batch; the last error is kept."""
     await _set_status(pool, pair, PublisherStatus.PAUSED, actor=actor, action="outbox.pause")
 
 
 async def resume(pool: Pool, pair: Subscription, *, actor: str) -> None:
-    """Publish again, and forget earlier errors."""
+    """Resume, and clear earlier errors."""
     await _set_status(pool, pair, PublisherStatus.ACTIVE, actor=actor, action="outbox.resume")
 
 
 async def reset(pool: Pool, pair: Subscription, *, position: int, actor: str) -> ProgressReset:
-    """Go on after the event at this position; 0 is the beginning. Says whether that publishes events again.
+    """Continue after the event at this position; 0 is the beginning. Reports whether events will be published again.
 
-    Raises `BadInput` beyond the last event, and at one that is not settled: an event before it may still be committed.
-    So it does for a view, which would hold twice what it was given again: `Views.rebuild` empties it first. One that is
-    paused or has failed stays so, and keeps why.
+    Raises `BadInput` for a position beyond the last event, and for an unsettled one, before which an event may still be
+    committed. Raises it for a view too, which would apply events twice: `ViewCatalog.rebuild` empties the view first. A
+    paused or failed publisher keeps its status and its error.
     """
     if pair.publisher.startswith(VIEW):
         raise BadInput.of(
-            "publisher", "keeps a view, and would count events twice: use Views.rebuild, which empties it"
+            "publisher", "maintains a view, which would apply events twice: use ViewCatalog.rebuild, which empties it"
         )
     async with _held(pool, pair) as (connection, progress):
         place = await _place(connection, position)
@@ -65,7 +65,7 @@ async def reset(pool: Pool, pair: Subscription, *, position: int, actor: str) ->
 
 
 async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> Skipped:
-    """Pass over the next event, which must be the one at this position, so that nobody skips another by mistake."""
+    """Skip the next event. The caller names its position, so that no other event is skipped by mistake."""
     async with _held(pool, pair) as (connection, progress):
         found = await store.find_next_event(connection, **pair._asdict())
         if found is None or found[0].position != position:
@@ -84,7 +84,7 @@ async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> 
 
 
 async def reached(pool: Pool, pair: Subscription, place: Place) -> ProgressCheck:
-    """Whether a publisher has come as far as a place, and what keeps it if not. Raises `ProgressNotFound`."""
+    """Check whether a publisher has reached a place, and the reason if not. Raises `ProgressNotFound`."""
     async with pool.acquire() as connection:
         found = await store.find_reached(connection, **pair._asdict(), **place._asdict())
     if found is None:
@@ -110,7 +110,7 @@ async def _move(connection: Connection, pair: Subscription, place: Place, *, for
 
 
 async def _place(connection: Connection, position: int) -> Place:
-    """Where a position stands. A gap between positions is nothing special; the end is, and what is not settled."""
+    """The place of a position. Gaps between positions are normal; raises `BadInput` at the end or if unsettled."""
     if position == 0:
         return START
     found = await store.find_place(connection, position=position)
@@ -127,7 +127,7 @@ async def _place(connection: Connection, position: int) -> Place:
 
 @asynccontextmanager
 async def _held(pool: Pool, pair: Subscription) -> AsyncIterator[tuple[Connection, Progress]]:
-    """One pair, held against its leader until the change is committed; then the leaders hear of it."""
+    """Lock the row of one pair until the change is committed, and then notify the leaders."""
     async with pool.acquire() as connection, connection.transaction():
         progress = await store.find_progress(connection, **pair._asdict())
         if progress is None:

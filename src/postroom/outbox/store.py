@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+"""One function per statement of `queries.sql`, with the same name. Rows become models only here."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -28,7 +28,7 @@ QUERIES = load("postroom.outbox")
 
 
 async def advance(connection: Connection, *, topic: str, publisher: str, **values: Any) -> bool:
-    """False if somebody else has moved it, or leads."""
+    """False if the progress has moved, or another instance leads."""
     return await QUERIES["advance"].maybe(connection, topic=topic, publisher=publisher, **values) is not None
 
 
@@ -49,7 +49,7 @@ async def check_transaction(connection: Connection) -> None:
 
 
 async def delete_topic(connection: Connection, *, name: str) -> list[int] | None:
-    """The followers that nobody uses any more; None if there was no such topic."""
+    """The follower ids that are no longer used; None if the topic does not exist."""
     row = await QUERIES["delete_topic"].maybe(connection, name=name)
     return None if row is None else list(row["follower_ids"])
 
@@ -112,7 +112,7 @@ async def follow_topic(
     first = rows[0]
     events, unreadable = _read(row for row in rows if row["position"] is not None)
     reached = Place(first["end_transaction_id"], first["end_position"])
-    if unreadable is not None:  # what comes before it is all that this look is about
+    if unreadable is not None:  # this scan ends before the unreadable event
         reached = events[-1].place if events else Place(first["last_transaction_id"], first["last_position"])
     return NextEvents(
         status=PublisherStatus(first["status"]),
@@ -129,7 +129,7 @@ async def follow_topic(
 
 
 async def insert_topic(connection: Connection, *, name: str, **conditions: Sequence[str]) -> bool:
-    """False if there is one of this name."""
+    """False if the name exists."""
     return await QUERIES["insert_topic"].maybe(connection, name=name, **conditions) is not None
 
 
@@ -183,7 +183,7 @@ async def prepare_seat(connection: Connection) -> None:
 async def record_failure(
     connection: Connection, *, topic: str, publisher: str, **values: Any
 ) -> tuple[PublisherStatus, int] | None:
-    """The status and how many errors in a row; None if somebody else leads."""
+    """The status and the number of consecutive errors; None if another instance leads."""
     row = await QUERIES["record_failure"].maybe(connection, topic=topic, publisher=publisher, **values)
     return None if row is None else (PublisherStatus(row["status"]), row["error_count"])
 
@@ -193,7 +193,7 @@ async def release_lead(connection: Connection, *, topic: str, publisher: str, in
 
 
 async def remove_progress(connection: Connection, *, topic: str, publisher: str) -> list[int] | None:
-    """The follower that nobody uses any more, if there was one; None if there was no such pair."""
+    """The follower id that is no longer used, if any; None if the pair does not exist."""
     row = await QUERIES["remove_progress"].maybe(connection, topic=topic, publisher=publisher)
     return None if row is None else [row["follower_id"]] if row["follower_id"] is not None else []
 
@@ -226,7 +226,7 @@ async def set_status(connection: Connection, *, topic: str, publisher: str, stat
 
 
 async def take_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> tuple[bool, int | None]:
-    """Whether the pair still exists, and the sleeper's row that its leaders use."""
+    """Whether the pair still exists, and the follower id of its leaders."""
     row = await QUERIES["take_lead"].maybe(connection, topic=topic, publisher=publisher, instance=instance)
     return (False, None) if row is None else (True, row["follower_id"])
 
@@ -236,7 +236,7 @@ async def try_lock(connection: Connection, *, topic: str, publisher: str) -> boo
 
 
 def _read(rows: Iterable[asyncpg.Record]) -> tuple[list[SequencedEvent], EventUnreadable | None]:
-    """The events up to the first that cannot be read, and which that is: SQL can store what Python cannot hold."""
+    """The events up to the first unreadable one, and the error of that one: SQL can store values Python cannot hold."""
     events: list[SequencedEvent] = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""Topics: what is published, and by whom. Changing one is a person's decision and audited."""
+"""Topics: their conditions and publishers. Every change is audited."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +13,7 @@ from postroom.outbox.errors import ProgressNotFound, TopicExists, TopicNeeded, T
 from postroom.outbox.model import VIEW, Subscription, Topic, check_publisher, check_topic
 
 _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
-"""Who depends on which publisher."""
+"""The names of the dependants of a publisher, for error messages."""
 
 
 async def list_topics(pool: Pool) -> list[Topic]:
@@ -31,14 +31,14 @@ async def get_topic(pool: Pool, name: str) -> Topic:
 async def create_topic(
     pool: Pool, topic: Topic, *, publishers: Sequence[str] = (), from_now: bool = True, actor: str
 ) -> Topic:
-    """Make a topic, and let these publishers follow it, from now or from the beginning.
+    """Create a topic, and subscribe these publishers from now or from the beginning.
 
-    Raises `BadInput`, and `TopicExists`, which has changed nothing.
+    Raises `BadInput`, and `TopicExists` without changing anything.
     """
     _check(topic, publishers)
     async with pool.acquire() as connection, connection.transaction():
         if not await store.insert_topic(connection, name=topic.name, **_told(topic)):
-            raise TopicExists(f"There is a topic {topic.name!r} already; nothing was changed.")
+            raise TopicExists(f"A topic named {topic.name!r} already exists; nothing was changed.")
         await _follow(connection, topic.name, publishers, from_now=from_now)
         await _audit_topic(connection, "outbox.topic.create", topic, publishers, actor=actor)
     return await get_topic(pool, topic.name)
@@ -53,20 +53,20 @@ async def save_topic(
     everything: bool = False,
     actor: str,
 ) -> Topic:
-    """Make a topic or change what it is about, for all its publishers, and let these follow it too.
+    """Create a topic or change its conditions for all its publishers, and subscribe these publishers too.
 
-    Publishers that follow it already stay where they are. Raises `BadInput`; so it does for a topic that had
-    conditions and would have none, unless `everything` says that this is meant, and for a view's.
+    Subscribed publishers keep their position. Raises `BadInput`, also for the topic of a view, and for a change that
+    would remove all conditions of a topic unless `everything` is true.
     """
     _check(topic, publishers)
     async with pool.acquire() as connection, connection.transaction():
         if any(
             use.startswith(VIEW) for use, _id in await store.list_uses(connection, topic=topic.name, publisher=None)
         ):
-            raise BadInput.of("name", "belongs to a view: what it is about is said in the view's code")
+            raise BadInput.of("name", "belongs to a view: its conditions are set in the view's code")
         before = await store.find_topic(connection, name=topic.name)
         if before is not None and any(_told(before).values()) and not any(_told(topic).values()) and not everything:
-            raise BadInput.of("everything", "must be true to make the topic about every event: it has conditions now")
+            raise BadInput.of("everything", "must be true to remove all conditions: the topic would match every event")
         await _save(connection, topic)
         await _follow(connection, topic.name, publishers, from_now=from_now)
         await _audit_topic(connection, "outbox.topic.save", topic, publishers, actor=actor, before=before)
@@ -74,9 +74,9 @@ async def save_topic(
 
 
 async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str) -> None:
-    """Forget a topic, its rules, and how far its publishers were.
+    """Delete a topic, its rules, and the progress of its publishers.
 
-    Raises `TopicNotFound`; and `TopicNeeded` while endpoints, rules or a view need it, unless `force` says to go on.
+    Raises `TopicNotFound`; and `TopicNeeded` while endpoints, rules or a view use it, unless `force` is true.
     """
     async with pool.acquire() as connection, connection.transaction():
         if not force:
@@ -90,9 +90,9 @@ async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str
 
 
 async def add_publisher(pool: Pool, pair: Subscription, *, from_now: bool = True, actor: str) -> bool:
-    """Let a publisher follow a topic, from now or from the beginning; False if it does, and stays where it is.
+    """Subscribe a publisher from now or from the beginning; False if it is subscribed, and then keeps its position.
 
-    What the topic is about stays too. Raises `TopicNotFound` and `BadInput`.
+    The topic's conditions stay the same. Raises `TopicNotFound` and `BadInput`.
     """
     check_publisher(pair.publisher)
     async with pool.acquire() as connection, connection.transaction():
@@ -106,10 +106,10 @@ async def add_publisher(pool: Pool, pair: Subscription, *, from_now: bool = True
 
 
 async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = False, actor: str) -> None:
-    """Let a publisher follow a topic no longer.
+    """Unsubscribe a publisher from a topic.
 
-    Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, or if it keeps a view, unless
-    `force` says to go on. A view that is installed again is emptied, and begins with the first event there is.
+    Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, or if it maintains a view,
+    unless `force` is true. A view that is installed again is emptied and begins with the first event.
     """
     async with pool.acquire() as connection, connection.transaction():
         if not force:
@@ -123,9 +123,9 @@ async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = Fals
 
 
 async def ensure_pair(connection: Connection, pair: Subscription, *, from_now: bool) -> bool:
-    """Let a publisher follow a topic that exists, in the caller's transaction; False if it does already."""
+    """Subscribe a publisher to an existing topic, in the caller's transaction; False if it is subscribed already."""
     if await store.find_topic(connection, name=pair.topic) is None:
-        raise TopicNotFound(f"There is no topic {pair.topic!r}.")
+        raise TopicNotFound(f"The topic {pair.topic!r} does not exist.")
     is_new = await store.ensure_progress(connection, **pair._asdict(), from_now=from_now)
     if is_new:
         await store.notify_outbox(connection)
@@ -133,7 +133,7 @@ async def ensure_pair(connection: Connection, pair: Subscription, *, from_now: b
 
 
 async def ensure_topic(connection: Connection, topic: Topic, pair: Subscription, *, from_now: bool) -> bool:
-    """Make or change a topic that belongs to code, such as a view's; False if its one publisher follows it already."""
+    """Create or change a topic defined in code, such as a view's; False if its publisher is subscribed already."""
     found = await store.find_topic(connection, name=topic.name)
     if found is None or _told(found) != _told(topic):
         await _save(connection, topic)
@@ -147,7 +147,7 @@ def _check(topic: Topic, publishers: Iterable[str]) -> None:
 
 
 async def _follow(connection: Connection, topic: str, publishers: Iterable[str], *, from_now: bool) -> None:
-    """Let these follow, and whoever posts to the endpoints that name the topic: they outlive a topic's deletion."""
+    """Subscribe these, and the publishers of endpoints that name the topic: endpoints outlive a deleted topic."""
     for publisher in publishers:
         await store.ensure_progress(connection, topic=topic, publisher=publisher, from_now=from_now)
     for publisher in {publisher for publisher, _id in await store.list_uses(connection, topic=topic, publisher=None)}:
@@ -168,7 +168,7 @@ def _needer(publisher: str, number: int | None) -> str:
 
 
 async def _forget(connection: Connection, followers: Iterable[int]) -> None:
-    """A sleeper that nobody will ever wake would be rung for with every append."""
+    """Delete follower rows: appends would send them needless notifications."""
     for follower_id in followers:
         await event_store.forget_follower(connection, id=follower_id)
 
@@ -197,6 +197,6 @@ async def _audit_topic(
 
 
 def _told(topic: Topic) -> dict[str, list[str]]:
-    """What a topic is about."""
+    """The conditions of a topic, for statements and the audit log."""
     plain = asdict(replace(topic, created_at=None))
     return {name: list(plain[name]) for name in ("types", "required_keys", "any_keys", "exact_tags")}

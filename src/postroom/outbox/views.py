@@ -1,4 +1,4 @@
-"""Views: read models that follow the events, in the room's own database.
+"""Views: read models of the events, in the room's own database.
 
     async def count(connection: Connection, events: Sequence[SequencedEvent]) -> None:
         await connection.execute("UPDATE totals SET opened = opened + $1", len(events))
@@ -9,11 +9,11 @@
     opened = View("opened", count, empty, types=("WalletOpened",))
     views = ViewCatalog(pool)
     await views.install(opened)                       # once, at the start
-    await run_outbox(room, stop=stop, more=[opened])  # wherever it is to be kept
+    await run_outbox(room, stop=stop, more=[opened])  # in the processes that maintain it
 
-What a view writes and how far it has come are one transaction, so it holds each event exactly once. It is a pair of the
-outbox like any other, topic `view.<name>` and publisher `view:<name>`: led by one instance, listed, paused, skipped.
-Only a reset is refused: `await views.rebuild(opened, actor="ops")` empties the view before it begins again.
+A view's changes and its progress are committed in one transaction, so it applies each event exactly once. It is an
+ordinary pair of the outbox, topic `view.<name>` and publisher `view:<name>`: led by one instance, listed, paused,
+skipped. Only a reset is rejected: `await views.rebuild(opened, actor="ops")` empties the view before it begins again.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ _SHORTEST, _LONGEST = 0.005, 0.1
 
 
 class View:
-    """One read model: how it takes events in, and how it is emptied. It is also the publisher that feeds it.
+    """One read model: how to apply events and how to empty it. It is also the publisher that feeds it.
 
-    Raises `BadInput`: a name is of lower-case letters, digits, dots and dashes, and conditions are lists of texts.
+    Raises `BadInput`: a name has lower-case letters, digits, dots and dashes, and conditions are lists of strings.
     """
 
     is_local = True
@@ -76,23 +76,23 @@ class View:
         await self._apply(batch.transaction, [message.event for message in batch.messages])
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
 
 class ViewCatalog:
-    """What can be done with views, whoever keeps them."""
+    """Install, rebuild and wait for views."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def install(self, view: View) -> None:
-        """Let the view be kept from now on, emptied, and beginning with the first event there is. Twice is once."""
+        """Empty the view and maintain it from the first event on. Idempotent."""
         async with self._pool.acquire() as connection, connection.transaction():
             if await ensure_topic(connection, view.topic, view.pair, from_now=False):
-                await view.clear(connection)  # it may hold what it had before somebody removed its pair by force
+                await view.clear(connection)  # it may contain data from before its pair was removed with `force`
 
     async def rebuild(self, view: View, *, actor: str) -> None:
-        """Empty the view and let it begin again, one that has failed too; whoever leads it notices by itself."""
+        """Empty the view and begin again, also if it has failed; its leader notices the change."""
         async with self._pool.acquire() as connection, connection.transaction():
             progress = await store.find_progress(connection, **view.pair._asdict())
             if progress is None:
@@ -105,16 +105,16 @@ class ViewCatalog:
             await store.notify_outbox(connection)
 
     async def catch_up(self, view: View, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - as wait_for
-        """Wait until the view holds all that is settled now."""
+        """Wait until the view has applied all events that are settled now."""
         async with self._pool.acquire() as connection:
             end = await store.find_settled_end(connection)
         await self.wait_for(view, end, timeout=timeout)
 
-    async def wait_for(self, view: View, place: Place, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - told in the result
-        """Wait until the view holds the event at this place (`Appended.place`).
+    async def wait_for(self, view: View, place: Place, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - the error names the view and the reason
+        """Wait until the view has applied the event at this place (`Appended.place`).
 
-        Raises TimeoutError, which says what keeps it, and at once `ViewFailed` for one that waits for a person. It
-        waits for an older transaction that is still open: nobody can know what it will append.
+        Raises TimeoutError with the reason, and `ViewFailed` at once if the view has failed. The view waits for older
+        open transactions, which may still append events.
         """
         found, pause_s = None, _SHORTEST
         try:
@@ -126,4 +126,4 @@ class ViewCatalog:
                     pause_s = min(pause_s * 2, _LONGEST)
         except TimeoutError as error:
             why = found or "the database does not answer"
-            raise TimeoutError(f"{view.name} has not come that far in {timeout.total_seconds():g} s: {why}") from error
+            raise TimeoutError(f"{view.name} is not up to date after {timeout.total_seconds():g} s: {why}") from error

@@ -1,8 +1,9 @@
-"""The outbox at work: instances share the pairs among themselves, and each leads its own.
+"""The outbox worker: instances divide the pairs among themselves, and each publishes its own.
 
-Once a second an instance says that it lives, sees who else does and what there is to publish, and arrives at the same
-sharing as everybody else. It takes what is its and free, and lets go, between two batches, of what has become
-another's. Losing its seat it stops at once: somebody else will publish.
+Once a second an instance updates its heartbeat, reads the live instances and all pairs, and computes the same
+assignment as every other instance. It takes over its pairs that are free, and releases those assigned
+to another instance between two batches. When it loses its connection it stops at once, because another instance will
+publish.
 """
 
 import asyncio
@@ -29,13 +30,13 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxOptions:
-    """How an instance behaves."""
+    """Options of an instance."""
 
     relay: RelayOptions = field(default_factory=RelayOptions)
     tick: timedelta = timedelta(seconds=1)
-    silence: timedelta = timedelta(seconds=15)  # after this a leader is taken for dead, though its lock is held
-    observe: timedelta = timedelta(seconds=15)  # how often the metrics are counted
-    grace: timedelta = timedelta(seconds=10)  # to finish the batches in hand
+    silence: timedelta = timedelta(seconds=15)  # a leader without a heartbeat for this long is considered dead
+    observe: timedelta = timedelta(seconds=15)  # interval of the metrics
+    grace: timedelta = timedelta(seconds=10)  # time to finish current batches on shutdown
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class _Leader:
 
 
 class Outbox:
-    """One instance. Any number may run, anywhere."""
+    """One instance. Any number may run, on any host."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Outbox:
         self._room, self._publishers, self._options = room, publishers, options or OutboxOptions()
         self._signal = signal
         self._leads: dict[Subscription, _Leader] = {}
-        self._resting: dict[Subscription, float] = {}  # until when a pair whose relay died is left alone
+        self._resting: dict[Subscription, float] = {}  # end of the back-off of a pair whose relay crashed
         self._called = asyncio.Event()
         self._observed_at = float("-inf")
 
@@ -73,7 +74,7 @@ class Outbox:
         """Publish until stopped, or until the connection that holds the locks is lost."""
         room, names = self._room, self._publishers.names
         async with Leadership(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
-            await adopt_restored_events(room.pool)  # in a room that came with a dump nothing would ever settle
+            await adopt_restored_events(room.pool)  # after a restore from a dump, events would never settle otherwise
             try:
                 while not stop.is_set() and not seat.lost.is_set():
                     async with asyncio.timeout(self._options.silence.total_seconds() / 2):
@@ -127,13 +128,13 @@ class Outbox:
         _log.info("outbox_lead_released", pair=str(pair), instance=seat.instance)
 
     async def _bury(self, relay: Relay, error: BaseException) -> None:
-        """A relay that died of what nobody foresaw has failed like any other: counted, and left alone for a while."""
+        """Count the crash of a relay as a failure, and back off."""
         detail = str(error)[:200]
         _log.error("relay_failed", pair=str(relay.pair), error=type(error).__name__, detail=detail)
         try:
-            async with asyncio.timeout(2):  # a busy pool must not cost us the seat
+            async with asyncio.timeout(2):  # waiting for a busy pool would delay the heartbeat and lose the locks
                 await relay.fail(f"{type(error).__name__}: {detail}".rstrip(": "))
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, it must not end the others
+        except Exception as trouble:  # noqa: BLE001 - no error here may end the other relays
             _log.error("relay_failure_untold", pair=str(relay.pair), error=type(trouble).__name__)
         self._resting[relay.pair] = monotonic() + relay.pause_after_failure().total_seconds()
 
@@ -141,7 +142,7 @@ class Outbox:
         return self._resting.get(pair, 0.0) <= monotonic()
 
     async def _leave(self, seat: Leadership) -> None:
-        """Finish what is in hand, and give everything back."""
+        """Finish current batches and release all pairs."""
         for lead in self._leads.values():
             lead.relay.stop()
         if self._leads:
@@ -152,7 +153,7 @@ class Outbox:
                 await self._finish(seat, pair, lead)
 
     async def _drop(self) -> None:
-        """Stop at once, whatever is in hand: the locks are gone."""
+        """Cancel everything at once: the locks are lost."""
         tasks = [lead.task for lead in self._leads.values()]
         self._leads.clear()
         for task in tasks:
@@ -164,7 +165,7 @@ class Outbox:
             return
         self._observed_at = monotonic()
         try:
-            async with asyncio.timeout(2):  # a busy pool must not cost us the seat
+            async with asyncio.timeout(2):  # waiting for a busy pool would delay the heartbeat and lose the locks
                 lines = await service.list_progress(self._room.pool)
         except INTERRUPTIONS as error:
             _log.info("outbox_unobserved", error=type(error).__name__)
@@ -173,7 +174,7 @@ class Outbox:
         metrics.show_progress(lines, self._leads, stall)
 
     def _wake(self, *, by_hand: bool) -> None:
-        """There are events for the leaders; or somebody changed something, and everybody should look."""
+        """Notify the relays of new events; after a change by an operator, also end every back-off."""
         if by_hand:
             self._resting.clear()
             self._called.set()

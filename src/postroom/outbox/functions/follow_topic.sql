@@ -1,10 +1,10 @@
--- The next events of a topic for a publisher, in their order, below the oldest open transaction; with where the publisher
--- stands and how far the look went, in every row. Without events there is one row with these alone. Nothing is
--- read for a publisher that is not ACTIVE.
+-- The next events of a topic for a publisher, in order, below the oldest open transaction. Every row also has the
+-- publisher's position and the end of the scan; without events there is one row with these alone. Nothing is read
+-- for a publisher that is not ACTIVE.
 --
--- The look goes through p_scan_limit events at most. end_… is the last event returned if p_limit cut it, and otherwise
--- the last event looked at: a topic about few events moves on past all the others. `has_unsettled` says that
--- something is committed that an older, open transaction holds back.
+-- The scan covers at most p_scan_limit events. end_… is the last event returned if p_limit cut the result, otherwise
+-- the last event scanned: a topic that matches few events moves past all the others. `has_unsettled` means that an older,
+-- open transaction holds back committed events.
 CREATE OR REPLACE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_scan_limit bigint)
 RETURNS TABLE (
     status text, leader_instance text, last_transaction_id xid8, last_position bigint, end_transaction_id xid8,
@@ -13,10 +13,10 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
-SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the query
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
+SET enable_bitmapscan = off -- the same reason
 AS $$
 #variable_conflict use_column
 DECLARE

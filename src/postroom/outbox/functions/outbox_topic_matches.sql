@@ -1,4 +1,4 @@
--- Whether an event belongs to a topic. Plain SQL, so that it becomes part of the statement.
+-- True if an event matches the conditions of a topic. Plain SQL, so that PostgreSQL can inline it.
 CREATE OR REPLACE FUNCTION outbox_topic_matches(p_topic outbox_topics, p_type text, p_tags text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN ((p_topic).types = '{}' OR p_type = ANY ((p_topic).types))

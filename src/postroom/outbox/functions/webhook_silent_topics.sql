@@ -1,5 +1,5 @@
--- Those of these topics that no webhook is made of now: there is none of this name, nobody posts it, or who does is paused
--- or has failed.
+-- The topics of a list for which no webhooks are made now: the topic does not exist, or its publisher `webhook` is
+-- missing, paused or failed.
 CREATE OR REPLACE FUNCTION webhook_silent_topics(p_topics text[]) RETURNS text[]
 LANGUAGE sql STABLE
 RETURN ARRAY(

@@ -1,6 +1,6 @@
-"""outbox.mails: events that become mails, by rules.
+"""outbox.mails: rules that turn events into mails.
 
-A rule says: in this topic, an event of this type is a mail from this template, to the address at this path in its
-data, in this lane. The event's data are the template's variables. The mail's idempotency key is made from the message's
-id and the rule, so that not even a rewind mails anybody twice while the key is remembered.
+A rule selects the events of one type in one topic, and names a template, the path of the address in the event's data,
+and a lane. The event's data are the template's variables. The mail's idempotency key consists of the message id and the
+rule, so that a rewind sends no mail twice while the key is remembered.
 """

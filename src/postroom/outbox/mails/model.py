@@ -1,4 +1,4 @@
-"""What a rule is, and what it makes of an event. Pure."""
+"""Mail rules, and the mail that a rule makes of an event. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _Path = Annotated[str, Meta(max_length=200, pattern=r"^[^\x00]*$")]
 
 
 class NewRule(Shape, frozen=True, kw_only=True):
-    """In this topic, an event of this type is a mail to the address at a path in its data, such as customer.email."""
+    """Send a mail for each event of this type in this topic, to the address at a path in its data: customer.email."""
 
     topic: Annotated[str, Meta(pattern=NAME)]
     event_type: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00]*$")]
@@ -32,7 +32,7 @@ class NewRule(Shape, frozen=True, kw_only=True):
 
 
 class MailRule(NewRule, frozen=True, kw_only=True):
-    """Which events of a topic become which mail."""
+    """A stored rule: events of one type in a topic become mails."""
 
     id: int = 0
     created_at: datetime | None = None
@@ -49,11 +49,11 @@ def check_rule(rule: NewRule) -> None:
 
 
 def mail_for(rule: MailRule, message: Message) -> DeliveryRequest:
-    """The mail that a rule makes of an event; ValueError says why it cannot be."""
+    """The mail that a rule makes of an event; raises ValueError with the reason if it cannot."""
     address = find_path(message.data, rule.recipient_path)
     if not isinstance(address, str):
-        problem = f"there is no address at {rule.recipient_path} of the event at position {message.position}"
-        raise ValueError(problem)  # noqa: TRY004 - the data are wrong, not the program
+        problem = f"the event at position {message.position} has no address at {rule.recipient_path}"
+        raise ValueError(problem)  # noqa: TRY004 - the data are invalid, not an argument of the wrong type
     locale = find_path(message.data, rule.locale_path) if rule.locale_path else None
     variables: Mapping[str, Any] = message.data if isinstance(message.data, Mapping) else {"data": message.data}
     return DeliveryRequest(

@@ -1,4 +1,4 @@
-"""The publisher `intake`: back into the room, as mails. Mails and progress are committed together."""
+"""The publisher `intake`: sends mails for events. Mails and progress are committed together."""
 
 from datetime import timedelta
 
@@ -12,11 +12,11 @@ from postroom.outbox.publisher import Batch
 
 PUBLISHER = "intake"
 REMEMBERED = timedelta(days=365)
-"""How long a mail's key is remembered: who rewinds a topic does not mean to mail everybody again."""
+"""Lifetime of a mail's idempotency key: rewinding a topic within a year sends no mail again."""
 
 
 class MailPublisher:
-    """Events that no rule names pass by. An event that should be a mail and cannot be is a failure, and told."""
+    """Ignores events without a rule. An event that matches a rule but cannot become a mail is a failure."""
 
     name = PUBLISHER
     is_local = True
@@ -36,4 +36,4 @@ class MailPublisher:
             raise PublishFailed(str(error)) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""

@@ -1,11 +1,11 @@
--- The rules by which events become mails.
+-- The rules that turn events into mails.
 
 -- name: delete_rule :maybe
--- Forget a rule.
+-- Delete a rule.
 DELETE FROM outbox_mail_rules WHERE id = :id RETURNING topic;
 
 -- name: insert_rule :maybe
--- Keep a rule; nothing if there is one like it.
+-- Store a rule; no row if an equal one exists.
 INSERT INTO outbox_mail_rules (topic, event_type, template, recipient_path, locale_path, lane)
 VALUES (:topic, :event_type, :template, :recipient_path, :locale_path, :lane)
 ON CONFLICT (topic, event_type, template, recipient_path) DO NOTHING

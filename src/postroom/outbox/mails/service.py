@@ -1,4 +1,4 @@
-"""Making, listing and forgetting rules."""
+"""Create, list and delete rules."""
 
 from collections.abc import Collection
 
@@ -18,9 +18,9 @@ from postroom.settings import Settings
 
 
 async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | None = None, actor: str) -> MailRule:
-    """From now on, events of this type in this topic are mails. Raises `TopicNotFound` and `BadInput`.
+    """Send a mail for each event of this type in this topic from now on. Raises `TopicNotFound` and `BadInput`.
 
-    With the names of the `templates` there are, another is refused: each event would be a mail that cannot be written.
+    If `templates` is given, a template outside it is rejected: every mail of the rule would fail to render.
     """
     check_rule(rule)
     if templates is not None and rule.template not in templates:
@@ -30,13 +30,13 @@ async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | No
         await ensure_pair(connection, Subscription(rule.topic, PUBLISHER), from_now=True)
         made = await store.insert_rule(connection, **columns)
         if made is None:
-            raise BadInput.of("template", "there is such a rule already")
+            raise BadInput.of("template", "an equal rule already exists")
         await record_audit(connection, actor=actor, action="outbox.rule.add", subject=f"rule:{made.id}", after=columns)
     return made
 
 
 def list_templates(settings: Settings) -> list[str]:
-    """The names of the templates that this installation has."""
+    """The names of the installed templates."""
     own = settings.template_dir
     return Catalog.load(BUILTIN_TEMPLATES, *([own] if own else [])).names()
 

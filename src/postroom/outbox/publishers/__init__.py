@@ -1,1 +1,1 @@
-"""outbox.publishers: the ways out of the database that need no table of their own. See `postroom.outbox`."""
+"""outbox.publishers: publishers to other systems that need no table. See `postroom.outbox`."""

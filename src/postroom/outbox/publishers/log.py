@@ -1,4 +1,4 @@
-"""Events as log lines: one for each, structured. What an event says stays out of it unless asked for."""
+"""Publish each event as one structured log line, without its data unless asked for."""
 
 import structlog
 
@@ -8,7 +8,7 @@ _log = structlog.get_logger("postroom.outbox")
 
 
 class LogPublisher:
-    """Never fails. With `with_data` the lines hold what events say, which may be people's data."""
+    """Never fails. With `with_data` the lines contain the events' data, which may be personal."""
 
     name = "log"
     is_local = False
@@ -30,4 +30,4 @@ class LogPublisher:
             )
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""

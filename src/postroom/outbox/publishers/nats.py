@@ -1,11 +1,11 @@
 """Events on JetStream: subject `<prefix>.<topic>`, acknowledged by the server before the progress moves.
 
-A batch is stored as one, in order, or not at all, where the stream allows atomic publishing: those made here do, from
-NATS 2.12 on. Otherwise, and when a batch is refused as one, its messages go one by one, each when the server has the
-one before it: whatever is refused, nothing that follows it is stored before it.
+Streams that allow atomic publishing store a batch completely, in order, or not at all: those created here do, from
+NATS 2.12 on. Otherwise, and when an atomic batch is rejected, messages are published one by one, each after the server
+has acknowledged the one before: no message is stored before an earlier one that was rejected.
 
-`Nats-Msg-Id` is the topic and the message's id; within the stream's window (two minutes unless told otherwise) the
-server itself drops a repetition, which is also what it does with a replay that follows too soon.
+`Nats-Msg-Id` is the topic and the message id. Within the stream's duplicate window (two minutes by default) the server
+drops repeated messages, and also those of a replay that follows too soon.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PATIENCE = timedelta(seconds=10)
 
 
 class NatsPublisher:
-    """One connection for all topics. A stream that holds the subjects already is used as it is."""
+    """One connection for all topics. An existing stream with these subjects is used as it is."""
 
     name = "nats"
     is_local = False
@@ -48,7 +48,7 @@ class NatsPublisher:
         self._prefix, self._stream, self._replicas = prefix, stream, replicas
         self._patience_s, self._encode = patience.total_seconds(), encode
         self._connection: Any = None
-        self._is_atomic: dict[str, bool] = {}  # by subject: what its stream allows
+        self._is_atomic: dict[str, bool] = {}  # by subject: whether its stream allows atomic batches
         self._opening = asyncio.Lock()
 
     async def publish(self, batch: Batch) -> None:
@@ -62,7 +62,7 @@ class NatsPublisher:
                 await self._store(subject, batch.topic, message)
                 stored += 1
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            self._is_atomic.pop(subject, None)  # the stream may be gone: look again next time
+            self._is_atomic.pop(subject, None)  # the stream may have been deleted: look it up again
             raise PublishFailed(f"NATS: {type(error).__name__}: {error}", published=stored) from error
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class NatsPublisher:
                 await self._connection.close()
 
     async def _store_together(self, subject: str, batch: Batch) -> bool:
-        """All on the wire at once; one answer is for all. False if they were refused, or one is too large."""
+        """Send all messages at once; the server acknowledges the last. False if it rejects them or one is too large."""
         batch_id, last = secrets.token_hex(16), len(batch.messages)
         try:
             for number, message in enumerate(batch.messages[:-1], 1):
@@ -90,7 +90,7 @@ class NatsPublisher:
         await jetstream.publish(subject, self._encode(message), headers=_headers(topic, message))
 
     async def _open(self, subject: str) -> bool:
-        """Whether the subject's stream, which is there afterwards, stores a batch as one."""
+        """Connect and create the stream if needed; returns whether it stores a batch atomically."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
                 self._connection = await connect(self._servers)

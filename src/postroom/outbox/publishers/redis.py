@@ -1,8 +1,8 @@
 """Events in a Redis or Valkey stream per topic: `XADD <prefix>:<topic> MAXLEN ~ <length> * id … type … body …`.
 
-A batch is one transaction of the server: all of it is in the stream, in order, or nothing. If the answer is lost it
-comes again, so readers should know a message by its `id`. The stream keeps about as many messages as it is told; a
-reader that is further behind has lost some, and a reset of the publisher brings them back.
+A batch is one transaction on the server: all of it is in the stream, in order, or nothing. If the reply is lost the
+batch is repeated, so readers should recognise a message by its `id`. The stream is trimmed to about its configured
+length; a reader that falls further behind loses messages, and a reset of the publisher publishes them again.
 """
 
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Webhook endpoints over HTTP. A secret is in the answer that makes it and nowhere else."""
+"""Webhook endpoints over HTTP. A secret is only in the response that creates it."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -24,7 +24,7 @@ _ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class NewWebhook(Shape, frozen=True, kw_only=True):
-    """Where the events of some topics are to go from now on."""
+    """An endpoint to register: the URL that gets the events of some topics from now on."""
 
     url: _URL
     topics: _TOPICS
@@ -33,7 +33,7 @@ class NewWebhook(Shape, frozen=True, kw_only=True):
 
 
 class WebhookChange(Shape, frozen=True, kw_only=True):
-    """What to change; what is left out stays."""
+    """The fields to change; omitted fields stay the same."""
 
     url: _URL | None = None
     topics: _TOPICS | None = None
@@ -43,13 +43,13 @@ class WebhookChange(Shape, frozen=True, kw_only=True):
 
 
 class RotateBody(Shape, frozen=True, kw_only=True):
-    """How long the old secret signs too. One before it, of an earlier rotation, ends at once."""
+    """Time for which the old secret signs too. A secret of an earlier rotation stops at once."""
 
     overlap_s: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_S)] = int(service.OVERLAP.total_seconds())
 
 
 class ReplayBody(Shape, frozen=True, kw_only=True):
-    """What to post again."""
+    """The delivery to post again."""
 
     delivery_id: _ID
 
@@ -169,13 +169,13 @@ ENDPOINTS = [
         "PATCH", _ONE, change_webhook, "Change an endpoint, enable or disable it.", body=WebhookChange,
         answers={200: WebhookShape},
     ),
-    _endpoint("DELETE", _ONE, delete_webhook, "Forget an endpoint.", answers={200: Forgotten}),
+    _endpoint("DELETE", _ONE, delete_webhook, "Delete an endpoint.", answers={200: Forgotten}),
     _endpoint(
-        "POST", f"{_ONE}/rotate", rotate_webhook, "A new secret, shown once; the old one signs too for a while.",
+        "POST", f"{_ONE}/rotate", rotate_webhook, "Create a new secret, shown once; the old one also signs for a time.",
         body=RotateBody, answers={200: WebhookWithSecret}, problems=(409,),
     ),
     _endpoint(
-        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "What was posted to it.", query=PageQuery,
+        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "List the deliveries of an endpoint.", query=PageQuery,
         answers={200: page_of(WebhookDeliveryShape)},
     ),
     _endpoint(

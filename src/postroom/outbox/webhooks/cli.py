@@ -20,20 +20,20 @@ _LISTED = (
 )  # fmt: skip
 _POSTED = ("id", "status", "attempt_count", "created_at", "next_attempt_at", "finished_at", "reason")
 
-Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an endpoint.")]
-_FORMAT = typer.Option("--format", help="The envelope: standard or cloudevents.")
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of an endpoint.")]
+_FORMAT = typer.Option("--format", help="Envelope of the events: standard or cloudevents.")
 
 
 @webhooks.command()
 def register(
-    url: Annotated[str, typer.Argument(help="Where to post.")],
+    url: Annotated[str, typer.Argument(help="URL to post to.")],
     *,
-    topic: Annotated[list[str], typer.Option(help="Which topics; repeatable.")],
-    description: Annotated[str, typer.Option(help="What it is for, for people.")] = "",
+    topic: Annotated[list[str], typer.Option(help="Topic to post; repeatable.")],
+    description: Annotated[str, typer.Option(help="Description of the endpoint.")] = "",
     format_: Annotated[str, _FORMAT] = "standard",
     as_json: AsJson = False,
 ) -> None:
-    """Register an endpoint and print its secret, this once."""
+    """Register an endpoint and print its secret, which is shown only once."""
     from postroom.outbox.webhooks import service
 
     async def made(room: "Room") -> "tuple[WebhookEndpoint, str]":
@@ -47,12 +47,12 @@ def register(
 def change(
     endpoint_id: Id,
     *,
-    url: Annotated[str | None, typer.Option(help="Where to post from now on.")] = None,
-    topic: Annotated[list[str] | None, typer.Option(help="Which topics instead; repeatable.")] = None,
-    description: Annotated[str | None, typer.Option(help="What it is for, for people.")] = None,
+    url: Annotated[str | None, typer.Option(help="New URL to post to.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="New topic, replacing all current ones; repeatable.")] = None,
+    description: Annotated[str | None, typer.Option(help="New description.")] = None,
     format_: Annotated[str | None, _FORMAT] = None,
 ) -> None:
-    """Change what is given; the rest stays."""
+    """Change the given values of an endpoint."""
     from postroom.outbox.webhooks import service
 
     about = {"url": url, "description": description, "format": format_}
@@ -64,10 +64,10 @@ def change(
 def rotate(
     endpoint_id: Id,
     *,
-    overlap: Annotated[str, typer.Option(help="How long the old secret signs too; at most 30d.")] = "24h",
+    overlap: Annotated[str, typer.Option(help="Time for which the old secret signs too; at most 30d.")] = "24h",
     as_json: AsJson = False,
 ) -> None:
-    """Make a new secret and print it, this once; the old one signs too for a while, and one before that no more."""
+    """Create a new secret and print it once; the old one also signs for a time, a still older one stops at once."""
     from postroom.outbox.webhooks import service
 
     async def rotated(room: "Room") -> "tuple[WebhookEndpoint, str]":
@@ -78,7 +78,7 @@ def rotate(
 
 @webhooks.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List endpoints. Nothing comes of a silent topic: `outbox list` says why."""
+    """List endpoints. Nothing is posted for a silent topic; `outbox list` shows the reason."""
     from postroom.outbox.webhooks import service
     from postroom.outbox.webhooks.api import WebhookShape
     from postroom.runtime.record import answer
@@ -89,7 +89,7 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 
 @webhooks.command()
 def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List what was posted to an endpoint, newest first."""
+    """List the deliveries of an endpoint, newest first."""
     from postroom.outbox.webhooks import service
     from postroom.outbox.webhooks.api import WebhookDeliveryShape
     from postroom.runtime.record import answer
@@ -101,7 +101,7 @@ def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_
 @webhooks.command()
 def replay(
     endpoint_id: Id,
-    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of one of its deliveries.")],
+    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of one of its deliveries.")],
 ) -> None:
     """Post a delivery again and print the id of the new one."""
     from postroom.outbox.webhooks import service
@@ -111,7 +111,7 @@ def replay(
 
 @webhooks.command()
 def enable(endpoint_id: Id) -> None:
-    """Post to an endpoint again."""
+    """Enable an endpoint."""
     from postroom.outbox.webhooks.model import EndpointStatus
 
     _set_status(endpoint_id, EndpointStatus.ENABLED, None)
@@ -119,7 +119,7 @@ def enable(endpoint_id: Id) -> None:
 
 @webhooks.command()
 def disable(endpoint_id: Id) -> None:
-    """Post nothing to an endpoint; what waits for it is refused."""
+    """Disable an endpoint; its queued deliveries are refused."""
     from postroom.outbox.webhooks.model import EndpointStatus
 
     _set_status(endpoint_id, EndpointStatus.DISABLED, "operator")
@@ -127,7 +127,7 @@ def disable(endpoint_id: Id) -> None:
 
 @webhooks.command()
 def delete(endpoint_id: Id) -> None:
-    """Forget an endpoint."""
+    """Delete an endpoint."""
     from postroom.outbox.webhooks import service
 
     in_room(lambda room: service.delete(room.pool, endpoint_id, actor=actor()))
@@ -136,9 +136,9 @@ def delete(endpoint_id: Id) -> None:
 
 @webhooks.command()
 def secret() -> None:
-    """Print what signs webhooks that go to no endpoint, such as greetings; two lines while one replaces the other.
+    """Print the secret of webhooks without an endpoint, such as greetings; two lines while one replaces the other.
 
-    It is POSTROOM_WEBHOOK_SECRET, or follows from POSTROOM_SECRET_KEY. Endpoints have secrets of their own.
+    It is POSTROOM_WEBHOOK_SECRET, or derived from POSTROOM_SECRET_KEY. Endpoints have their own secrets.
     """
     from postroom.errors import ConfigurationError
     from postroom.runtime.secret_key import with_secret_key
@@ -147,7 +147,7 @@ def secret() -> None:
 
     found = webhook_secrets(with_secret_key(read_settings(), making=False))
     if not found:
-        raise ConfigurationError("Nothing signs webhooks: set POSTROOM_WEBHOOK_SECRET, or POSTROOM_SECRET_KEY.")
+        raise ConfigurationError("No secret signs webhooks: set POSTROOM_WEBHOOK_SECRET or POSTROOM_SECRET_KEY.")
     for each in found:
         say(each)
 
@@ -160,7 +160,7 @@ def _set_status(endpoint_id: int, status: "EndpointStatus", reason: str | None) 
 
 
 def _box(room: "Room") -> "SecretBox":
-    """The installation's key: of the environment, or the file that the first `postroom up` made."""
+    """The installation's key, from the environment or the file that the first `postroom up` created."""
     from postroom.runtime.secrets import SecretBox
 
     return SecretBox.from_key(room.settings.secret_key)

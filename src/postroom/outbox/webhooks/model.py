@@ -1,4 +1,4 @@
-"""An endpoint, its secrets and what is posted to it. Pure."""
+"""Webhook endpoints, their secrets, and the deliveries to them. Pure."""
 
 import base64
 import secrets
@@ -19,14 +19,14 @@ _SECRET_BYTES = 32
 
 
 class EndpointFormat(StrEnum):
-    """In which envelope an event is posted."""
+    """The envelope in which events are posted."""
 
-    STANDARD = "standard"  # type, timestamp and data, as Standard Webhooks has it
+    STANDARD = "standard"  # type, timestamp and data, as in Standard Webhooks
     CLOUDEVENTS = "cloudevents"
 
 
 class EndpointStatus(StrEnum):
-    """Whether anything is posted."""
+    """The status of an endpoint; nothing is posted to a disabled one."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
@@ -34,10 +34,10 @@ class EndpointStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEndpoint:
-    """An endpoint: where webhooks of some topics go. Until `previous_until` the secret before it signs too.
+    """A URL that gets the webhooks of some topics. Until `previous_until` the previous secret signs too.
 
-    Postroom posts nothing of its `silent_topics`: there is no such topic, or its publisher `webhook` is missing, paused
-    or failed.
+    Postroom posts nothing of its `silent_topics`: the topic does not exist, or its publisher `webhook` is missing,
+    paused or failed.
     """
 
     id: int
@@ -51,18 +51,18 @@ class WebhookEndpoint:
     description: str
     format: EndpointFormat
     previous_until: datetime | None
-    silent_topics: tuple[str, ...] = ()  # of `topics`: those that no webhook is made of now
+    silent_topics: tuple[str, ...] = ()  # the part of `topics` for which no webhooks are made now
     secret: Sealed = field(repr=False)
     previous: Sealed | None = field(default=None, repr=False)
 
 
 def purpose_of(endpoint_id: int) -> str:
-    """The associated data of a sealed secret: copied to another endpoint it does not open."""
+    """The associated data of a sealed secret: copied to another endpoint it cannot be opened."""
     return f"secret of webhook endpoint {endpoint_id}"
 
 
 def new_secret() -> str:
-    """A secret as Standard Webhooks writes it."""
+    """A new secret in the format of Standard Webhooks."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
@@ -73,7 +73,7 @@ def body_of(message: Message) -> str:
 
 
 def request_for(endpoint: WebhookEndpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:
-    """The delivery of one event to one endpoint. It needs no key: it is committed with the progress, or not at all."""
+    """The delivery of one event to one endpoint. It has no idempotency key: it is committed with the progress."""
     is_cloud = endpoint.format is EndpointFormat.CLOUDEVENTS
     # The delivery keeps its content type, because the endpoint's format may change before it is posted.
     typed = {"Content-Type": CONTENT_TYPE} if is_cloud else {}

@@ -11,11 +11,11 @@ from postroom.outbox.webhooks.model import request_for
 
 PUBLISHER = "webhook"
 STEP = 500
-"""How many deliveries one statement accepts; a batch for many endpoints is several."""
+"""Most deliveries that one statement accepts; a batch for many endpoints takes several statements."""
 
 
 class WebhookPublisher:
-    """Retrying, giving up and proof are the queue's: here an event only becomes deliveries, in order."""
+    """Turns events into deliveries, in order; the delivery queue retries them and records the results."""
 
     name = PUBLISHER
     is_local = True
@@ -39,9 +39,9 @@ class WebhookPublisher:
             raise PublishFailed(str(error)) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is held."""
 
 
 def _is_echo(message: Message) -> bool:
-    """A fact about a webhook of the outbox would cause another without end; one about a mail is published."""
+    """True for an event about an outbox webhook, which would cause webhooks without end; mail events are published."""
     return message.is_echo and message.data.get("channel") == Channel.WEBHOOK

@@ -1,7 +1,7 @@
--- Where webhooks go.
+-- The statements of webhook endpoints.
 
 -- name: change_endpoint :maybe
--- Change what an endpoint is; what is NULL stays.
+-- Change an endpoint; NULL keeps the value.
 UPDATE webhook_endpoints
 SET url = coalesce(:url::text, url), topics = coalesce(:topics::text[], topics),
     description = coalesce(:description::text, description), format = coalesce(:format::text, format),
@@ -12,11 +12,11 @@ RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url,
     webhook_silent_topics(topics) AS silent_topics;
 
 -- name: delete_endpoint :maybe
--- Forget an endpoint and its secrets.
+-- Delete an endpoint and its secrets.
 DELETE FROM webhook_endpoints WHERE id = :id RETURNING url;
 
 -- name: find_endpoint :maybe
--- One endpoint; its old secret only as long as it holds.
+-- One endpoint; its previous secret only until it expires.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
     CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret,
@@ -33,7 +33,7 @@ RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url,
     webhook_silent_topics(topics) AS silent_topics;
 
 -- name: list_endpoints :many
--- Endpoints in the order they were made, below a cursor.
+-- Endpoints in the order of their creation, after a cursor.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, previous_key_id, previous_secret,
     webhook_silent_topics(topics) AS silent_topics
@@ -43,7 +43,7 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: list_signing :many
--- The endpoints of a claim, with their secrets; the old secret only as long as it holds.
+-- The endpoints of a claim with their secrets; the previous secret only until it expires.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
     CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret
@@ -51,7 +51,7 @@ FROM webhook_endpoints
 WHERE id = ANY(:ids::bigint[]);
 
 -- name: list_topic_endpoints :many
--- Who gets the events of a topic.
+-- The enabled endpoints of a topic.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
     previous_until, secret_key_id, secret, previous_key_id, previous_secret
 FROM webhook_endpoints
@@ -59,11 +59,11 @@ WHERE status = 'enabled' AND :topic::text = ANY (topics)
 ORDER BY id;
 
 -- name: reserve_id :one
--- The id of a new endpoint, before its secret is sealed for it.
+-- Reserve the id of a new endpoint, because its secret is sealed for this id.
 SELECT nextval('webhook_endpoints_id_seq') AS id;
 
 -- name: rotate_secret :maybe
--- A new secret; the old one signs too until a moment.
+-- Store a new secret; the previous one signs too until it expires.
 UPDATE webhook_endpoints
 SET previous_secret = secret, previous_key_id = secret_key_id, previous_until = now() + :overlap::interval,
     secret = :secret, secret_key_id = :secret_key_id, updated_at = now()
@@ -73,7 +73,7 @@ RETURNING id, status, created_at, updated_at, disabled_at, disabled_reason, url,
     webhook_silent_topics(topics) AS silent_topics;
 
 -- name: set_endpoint_status :maybe
--- Enable or disable an endpoint; nothing if it is so already.
+-- Enable or disable an endpoint; no row if the status is unchanged.
 UPDATE webhook_endpoints
 SET status = :status, disabled_at = CASE WHEN :status = 'disabled' THEN now() END, disabled_reason = :reason,
     updated_at = now()

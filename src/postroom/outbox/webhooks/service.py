@@ -1,4 +1,4 @@
-"""Registering endpoints, changing and forgetting them, their secrets, and replays."""
+"""Register, change and delete endpoints; rotate their secrets; replay deliveries."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -31,7 +31,7 @@ OVERLAP = timedelta(hours=24)
 LONGEST_OVERLAP = timedelta(days=30)
 
 
-async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
+async def register(  # noqa: PLR0913 - one parameter per property of an endpoint
     pool: Pool,
     box: SecretBox,
     *,
@@ -41,7 +41,7 @@ async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
     format: str = EndpointFormat.STANDARD,  # noqa: A002 - the column's name
     actor: str,
 ) -> tuple[WebhookEndpoint, str]:
-    """Let an endpoint have the events of these topics from now on; returns it and, this once, its secret.
+    """Send the events of these topics to an endpoint from now on; returns it and its secret, which is shown once.
 
     Raises `BadInput` and `TopicNotFound`.
     """
@@ -65,7 +65,7 @@ async def register(  # noqa: PLR0913 - one parameter per thing an endpoint has
     return endpoint, secret
 
 
-async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
+async def change(  # noqa: PLR0913 - one parameter per property of an endpoint
     pool: Pool,
     endpoint_id: int,
     *,
@@ -75,7 +75,7 @@ async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
     format: str | None = None,  # noqa: A002 - the column's name
     actor: str,
 ) -> WebhookEndpoint:
-    """Change what is given. Deliveries that wait keep their format and go to the new URL."""
+    """Change the given values. Queued deliveries keep their format and go to the new URL."""
     _check(url, topics, format)
     asked = None if topics is None else list(dict.fromkeys(topics))
     async with pool.acquire() as connection, connection.transaction():
@@ -90,7 +90,7 @@ async def change(  # noqa: PLR0913 - one parameter per thing an endpoint has
 
 
 async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
-    """Forget an endpoint; what waits for it will be refused."""
+    """Delete an endpoint; its queued deliveries will be refused."""
     async with pool.acquire() as connection, connection.transaction():
         url = await store.delete_endpoint(connection, id=endpoint_id)
         if url is None:
@@ -132,9 +132,9 @@ async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) 
 async def rotate(
     pool: Pool, box: SecretBox, endpoint_id: int, *, overlap: timedelta = OVERLAP, actor: str
 ) -> tuple[WebhookEndpoint, str]:
-    """A new secret, shown this once; the old one signs too for a while, so that the receiver can change over.
+    """Create a new secret, shown once; the old one also signs for a time, so that the receiver can switch.
 
-    Two sign at most: an older one, of a rotation before, ends at once. Raises `BadInput` and `EndpointNotFound`.
+    Two sign at most: a secret of an earlier rotation stops at once. Raises `BadInput` and `EndpointNotFound`.
     """
     if not timedelta() <= overlap <= LONGEST_OVERLAP:
         raise BadInput.of("overlap", f"must be at most {LONGEST_OVERLAP.days} days")
@@ -153,7 +153,7 @@ async def rotate(
 async def set_status(
     pool: Pool, endpoint_id: int, status: EndpointStatus, *, reason: str | None = None, actor: str
 ) -> WebhookEndpoint:
-    """Enable or disable an endpoint; twice is once."""
+    """Enable or disable an endpoint. Idempotent."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason):
             await _audit(connection, endpoint_id, f"webhook.{status}", actor, {"reason": reason})
@@ -161,7 +161,7 @@ async def set_status(
 
 
 async def disable_gone(pool: Pool, endpoint_id: int) -> None:
-    """Disable an endpoint that answered 410; without a database the next 410 disables it."""
+    """Disable an endpoint that replied 410; if the database is unavailable, the next 410 disables it."""
     try:
         await set_status(pool, endpoint_id, EndpointStatus.DISABLED, reason="gone", actor="webhook:410")
     except (*INTERRUPTIONS, EndpointNotFound) as error:

@@ -2,8 +2,8 @@
 
 A webhook of an endpoint is signed with the secrets that the endpoint has now, two during a rotation, and goes to the
 URL that the endpoint has now: a signature never reaches another URL. Every other webhook is signed with the secrets of
-the installation. The id is the same for every attempt, so that a receiver recognises a repetition; the timestamp, and
-with it the signature, is the attempt's.
+the installation. The id is the same for every attempt, so that a receiver recognises a repetition; the timestamp and
+the signature are new for each attempt.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class WebhookWriter:
         self._endpoints: dict[int, WebhookEndpoint | None] = {}
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Read the endpoints of a claim as they are now; None stands for one that was deleted."""
+        """Read the endpoints of a claim; None stands for a deleted one."""
         ids = {outgoing.endpoint_id for outgoing in claim if outgoing.endpoint_id is not None}
         if not ids:
             return
@@ -71,7 +71,7 @@ class WebhookWriter:
         sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
         try:
             return [read_secret(self._box.open(secret, purpose=purpose_of(endpoint.id)).decode()) for secret in sealed]
-        except ConfigurationError as error:  # the key that sealed it is not configured here, or it is another row's
+        except ConfigurationError as error:  # the sealing key is not configured here, or the secret is of another row
             raise Undeliverable(Reply(Stage.LOGIN, text=error.message)) from error
 
 
@@ -101,7 +101,7 @@ def compose(
 
 
 def _others(outgoing: Outgoing, own: dict[str, str]) -> dict[str, str]:
-    """The headers of the delivery, without those that are set here."""
+    """The headers of the delivery, without those set here."""
     taken = _SET_HERE | {name.lower() for name in own}
     others = {name: value for name, value in outgoing.headers.items() if name.lower() not in taken}
     if not all(f"{name}{value}".isascii() and f"{name}{value}".isprintable() for name, value in others.items()):
@@ -110,11 +110,11 @@ def _others(outgoing: Outgoing, own: dict[str, str]) -> dict[str, str]:
 
 
 def _header_value(key: str) -> str:
-    """The key as it is, or percent-encoded where a header could not carry it."""
+    """The key, percent-encoded if a header cannot carry it."""
     return key if key.isascii() and key.isprintable() else quote(key)
 
 
 def webhook_id(outgoing: Outgoing) -> str:
-    """The same for every attempt of a delivery, another for every other delivery of any installation."""
+    """An id that is the same for every attempt of a delivery and unique across installations."""
     seed = f"{outgoing.id}:{outgoing.created_at.timestamp()}".encode()
     return "msg_" + hashlib.sha256(seed).hexdigest()[:32]
