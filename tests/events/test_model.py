@@ -197,11 +197,11 @@ def test_a_query_is_an_or_of_items() -> None:
 
 def test_a_query_takes_lists_and_not_a_text() -> None:
     """A text would be asked for letter by letter, and nothing would ever match."""
-    with pytest.raises(BadInput, match="not a text"):
+    with pytest.raises(BadInput, match="not a string"):
         Query.of(tags="wallet=1")
     text: Any = "wallet=1"  # the mistake under test: a type checker would find it
     for item in (QueryItem(tags=text), QueryItem(types=text), QueryItem(("Opened",), text)):
-        with pytest.raises(BadInput, match="not a text"):
+        with pytest.raises(BadInput, match="not a string"):
             Query((item,))
 
 

@@ -378,7 +378,7 @@ async def test_subscribers_hear_of_mails_that_the_outbox_made(
     hook = await open_case("webhook")
     rule = MailRule(topic=TOPIC, event_type="Opened", template="welcome", recipient_path="owner.email")
     await mails.add_rule(pool, rule, actor="tests")
-    every = replace(rule, event_type="DeliveryAccepted", recipient_path="source")
+    every = msgspec.structs.replace(rule, event_type="DeliveryAccepted", recipient_path="source")
     await mails.add_rule(pool, every, actor="tests")
     await pool.execute("UPDATE outbox_topic_progress SET last_transaction_id = '0', last_position = 0")
     ids = await opened(store, 1)

@@ -1,4 +1,4 @@
-"""Events over HTTP: append, query, where the store ends, and the commands that led to them."""
+"""Events over HTTP: append, query, the head of the store, and executed commands."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ MOST_EVENTS = 1000
 MOST_ITEMS = 100
 
 _TYPE = Annotated[str, msgspec.Meta(min_length=1, max_length=TYPE_LENGTH, pattern=r"^[^\x00]*$")]
-# The pattern is for readers: what is no tag is told in words, by Query and by check_events.
+# The pattern is for the schema only: Query and check_events reject an invalid tag with a message in words.
 _TAG = Annotated[
     str,
     msgspec.Meta(
@@ -48,16 +48,18 @@ _TAG = Annotated[
         extra_json_schema={"pattern": r"^[^=\x00][^=\x00]*=[^\x00]*$"},
     ),
 ]
-# A cursor grows with the transactions that are open. In a body it may hold two snapshots with five thousand each, more
-# than a server has connections; in a query string the protocol ends it at 64 KB, and any figure of ours would be lower.
-_PLACE = Annotated[str, msgspec.Meta(description="A cursor of an earlier answer, as it was.")]
-_LONG_PLACE = Annotated[str, msgspec.Meta(max_length=200_000, description="A cursor of an earlier answer, as it was.")]
+# A cursor grows with the number of open transactions. In a body it may hold two snapshots of five thousand each, more
+# than a server has connections; in a query string the protocol limits it to 64 KB, below any limit of ours.
+_PLACE = Annotated[str, msgspec.Meta(description="A cursor of an earlier response, unchanged.")]
+_LONG_PLACE = Annotated[
+    str, msgspec.Meta(max_length=200_000, description="A cursor of an earlier response, unchanged.")
+]
 _NAME = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
-_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="How many events the answer holds at most.")]
+_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="Most events in the response.")]
 
 
 class ItemShape(Shape, frozen=True, kw_only=True):
-    """One of these types (none: any) and all of these tags (none: any)."""
+    """Matches events with one of these types (empty: any) and all of these tags (empty: any)."""
 
     types: Annotated[list[_TYPE], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
     tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
@@ -67,7 +69,7 @@ _QUERY = Annotated[list[ItemShape], msgspec.Meta(min_length=1, max_length=MOST_I
 
 
 class NewEvent(Shape, frozen=True, kw_only=True):
-    """A fact."""
+    """An event to append."""
 
     type: _TYPE
     data: Any = msgspec.field(default_factory=dict)
@@ -77,14 +79,14 @@ class NewEvent(Shape, frozen=True, kw_only=True):
 
 
 class ConditionShape(Shape, frozen=True, kw_only=True):
-    """Nothing that matches the query was appended beyond what the cursor has seen; without a cursor, ever."""
+    """No event that matches the query was appended after the cursor; without a cursor, none exists at all."""
 
     query: _QUERY
     after: _LONG_PLACE | None = None
 
 
 class NewEvents(Shape, frozen=True, kw_only=True):
-    """Facts to append, all or none. `idempotency` is a query that nothing may match, ever; it is judged first."""
+    """Events to append, all or none. `idempotency` is a query that no event may match; it is checked first."""
 
     events: Annotated[list[NewEvent], msgspec.Meta(min_length=1, max_length=MOST_EVENTS)]
     condition: ConditionShape | None = None
@@ -93,9 +95,9 @@ class NewEvents(Shape, frozen=True, kw_only=True):
 
 
 class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an append ended: whoever has come to this transaction and position has seen all of it.
+    """The transaction and position of the last appended event.
 
-    `cursor`, after a condition: what to append after next, by the same query.
+    `cursor`, if there was a condition: the `after` of the next append with the same query.
     """
 
     position: int
@@ -105,15 +107,15 @@ class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandsQuery(PageQuery, frozen=True, kw_only=True):
-    """Which commands: those of one transaction, or all."""
+    """Filter of commands: those of one transaction, or all."""
 
     transaction_id: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 
 
 class EventsQuery(Shape, frozen=True, kw_only=True):
-    """Which events: one of the types, all of the tags; both may be repeated. `query` is a whole query in JSON instead.
+    """Filter of events: one of the types, all of the tags; both may be repeated. `query` is a whole query in JSON.
 
-    `cursor` goes on after an earlier answer. Backwards, the newest come first.
+    `cursor` continues after an earlier response. Backwards, the newest come first.
     """
 
     type: Text | list[Text] | None = None
@@ -125,7 +127,7 @@ class EventsQuery(Shape, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is there when there is more."""
+    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is set if more events follow."""
 
     items: list[SequencedEvent]
     next_cursor: str | None
@@ -133,14 +135,14 @@ class EventPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeadShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of the store: the largest position, and the cursor of whoever has seen everything."""
+    """The end of the store: the largest position, and a cursor after all events."""
 
     position: int
     cursor: str
 
 
 class MatchedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The event that stands in the way."""
+    """The event that prevented the append."""
 
     position: int
     type: str
@@ -148,7 +150,7 @@ class MatchedShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing was appended (RFC 9457), and which event matched."""
+    """The reason why nothing was appended (RFC 9457), and the event that matched."""
 
     type: str
     title: str
@@ -166,9 +168,9 @@ async def append_events(store: EventStore, call: Call) -> Answer:
     try:
         if key is None:
             return Answer(_appended(await _append(store, append)), 201)
-        append_columns(append)  # what is wrong is told by its name in the body, not in the command
+        append_columns(append)  # validates here, so that errors name the fields of the body and not of the command
         command = Command("http.append_events", f"{call.source}:{key}", msgspec.to_builtins(body))
-        # Once: the condition is the caller's, and does not come true by itself.
+        # One attempt: the condition is the caller's, and a retry cannot make it true.
         result = await store.execute(command, lambda session: _append_once(session, append), attempts=1)
     except (AppendConditionFailed, DuplicateAppend) as refusal:
         return _refused(refusal)
@@ -257,7 +259,7 @@ def _query(items: list[ItemShape], field: str) -> Query:
 
 
 def _checked(items: tuple[QueryItem, ...], name: Callable[[str], str]) -> Query:
-    """What is wrong is told by its name in the request."""
+    """Build a query; errors name the fields of the request."""
     try:
         return Query(items)
     except BadInput as error:
@@ -278,7 +280,7 @@ def _cursor(field: str, text: str | None) -> Cursor | None:
 
 
 def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
-    """A problem like any other, with what matched: whoever decides again wants to see it."""
+    """A problem response with the event that matched, for callers that decide again."""
     problem = AppendProblem(
         type=f"urn:postroom:problem:{refusal.code}",
         title="Conflict",
@@ -295,7 +297,7 @@ COMMANDS = Endpoint(
     method="GET",
     path="/v1/commands",
     handler=list_kept_commands,
-    summary="Commands that were executed, newest first, with what came of them.",
+    summary="List executed commands with their results, newest first.",
     scope=READ,
     tag="events",
     query=CommandsQuery,
@@ -304,14 +306,14 @@ COMMANDS = Endpoint(
 
 
 def endpoints(store: EventStore) -> list[Endpoint]:
-    """One store for all calls: appends of one moment share a commit."""
+    """The endpoints of one store, which is shared by all calls so that concurrent appends share a commit."""
     return [
         COMMANDS,
         Endpoint(
             method="GET",
             path="/v1/events",
             handler=partial(list_events, store),
-            summary="Events that match, in order; newest first with backwards=true.",
+            summary="List matching events in order; newest first with backwards=true.",
             scope=READ,
             tag="events",
             query=EventsQuery,
@@ -322,7 +324,7 @@ def endpoints(store: EventStore) -> list[Endpoint]:
             method="POST",
             path="/v1/events",
             handler=partial(append_events, store),
-            summary="Append events, all or none, if nothing forbids it; 409 says what matched.",
+            summary="Append events, all or none, if the condition holds; 409 names the event that matched.",
             scope=WRITE,
             tag="events",
             body=NewEvents,
@@ -335,7 +337,7 @@ def endpoints(store: EventStore) -> list[Endpoint]:
             method="GET",
             path="/v1/events/head",
             handler=partial(get_head, store),
-            summary="Where the store ends.",
+            summary="Show the end of the store.",
             scope=READ,
             tag="events",
             answers={200: HeadShape},

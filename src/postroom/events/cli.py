@@ -1,4 +1,4 @@
-"""Events at the command line: append, read, watch them come, and see which commands led to them."""
+"""Events at the command line: append, read, follow, and list executed commands."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,21 +31,21 @@ _COMMANDS = ("id", "occurred_at", "type", "command_id", "data", "result")
 _TAIL_BATCH = 200
 _POLL_S = 0.5
 
-Types = Annotated[list[str] | None, typer.Option("--type", help="One of these types; repeatable.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="key=value; all of them must be there; repeatable.")]
+Types = Annotated[list[str] | None, typer.Option("--type", help="Event type to match; repeatable, any may match.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag to match, key=value; repeatable, all must match.")]
 
 
 @events.command()
 def append(
-    type_: Annotated[str, typer.Argument(metavar="TYPE", help="What happened: WalletOpened.")],
+    type_: Annotated[str, typer.Argument(metavar="TYPE", help="Type of the event, such as WalletOpened.")],
     *,
-    data: Annotated[str, typer.Option(help="JSON; `-` reads standard input.")] = "{}",
-    tag: Annotated[list[str] | None, typer.Option(help="key=value; repeatable.")] = None,
+    data: Annotated[str, typer.Option(help="Data of the event, in JSON; `-` reads standard input.")] = "{}",
+    tag: Annotated[list[str] | None, typer.Option(help="Tag of the event, key=value; repeatable.")] = None,
     after: Annotated[
-        str | None, typer.Option(help="Only if nothing with the same tags was appended since this cursor.")
+        str | None, typer.Option(help="Append only if no event with the same tags was appended since this cursor.")
     ] = None,
     once: Annotated[
-        list[str] | None, typer.Option(help="key=value: only if no event has this tag; repeated, none of them.")
+        list[str] | None, typer.Option(help="Append only if no event has this tag, key=value; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,13 +65,13 @@ def append(
 def commands(
     *,
     transaction: Annotated[
-        int | None, typer.Option(min=0, max=LARGEST_ID, help="Only those of the transaction with this id.")
+        int | None, typer.Option(min=0, max=LARGEST_ID, help="Only commands of the transaction with this id.")
     ] = None,
     limit: Limit = 50,
     cursor: PageCursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """List commands that were executed, newest first, with what came of them."""
+    """List executed commands with their results, newest first."""
     from postroom.events.commands import list_commands
 
     found, more = in_room(lambda room: list_commands(room.pool, transaction_id=transaction, cursor=cursor, limit=limit))
@@ -80,23 +80,24 @@ def commands(
 
 @events.command("index-tags")
 def index_tags() -> None:
-    """Make the index that serves `tags @> …` in SQL of your own. Appending goes on meanwhile."""
+    """Create the index for `tags @> …` in your own SQL. Appends continue meanwhile."""
     from postroom.events.service import index_event_tags
 
     made = in_room(lambda room: index_event_tags(room.pool, actor=actor()))
-    say("made" if made else "is there already")
+    say("created" if made else "already exists")
 
 
 @events.command()
-def read(  # noqa: PLR0913 - a command line has as many options as people need
+def read(  # noqa: PLR0913 - one parameter per option
     *,
     type_: Types = None,
     tag: Tags = None,
-    after: Annotated[str | None, typer.Option(help="Continue after an earlier reading, with its cursor.")] = None,
+    after: Annotated[str | None, typer.Option(help="Continue after the cursor of an earlier read.")] = None,
     limit: Limit = 50,
     backwards: Annotated[bool, typer.Option("--backwards", help="Newest first.")] = False,
     before: Annotated[
-        str | None, typer.Option(help="Backwards: go on with what is older, with the `before` of an earlier page.")
+        str | None,
+        typer.Option(help="With --backwards: continue with older events, by the `before` of an earlier page."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -124,15 +125,15 @@ def tail(
     *,
     type_: Types = None,
     tag: Tags = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
-    from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the first event there is.")] = False,
-    after: Annotated[str | None, typer.Option(help="Begin after an earlier reading, with its cursor.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this number of events.")] = None,
+    from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the first event.")] = False,
+    after: Annotated[str | None, typer.Option(help="Begin after the cursor of an earlier read.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print events as they are committed, one line each, until Ctrl-C. None is skipped."""
+    """Print events as they are committed, one line each, until Ctrl-C. No event is skipped."""
     query = _query(type_, tag)
     if from_start and after is not None:
-        raise typer.BadParameter("--from-start and --after exclude each other")
+        raise typer.BadParameter("--from-start and --after cannot be used together")
     in_room(lambda room: _tail(room, query, count=count, start="" if from_start else after, as_json=as_json))
 
 
@@ -153,7 +154,7 @@ async def _read(room: "Room", query: "Query", *, after: str | None, limit: int) 
 async def _read_backwards(
     room: "Room", query: "Query", *, after: str | None, limit: int, before: str | None
 ) -> "tuple[Reading, str | None]":
-    """The page, and where the next one goes on if there is more."""
+    """The page, and the `before` of the next one if more events follow."""
     from postroom.events import Cursor, EventStore, Place, Reading
     from postroom.runtime.page import decode_cursor, encode_cursor
 
@@ -165,7 +166,7 @@ async def _read_backwards(
 
 
 async def _tail(room: "Room", query: "Query", *, count: int | None, start: str | None, as_json: bool) -> None:
-    """`start` is a cursor, empty for the first event there is, None for the next that comes."""
+    """`start` is a cursor; empty for the first event, None for the next new one."""
     import asyncio
 
     from postroom.events import Cursor, EventStore
@@ -222,7 +223,7 @@ def _json(text: str) -> Any:
 
 
 def _as_json(event: "SequencedEvent") -> dict[str, Any]:
-    """The same names as in the API."""
+    """The event with the field names of the API."""
     return {
         "position": event.position,
         "transaction_id": event.transaction_id,

@@ -1,4 +1,4 @@
-"""From appends to what the stored functions take: one array per column, JSON as text, tags as array literals."""
+"""The arguments of the stored functions: one array per column, JSON as text, tags as array literals."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.model import DEEPEST, Append, Appended, Cursor, check_events, check_time
 
 LONGEST_PLAIN = 308
-"""A number with no more digits than this is one that everybody can read."""
+"""Every reader can hold a number with at most this many digits: the largest double is 1.8e308."""
 
 _TOO_LARGE = "must not contain numbers beyond 1.8e308"
 _ESCAPED = re.compile(rb"\\.")
 _STRING = re.compile(rb'"[^"]*"')
 _LONG_NUMBER = re.compile(rb"[0-9]{%d,}" % (LONGEST_PLAIN + 1))
-# The glances, by tables of what each byte becomes: a search for patterns takes ten times as long as all the rest.
+# Quick checks by byte tables: a regular expression takes ten times as long as the rest of the conversion.
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _MANY_ZEROS = b"0" * (LONGEST_PLAIN + 1)
 _AS_BRACKETS = bytes.maketrans(b"{}", b"[]")
@@ -29,8 +29,8 @@ _decode = msgspec.json.Decoder().decode
 
 
 def array_literal(tags: Iterable[str]) -> str:
-    """An array literal that means exactly these strings, whatever is in them."""
-    plain = "\0".join(tags)  # no tag holds this one: see check_events
+    """The PostgreSQL array literal of these strings, with quotes and backslashes escaped."""
+    plain = "\0".join(tags)  # no tag contains U+0000: see check_events
     if "\\" in plain or '"' in plain:
         plain = plain.replace("\\", "\\\\").replace('"', '\\"')
     return '{"' + plain.replace("\0", '","') + '"}' if plain else "{}"
@@ -56,7 +56,7 @@ def _unless_all_none(values: list[str | None]) -> list[str | None] | None:
 
 
 def append_json(append: Append) -> msgspec.Raw:
-    """The same as one JSON object, for append_events_each."""
+    """An append as one JSON object, for append_events_each."""
     columns = append_columns(append)
     raw = {name: msgspec.Raw(columns[name].encode()) for name in ("condition", "idempotency") if columns[name]}
     data = [msgspec.Raw(text.encode()) for text in columns["data"]]
@@ -68,7 +68,7 @@ def appends_json(appends: Sequence[msgspec.Raw]) -> str:
 
 
 def appended(answer: Mapping[str, Any]) -> Appended:
-    """What an answer says; raises `DuplicateAppend` or `AppendConditionFailed` if it is a refusal."""
+    """Decode the answer of an append; raises `DuplicateAppend` or `AppendConditionFailed` if it was rejected."""
     if answer["success"]:
         cursor = answer["cursor"]
         return Appended(
@@ -83,14 +83,14 @@ def appended(answer: Mapping[str, Any]) -> Appended:
 
 
 def json_text(field: str, value: Any, *, deepest: int = DEEPEST) -> str:
-    """The value in JSON that PostgreSQL can hold and everybody can read back; raises `BadInput` naming the field."""
+    """Encode a value as JSON that PostgreSQL can store and readers can decode; raises `BadInput` naming the field."""
     try:
         encoded = _encode(value)
-        _decode(encoded)  # a msgspec.Raw is taken as it is, and in a batch it would spoil what others append
+        _decode(encoded)  # a msgspec.Raw is not validated by the encoder, and an invalid one would fail a whole batch
         problem = _problem(value, encoded, deepest)
     except RecursionError as error:
         raise BadInput.of(field, _too_deep(deepest)) from error
-    except msgspec.ValidationError as error:  # the one thing that JSON may hold and a double may not
+    except msgspec.ValidationError as error:  # a number that JSON allows and a double cannot hold
         raise BadInput.of(field, _TOO_LARGE) from error
     except (TypeError, ValueError) as error:
         raise BadInput.of(field, f"is not JSON: {error}") from error
@@ -100,7 +100,7 @@ def json_text(field: str, value: Any, *, deepest: int = DEEPEST) -> str:
 
 
 def _problem(value: Any, encoded: bytes, deepest: int) -> str | None:
-    """What is wrong. Nearly always nothing is, and a glance at the text tells; only then is it looked at closely."""
+    """The problem of a value, or None. A quick check of the text decides whether a full check is needed."""
     if b"\\u0000" in encoded and b"\\u0000" in encoded.replace(b"\\\\", b""):
         return "must not contain the character U+0000"
     if b"null" in encoded and _has_no_number(value):
@@ -117,7 +117,7 @@ def _too_deep(deepest: int) -> str:
 
 
 def _has_no_number(value: Any) -> bool:
-    """Whether a float in it has no JSON; our encoder writes null for it."""
+    """True if the value contains NaN or an infinity, for which msgspec writes null."""
     try:
         json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_nothing), allow_nan=False)
     except ValueError:
@@ -126,11 +126,11 @@ def _has_no_number(value: Any) -> bool:
 
 
 def _nothing(_raw: Any) -> None:
-    """What stands for a msgspec.Raw: JSON already, so there is no NaN in it."""
+    """Encode a msgspec.Raw as None: it is JSON already and contains no NaN."""
 
 
 def _is_deeper(encoded: bytes, deepest: int) -> bool:
-    """Whether brackets are left after the innermost have been taken away, level by level, so many times."""
+    """True if brackets are left after removing the innermost level this many times."""
     bare = _ESCAPED.sub(b"", encoded).translate(_AS_BRACKETS, _NEITHER_BRACKET_NOR_QUOTE).replace(b'""', b"")
     if b'"' in bare:
         bare = _STRING.sub(b"", bare)

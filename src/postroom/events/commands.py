@@ -1,4 +1,4 @@
-"""Commands: what was asked for, kept beside the facts that came of it, and done once."""
+"""Commands: requests stored with the events they caused, and executed once."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from postroom.runtime.page import Found, read_page
 CommandHandler = Callable[[EventSession], Awaitable[Any]]
 
 _DEEPEST = DEEPEST + 10
-"""A request holds the data of its events a few levels down."""
+"""A request contains the data of its events a few levels down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A request. `id` is the caller's: an id of the command, or the tag that makes it unique (`transfer=77`)."""
+    """A request. `id` is chosen by the caller: a command id, or the tag that makes it unique (`transfer=77`)."""
 
     type: str
     id: str
@@ -37,9 +37,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came of a command; `replayed` if it had been executed before.
+    """The result of a command; `replayed` if it had been executed before.
 
-    `place` is where its last fact stands, None if it appended none: whoever has come that far has seen all of them.
+    `place` is the place of its last event, or None if it appended none; a reader that has reached it has seen them all.
     """
 
     value: Any
@@ -49,7 +49,7 @@ class CommandResult:
 
 
 async def execute_once(pool: Pool, command: Command, handler: CommandHandler, *, is_patient: bool) -> CommandResult:
-    """One try, one transaction. Raises `IdempotencyConflict` if the id was used to ask for something else."""
+    """One attempt in one transaction. Raises `IdempotencyConflict` if the id was used for a different request."""
     _check(command)
     data = json_text("data", command.data, deepest=_DEEPEST)
     async with pool.acquire() as connection, connection.transaction():
@@ -66,7 +66,7 @@ async def execute_once(pool: Pool, command: Command, handler: CommandHandler, *,
             return await _first_result(connection, command, data)
         text = json_text("result", await handler(EventSession(connection)), deepest=_DEEPEST)
         end = await store.finish_command(connection, id=row, result=text)
-    # Decoded again, so that the first answer and every later one are the same value.
+    # Decode the stored text, so that the first and every later response are equal.
     return _result(msgspec.json.decode(text), *end, replayed=False)
 
 

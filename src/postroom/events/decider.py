@@ -1,11 +1,11 @@
-"""A decision that is made again and again: its state is kept, and only what is new is read.
+"""A decider keeps the state of a query between decisions and reads only new events.
 
     wallet = store.decider(Query.of(tags={"wallet": 1}), 0, {Deposited: lambda total, e: total + e.amount})
     await wallet.decide(lambda total: Withdrawn(wallet=1, amount=5) if total >= 5 else None)
 
-The state belongs to this process and costs what it weighs. Another process may append at any time: then the append is
-refused, the news is read, and the decision is made again, now in turn with all others who were overtaken: however many
-want the same, somebody always gets on. Decisions of one decider take turns anyway.
+The state is kept in this process. Another process may append at any time: then the append is rejected, the decider
+reads the new events and decides again, now serialised with all other deciders that lost once, so that one of them
+always succeeds. Decisions of one decider are always serialised.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ State = TypeVar("State")
 
 
 class Decider(Generic[State]):
-    """What is known so far about one query, and how to decide by it."""
+    """The state of one query, and decisions by it."""
 
     def __init__(self, store: "EventStore", query: Query, initial: State, handlers: Handlers[State]) -> None:
         self._store, self._query, self._handlers = store, query, handlers
@@ -37,7 +37,7 @@ class Decider(Generic[State]):
     async def decide(
         self, decision: "Decision[State]", *, idempotency: Query | None = None, attempts: int = ATTEMPTS
     ) -> Appended | None:
-        """As `EventStore.decide`."""
+        """Decide and append; see `EventStore.decide`."""
         async with self._turn:
             try:
                 return await self._decide(self._store, decision, idempotency)
@@ -47,7 +47,7 @@ class Decider(Generic[State]):
             return await retried(lambda: self._decide_in_turn(decision, idempotency), attempts=attempts - 1)
 
     async def state(self) -> State:
-        """What follows from everything that was appended until now."""
+        """The state after all events appended until now."""
         async with self._turn:
             return await self._learn(self._store)
 
@@ -55,7 +55,7 @@ class Decider(Generic[State]):
         try:
             async with self._store.in_turn(self._query) as session:
                 return await self._decide(session, decision, idempotency)
-        except asyncpg.LockNotAvailableError:  # somebody holds up the line: go on without
+        except asyncpg.LockNotAvailableError:  # another transaction holds the lock too long: decide without it
             return await self._decide(self._store, decision, idempotency)
 
     async def _decide(
@@ -70,7 +70,7 @@ class Decider(Generic[State]):
         try:
             self._state, self._seen = await via.project(self._state, self._handlers, self._query, after=self._seen)
         except BaseException:
-            # Handlers may change the state in place: what is half learnt would be learnt twice.
+            # Handlers may change the state in place: continuing after a partial fold would apply events twice.
             self._state, self._seen = deepcopy(self._initial), None
             raise
         return self._state

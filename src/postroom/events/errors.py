@@ -35,7 +35,7 @@ class EventUnreadable(ConflictError):
     code = "event_unreadable"
 
     def __init__(self, position: int, reason: str, *, beyond: str | None = None) -> None:
-        """`beyond` is the cursor to read on after, past this event and all before it."""
+        """`beyond` is the cursor after this event."""
         way = f" To continue after it, read after the cursor {beyond}" if beyond else ""
         super().__init__(f"The event at position {position} cannot be read: {reason}.{way}")
         self.position = position

@@ -1,9 +1,9 @@
-"""Facts, and how to ask for them. Pure: no clock, no database.
+"""Events and queries. Pure: no clock, no database.
 
-An event has a type, tags (`key=value`) and data. A query is an OR of items; an event matches an item if its type is
-one of the item's types (none: any) and it carries all of the item's tags (none: any). A cursor says exactly what a
-reader has seen, so that an append can be refused if anything that matches was added since. It is opaque: keep it,
-hand it back.
+An event has a type, tags (`key=value`) and data. A query is an OR of items; an event matches an item if its type is one
+of the item's types (empty: any) and it has all of the item's tags (empty: any). A cursor records exactly which events a
+reader has seen, so that an append can be rejected if a matching event was added since. It is opaque: store it and pass
+it back unchanged.
 """
 
 import re
@@ -20,24 +20,24 @@ from postroom.post.text import is_storable
 TYPE_LENGTH = 64
 TAG_BYTES = 1024
 UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
-NOT_A_LIST = "must be a list of texts, not a text"
+NOT_A_LIST = "must be a list of strings, not a string"
 LARGEST = 2**63 - 1
 DEEPEST = 100
-"""Levels of lists and objects within each other; what is deeper is not read back everywhere."""
+"""Most levels of nested lists and objects; many JSON parsers cannot read deeper ones."""
 _ID = r"\d{1,19}"
 _SNAPSHOT = rf"({_ID}:{_ID}:(?:{_ID}(?:,{_ID})*)?)"
 _CURSOR = re.compile(rf"{_SNAPSHOT}/(?:{_SNAPSHOT}/({_ID})\.({_ID})|/)/(?:({_ID})\.({_ID}))?", re.ASCII)
 
 
 def tag(key: str, value: object) -> str:
-    """`key=value`; the key has no equals sign, the value is anything, even empty."""
+    """`key=value`; the key has no equals sign, the value may be any string, even empty."""
     if not key or "=" in key:
-        raise BadInput.of("tag", f"a key must be neither empty nor contain an equals sign, unlike {key!r}")
+        raise BadInput.of("tag", f"the key {key!r} is invalid: it must not be empty or contain an equals sign")
     return f"{key}={value}"
 
 
 def tags_of(values: Mapping[str, object]) -> tuple[str, ...]:
-    """Tags from a mapping; a list makes a tag of each of its values, and None makes none."""
+    """Tags from a mapping; a list gives one tag per value, and None gives no tag."""
     made: list[str] = []
     for key, value in values.items():
         several = value if isinstance(value, list | tuple | set | frozenset) else [value]
@@ -51,7 +51,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 
 class Place(NamedTuple):
-    """Where an event stands in the order of events."""
+    """The place of an event in the order of the store."""
 
     transaction_id: int
     position: int
@@ -59,10 +59,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What a reader has seen. Its text is what travels.
+    """The events that a reader has seen, exchanged as text.
 
-    `base`: all that is visible in this snapshot. `page`, `page_place`: when a limit cut the read, the snapshot it stays
-    within and how far it got. `own`: how far into one transaction that `base` does not show, the reader's own.
+    `base`: all events visible in this snapshot. `page`, `page_place`: if a limit cut the read, its snapshot and the
+    last event read. `own`: the last event read of the reader's own transaction, which `base` does not show.
     """
 
     base: str
@@ -95,7 +95,7 @@ class Cursor:
     ) -> "Cursor":
         """The cursor after a read that stayed within `until`, in transaction `own`, and returned `seen` in order.
 
-        A reader forgets nothing: `until` may be older than `base` for a follower, who reads no further than the oldest
+        A cursor never moves back: `until` may be older than `base` for a follower, which reads only below the oldest
         open transaction, and in a transaction that keeps its first snapshot.
         """
         own_place = None if own is None else _last(seen, lambda event: event.transaction_id == own)
@@ -109,7 +109,7 @@ class Cursor:
 
 
 def _last(seen: Sequence["Place | SequencedEvent"], wanted: "Callable[[Place | SequencedEvent], bool]") -> Place | None:
-    """Where the last of these stands that is wanted."""
+    """The place of the last of these events that satisfies the predicate."""
     found = next(filter(wanted, reversed(seen)), None)
     return None if found is None else Place(found.transaction_id, found.position)
 
@@ -125,7 +125,7 @@ def _is_visible(transaction_id: int, snapshot: str) -> bool:
 
 
 def _joined(one: str, other: str) -> str:
-    """The snapshot that shows what either shows: open in it is what one has open and the other does not show."""
+    """The union of two snapshots: it hides a transaction that is open in one and not visible in the other."""
     (lowest, end, opened), (other_lowest, other_end, other_opened) = _parts(one), _parts(other)
     if end <= other_lowest:
         return other
@@ -138,7 +138,7 @@ def _joined(one: str, other: str) -> str:
 
 
 def _is_snapshot(text: str) -> bool:
-    """Whether PostgreSQL would read it: a batch must not fail because of one who made up a cursor."""
+    """True if PostgreSQL accepts the snapshot: one forged cursor must not fail a whole batch of appends."""
     lowest, end, opened = _parts(text)
     bounds = [1, lowest, *opened, end, LARGEST]
     return bounds == sorted(bounds) and end not in opened
@@ -155,7 +155,7 @@ def _place(transaction_id: int | None, position: int | None) -> Place | None:
 
 @dataclass(frozen=True, slots=True)
 class QueryItem:
-    """One of these types (none: any) and all of these tags (none: any)."""
+    """Matches events with one of these types (empty: any) and all of these tags (empty: any)."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -163,9 +163,9 @@ class QueryItem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """An OR of items. `Query.all()` matches everything; a query without items is refused.
+    """An OR of items. `Query.all()` matches everything; a query without items is rejected.
 
-    So is a type or a tag that no event can have: a condition that asks for it would forbid nothing.
+    A type or tag that no event can have is rejected too: a condition with it would always hold.
     """
 
     items: tuple[QueryItem, ...]
@@ -198,13 +198,13 @@ class Query:
         return Query(self.items + other.items)
 
     def matches(self, type_: str, tags: Iterable[str]) -> bool:
-        """What the database decides, said in Python: for models and tests."""
+        """The same decision as in SQL, for models and tests."""
         carried = set(tags)
         return any((not item.types or type_ in item.types) and carried.issuperset(item.tags) for item in self.items)
 
     @property
     def only_tag(self) -> str | None:
-        """The tag of a query that asks for one tag and nothing else."""
+        """The tag of a query for one tag and nothing else, or None."""
         item = self.items[0]
         return item.tags[0] if len(self.items) == 1 and len(item.tags) == 1 and not item.types else None
 
@@ -215,7 +215,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class AppendCondition:
-    """Nothing that matches the query has been appended beyond what the cursor has seen (None: ever)."""
+    """No event that matches the query was appended after the cursor (None: none exists at all)."""
 
     query: Query
     after: Cursor | int | None = None
@@ -226,14 +226,14 @@ class AppendCondition:
 
     @property
     def json(self) -> str:
-        """As SQL takes it. A bare position is exact only where append_events_if says so."""
+        """The argument of the SQL functions. A bare position is exact only under the conditions of append_events_if."""
         after = None if self.after is None else str(self.after)
         return msgspec.json.encode({"query": self.query.items, "after": after}).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A fact to be appended. `data` is anything that JSON can hold."""
+    """An event to append. `data` is any JSON value."""
 
     type: str
     data: Any = field(default_factory=dict)
@@ -243,14 +243,14 @@ class Event:
 
     @classmethod
     def of(cls, type_: str, data: Any = None, **tags: object) -> Self:
-        """`Event.of("WalletOpened", {"owner": "Ada"}, wallet=1)`."""
+        """Create an event: `Event.of("WalletOpened", {"owner": "Ada"}, wallet=1)`."""
         return cls(type_, {} if data is None else data, tags_of(tags))
 
 
 class SequencedEvent(msgspec.Struct, frozen=True):
     """A stored event. `GET /v1/commands?transaction_id=…` finds the command that appended it."""
 
-    # A Struct because reads make hundreds of them, several times faster than dataclasses.
+    # A Struct because reads create hundreds of them, several times faster than dataclasses.
 
     position: int
     transaction_id: int
@@ -271,7 +271,7 @@ class SequencedEvent(msgspec.Struct, frozen=True):
 
 
 class Reading(NamedTuple):
-    """What was read, and the cursor to read on from or to append after."""
+    """The events read, and the cursor to continue reading from or to append after."""
 
     events: list[SequencedEvent]
     cursor: Cursor
@@ -279,7 +279,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of the store as one statement saw it."""
+    """The end of the store in the snapshot of one statement."""
 
     cursor: Cursor
     position: int
@@ -287,7 +287,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an append ended. `cursor`, after a condition: what to append after next, by the same query."""
+    """The result of an append. `cursor`, if there was a condition: the `after` of the next append by the same query."""
 
     position: int
     transaction_id: int
@@ -301,7 +301,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One append, whole: what to write and what forbids it."""
+    """One append: its events and its conditions."""
 
     events: tuple[Event, ...]
     condition: AppendCondition | None = None
@@ -312,7 +312,7 @@ class Append:
 def check_events(events: Sequence[Event]) -> None:
     """Raise `BadInput` naming every event that cannot be stored."""
     if not events:
-        raise BadInput.of("events", "there must be at least one event")
+        raise BadInput.of("events", "must contain at least one event")
     errors = [
         FieldError(f"events[{index}].{name}", problem)
         for index, event in enumerate(events)
@@ -329,7 +329,7 @@ _PLAIN_TAG = re.compile(r"[ -<>-~]{1,128}=[ -~]{0,512}")
 
 
 def _is_plain(event: Event) -> bool:
-    """True for what almost every event is, found out at a quarter of the price."""
+    """True for a common, valid event; this quick check costs a quarter of the full one."""
     return (
         _PLAIN_TYPE.fullmatch(event.type) is not None
         and all(map(_PLAIN_TAG.fullmatch, event.tags))
@@ -347,7 +347,7 @@ def _problems(event: Event) -> Iterable[tuple[str, str]]:
 
 
 def _is_plain_item(item: QueryItem) -> bool:
-    """The same glance at what is asked for. A text in place of a list would be asked for letter by letter."""
+    """The same quick check for a query item. A string in place of a list would be read character by character."""
     return (
         not isinstance(item.types, str)
         and not isinstance(item.tags, str)
@@ -385,6 +385,6 @@ def check_time(occurred_at: datetime | None) -> None:
     if occurred_at.utcoffset() is None:
         raise BadInput.of("occurred_at", "must have a time zone")
     try:
-        occurred_at.astimezone(UTC)  # an offset can carry it into another year
+        occurred_at.astimezone(UTC)  # the offset can move it into another year
     except OverflowError as error:
         raise BadInput.of("occurred_at", "must be a time in the years 1 to 9999") from error

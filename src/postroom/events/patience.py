@@ -1,8 +1,8 @@
-"""Waiting for somebody's open transaction: not for ever, and never with the whole pool.
+"""Wait for a lock of another open transaction, with a timeout and without occupying the whole pool.
 
-Whoever waits for a lock keeps a connection meanwhile. So everybody tries for a moment first, and of those who find the
-lock taken only a few, a quarter of the pool, wait for it with a connection in hand; the others wait for one of these
-seats. Everything else the process does has the rest of the pool.
+Waiting for a lock occupies a connection. So every append first tries with a short lock timeout; of those that time out
+only as many as a quarter of the pool wait for the lock with a connection, and the others wait for one of these slots.
+The rest of the pool stays free for the other work of the process.
 """
 
 import asyncio
@@ -15,25 +15,25 @@ from postroom.db.pool import Pool
 from postroom.events.errors import EventsBusy
 
 LONGEST_S = 10
-"""For a seat. For the lock it is the same, unless the connection has a lock_timeout of its own: see the SQL."""
+"""Timeout for a slot. The lock has the same timeout, unless the connection sets its own lock_timeout: see the SQL."""
 
 Result_co = TypeVar("Result_co", covariant=True)
 
 
 class RetryableWork(Protocol[Result_co]):
-    """What may have to wait. It is asked to be patient or not, and again if it was not and had to wait."""
+    """Work that may wait for a lock: called with a short timeout first, and with a long one if it timed out."""
 
     def __call__(self, *, is_patient: bool) -> Awaitable[Result_co]: ...
 
 
 class LockWait:
-    """One per process and room."""
+    """The slots for waiting; one instance per process and room."""
 
     def __init__(self, pool: Pool) -> None:
         self._seats = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
 
     async def run(self, work: RetryableWork[Result_co]) -> Result_co:
-        """What comes of the work. Raises `EventsBusy` if somebody else holds for too long what it needs."""
+        """The result of the work. Raises `EventsBusy` if another transaction holds a needed lock for too long."""
         try:
             return await work(is_patient=False)
         except asyncpg.LockNotAvailableError:

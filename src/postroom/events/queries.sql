@@ -1,13 +1,13 @@
--- Everything events asks of the database, in alphabetical order. `@room.` lets the same statement run on a caller's own
--- connection. JSON travels as text, so that it does not matter which codecs that connection has.
+-- The statements of events, in alphabetical order. `@room.` lets a statement run on a caller's own connection. JSON is
+-- passed as text, so that the codecs of that connection do not matter.
 
 -- name: adopt_restored_events :one
--- Begin a new epoch if the room was restored into a younger cluster.
+-- Begin a new epoch if the room was restored into another cluster.
 SELECT @room.adopt_restored_events(p_force => :force) AS was_restored;
 
 -- name: append_events :one
--- Append events if nothing forbids it; see functions/append_events.sql. Our own transactions say first how patient they are;
--- a caller's has its own patience, and :is_patient is NULL.
+-- Append events if the conditions hold; see functions/append_events.sql. Postroom's own transactions set their lock
+-- timeout first; a caller's transaction keeps its own, and :is_patient is NULL.
 SELECT CASE
     WHEN :is_patient::boolean IS NULL
         OR set_config('lock_timeout', @room.event_patience(:is_patient::boolean), true) IS NOT NULL
@@ -24,13 +24,13 @@ SELECT CASE
 END::text AS answer;
 
 -- name: append_events_each :many
--- Append for many in one transaction, each judged by itself.
+-- Many appends in one transaction, each checked separately.
 SELECT answer::text FROM @room.append_events_each(
     p_appends => :appends::text::jsonb, p_is_patient => :is_patient::boolean) AS answer;
 
 -- name: begin_command :maybe
--- Record a command unless its id is known; waits for whoever is executing it, but a moment only if it is not patient. The
--- patience is that of the whole transaction, and taken first: locks look at it when they have to wait.
+-- Record a command unless its id exists; waits while another transaction executes it, up to the lock timeout. The timeout
+-- is that of the whole transaction, and set first, because locks read it when they begin to wait.
 INSERT INTO @room.commands (transaction_id, type, command_id, data, metadata, occurred_at)
 VALUES (
     CASE WHEN set_config('lock_timeout', @room.event_patience(:is_patient::boolean), true) IS NOT NULL
@@ -41,7 +41,7 @@ ON CONFLICT (command_id) DO NOTHING
 RETURNING id;
 
 -- name: find_command :maybe
--- What became of a command, where its facts end, and whether it asked for the same.
+-- The result of a command, the place of its last event, and whether the request was the same.
 SELECT result::text, transaction_id::text::bigint AS transaction_id,
     (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position,
     type = :type AND data = :data::text::jsonb AS is_same
@@ -49,23 +49,23 @@ FROM @room.commands
 WHERE command_id = :command_id;
 
 -- name: find_head :one
--- The cursor of whoever has seen everything, and the largest position that is visible.
+-- The cursor after all visible events, and the largest visible position.
 SELECT @room.event_cursor_now() AS cursor, (SELECT max(position) FROM @room.events) AS position;
 
 -- name: finish_command :one
--- Keep what came of a command, and say where its facts end.
+-- Store the result of a command; returns the place of its last event.
 UPDATE @room.commands SET result = :result::text::jsonb
 WHERE id = :id
 RETURNING transaction_id::text::bigint AS transaction_id,
     (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position;
 
 -- name: forget_follower :exec
--- A follower leaves, and with it those that have not been seen for a day.
+-- Delete a follower, and those that have not been seen for a day.
 DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day';
 
 -- name: index_event_tags :exec
--- Make the index that serves `tags @> …` on events. The store itself reads event_tags and does not need it, and a batch
--- of appends costs about a tenth more CPU with it (17 and 19 µs per event in one run), so it is made only on request.
+-- Create the index for `tags @> …` on events. The store itself reads event_tags and does not need it, and a batch of
+-- appends costs about a tenth more CPU with it (17 and 19 µs per event in one run), so it is created only on request.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS events_tags_idx ON events USING gin (tags);
 
 -- name: list_audit :many
@@ -82,7 +82,7 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: list_commands :many
--- What was asked for and what came of it, newest first, of one transaction or of all.
+-- Commands with their results, newest first, of one transaction or of all.
 SELECT id, transaction_id::text::bigint AS transaction_id, occurred_at, type, command_id, data::text, metadata::text, result::text
 FROM commands
 WHERE (:transaction_id::bigint IS NULL OR transaction_id = :transaction_id::bigint::text::xid8)
@@ -91,20 +91,19 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: read_events :many
--- What matches and was not seen; see functions/read_events.sql.
+-- Matching events that the cursor has not seen; see functions/read_events.sql.
 SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until, own
 FROM @room.read_events(:query::text::jsonb, :after::text, :page_limit::bigint, :is_settled::boolean);
 
 -- name: read_events_backwards :many
--- The latest that match, newest first.
+-- The latest matching events, newest first.
 SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until::text, own
 FROM @room.read_events_backwards(
     :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
 
 -- name: read_tag :one
--- A page of what is under one tag, from the beginning: read_events without its ceremony. What the statement sees is what
--- its snapshot shows, so nothing has to be left out. The page is one JSON text: it is taken apart several times faster
--- than rows are.
+-- A page of the events with one tag, from the beginning: a faster read_events. The statement reads its own snapshot, so
+-- nothing has to be excluded. The page is one JSON text, which is decoded several times faster than rows.
 SELECT json_agg(page.event)::text AS events,
     (SELECT @room.event_snapshot()::text) AS until,
     (SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 FROM @room.event_clock) AS own
@@ -124,19 +123,19 @@ FROM (
 SELECT record_audit(:actor, :action, :subject, :before::text::jsonb, :after::text::jsonb);
 
 -- name: register_follower :one
--- A follower is there, awake.
+-- Register a follower, awake.
 INSERT INTO event_followers (name) VALUES (:name) RETURNING id;
 
 -- name: set_follower_asleep :exec
--- Say whether a follower waits for a NOTIFY; after falling asleep it looks once more before it waits. Whoever falls asleep
--- forgets those that have not been seen for a day: if one of them lives, it registers again.
+-- Record whether a follower waits for a NOTIFY; after falling asleep it must read once more before it waits. Falling
+-- asleep deletes followers that have not been seen for a day: one that is alive registers again.
 WITH forgotten AS (
     DELETE FROM event_followers WHERE :is_asleep::boolean AND id <> :id AND seen_at < now() - interval '1 day'
 )
 UPDATE event_followers SET is_asleep = :is_asleep, seen_at = now() WHERE id = :id;
 
 -- name: take_turn :exec
--- Wait until whoever decides by this query has finished, but not for ever. A key that no append locks, taken before any
--- that one does: waiting for it cannot close a circle.
+-- Wait for other decisions by this query, up to a timeout. No append locks this key, and it is taken before all keys of
+-- appends: waiting for it cannot deadlock.
 SELECT set_config('lock_timeout', '1s', true),
     pg_advisory_xact_lock(hashtextextended('turn ' || :key, hashtextextended(current_schema(), 0)));

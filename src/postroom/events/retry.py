@@ -1,4 +1,4 @@
-"""What is worth another try when many write at once: decisions overtaken, and what PostgreSQL asks to repeat."""
+"""Retry decisions that lost a race, and transactions that PostgreSQL asks to repeat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,8 +18,8 @@ Result = TypeVar("Result")
 
 
 async def retried(work: Callable[[], Awaitable[Result]], *, attempts: int = ATTEMPTS) -> Result:
-    """Run it until it is not overtaken, at most this often, with longer and longer random pauses."""
-    pause = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S, jitter=1)  # from zero up: those that collided must not meet again
+    """Run the work until it wins the race, at most `attempts` times, with random delays that grow."""
+    pause = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S, jitter=1)  # from zero up, so that losers do not collide again
     for _attempt in range(attempts - 1):
         try:
             return await work()

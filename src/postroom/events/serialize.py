@@ -17,9 +17,9 @@ from postroom.events.session import EventSession
 
 @asynccontextmanager
 async def in_turn(pool: Pool, query: Query) -> AsyncIterator[EventSession]:
-    """A transaction in which nobody else, of any process, decides by this query in their turn.
+    """A transaction that excludes other `in_turn` decisions by this query, in every process.
 
-    Raises `LockNotAvailableError` when the one before takes longer than a second.
+    Raises `LockNotAvailableError` after waiting a second for the lock.
     """
     async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
         await store.take_turn(connection, key=query.json)
@@ -27,7 +27,7 @@ async def in_turn(pool: Pool, query: Query) -> AsyncIterator[EventSession]:
 
 
 class Serializer:
-    """One line for each key, kept only as long as somebody stands in it."""
+    """One lock per key, kept only while it is held or awaited."""
 
     def __init__(self) -> None:
         self._lines: dict[str, tuple[asyncio.Lock, int]] = {}

@@ -1,10 +1,10 @@
-"""`EventStore`: append facts if nothing that matters has changed since you looked.
+"""`EventStore`: append events if no relevant event was appended since you read.
 
     wallet = Query.of(tags={"wallet": 1})
     balance, seen = await store.project(0, {"Deposited": lambda total, e: total + e.data["amount"]}, wallet)
     await store.append(Event.of("Withdrawn", {"amount": 5}, wallet=1), AppendCondition(wallet, seen))
 
-or, with the retry that belongs to it, `decide`.
+or with retries, `decide`.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -46,14 +46,14 @@ Decision = Callable[[State], "Event | object | Sequence[Event | object] | None"]
 
 BATCH = 500
 FEW = 16
-"""Appends of at most so many events share a commit with others of this process that wait at the same moment."""
+"""Appends of at most this many events share a commit with concurrent appends of this process."""
 
 
 class EventStore:
-    """The room's facts. Each method is one transaction, unless it is given the caller's connection."""
+    """The events of a room. Each method is one transaction, unless it is given the caller's connection."""
 
     def __init__(self, pool: Pool, *, room: str = "postroom") -> None:
-        """`room` names the schema for calls on connections that are not the pool's."""
+        """`room` names the schema for calls on connections from outside the pool."""
         self._pool, self._room = pool, room
         self._is_adopted = False
         self._turns, self._patience = Serializer(), LockWait(pool)
@@ -74,9 +74,9 @@ class EventStore:
     ) -> Appended:
         """Append all of these events or none; committed on return, or with the caller's transaction.
 
-        Small appends of one process that wait at the same moment share a commit; each is judged by itself. Raises
-        `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell which
-        event matched. `EventsBusy`, never on the caller's connection: a transaction is open that holds it up.
+        Concurrent small appends of one process share a commit; each is checked separately. Raises `BadInput`,
+        `DuplicateAppend` if an event matches `idempotency`, and `AppendConditionFailed`; both name the event that
+        matched. `EventsBusy`, never on the caller's connection: timed out waiting for a lock of an open transaction.
         """
         if connection is not None:
             return await self.on(connection).append(events, condition, idempotency=idempotency, occurred_at=occurred_at)
@@ -96,48 +96,48 @@ class EventStore:
         idempotency: Query | None = None,
         attempts: int = ATTEMPTS,
     ) -> Appended | None:
-        """Read, decide, append; again if overtaken, at most `attempts` times, with a random pause between.
+        """Read, decide, append; retried if another append wins the race, at most `attempts` times, with random delays.
 
-        `decision` is pure: it may be asked more than once. None or nothing means there is nothing to append. What it
-        raises goes to the caller. Those who decide by the same query in this process take turns, and those of other
-        processes once they have been overtaken.
+        `decision` must be pure, because it may run more than once. None or an empty list appends nothing. Its
+        exceptions propagate. Decisions by the same query are serialised in this process, and across processes after
+        losing once.
         """
         async with self._turns.take(query.json):
             decider = self.decider(query, initial, handlers)
             return await decider.decide(decision, idempotency=idempotency, attempts=attempts)
 
     def decider(self, query: Query, initial: State, handlers: Handlers[State]) -> Decider[State]:
-        """A decision by this query that is made often: it keeps its state and reads only what is new."""
+        """A decider for frequent decisions by this query: it keeps its state and reads only new events."""
         return Decider(self, query, initial, handlers)
 
     async def execute(self, command: Command, handler: Handler, *, attempts: int = ATTEMPTS) -> CommandResult:
-        """Run a command's handler once, ever: the same id again gets the first result.
+        """Run a command's handler once: a repeated id returns the first result.
 
-        The command, what its handler appends and its result are one transaction. Two who bring the same id at once: one
-        runs, the other waits for its result. If the handler is overtaken, or must wait for somebody's open transaction,
-        all of it is rolled back and run again. Raises `EventsBusy` if that transaction stays open.
+        The command, the events of its handler and its result are one transaction. If the same id arrives twice at once,
+        one call runs and the other waits for its result. If the handler loses a race or times out waiting for a lock,
+        everything is rolled back and run again. Raises `EventsBusy` if the lock stays held.
         """
         once = partial(execute_once, self._pool, command, handler)
         return await retried(lambda: self._patience.run(once), attempts=attempts)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = BATCH) -> Reading:
-        """The next events that no open transaction can precede: a follower that reads like this never skips."""
+        """The next events below the oldest open transaction: reading only these never skips an event."""
         async with self._session() as session:
             return await session.follow(query, after=after, limit=limit)
 
     async def head(self) -> Head:
-        """The cursor of whoever has seen everything, and the largest position visible."""
+        """The cursor after all visible events, and the largest visible position."""
         async with self._session() as session:
             return await session.head()
 
     def in_turn(self, query: Query) -> AbstractAsyncContextManager[EventSession]:
-        """A transaction of its own for one decision by this query; see `turns.in_turn`."""
+        """A transaction for one decision by this query, serialised across processes; see `serialize.in_turn`."""
         return in_turn(self._pool, query)
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None
     ) -> tuple[State, Cursor]:
-        """Fold what matches into a state. With a state and the cursor kept with it, only what is new is read."""
+        """Fold matching events into a state. With a state and its cursor, only new events are read."""
         async with self._session() as session:
             return await session.project(initial, handlers, query, after=after)
 
@@ -150,14 +150,14 @@ class EventStore:
         backwards: bool = False,
         before: Place | None = None,
     ) -> Reading:
-        """What matches and `after` has not seen, and a cursor that is safe as `after`; see `EventSession.read`."""
+        """Read matching events not seen by `after`, and a cursor that is safe as `after`; see `EventSession.read`."""
         async with self._session() as session:
             return await session.read(query, after=after, limit=limit, backwards=backwards, before=before)
 
     async def stream(
         self, query: Query, *, after: Cursor | None = None, batch: int = BATCH
     ) -> AsyncIterator[SequencedEvent]:
-        """All that matches, as of its beginning, fetched batch by batch as fast as the caller takes it."""
+        """All matching events as of the start, fetched batch by batch as the caller consumes them."""
         if batch < 1:
             raise BadInput.of("batch", "must be at least 1")
         cursor, is_cut = after, True
@@ -184,13 +184,13 @@ class EventStore:
 
 
 async def adopt_restored_events(pool: Pool, *, force: bool = False) -> bool:
-    """After a restore: begin a new epoch if the events' cluster has counted further than this one. True if so."""
+    """After a restore into another cluster: begin a new epoch if the ids of the events are ahead. True if it did."""
     async with pool.acquire() as connection:
         return await store.adopt_restored_events(connection, force=force)
 
 
 async def index_event_tags(pool: Pool, *, actor: str) -> bool:
-    """Make the index that serves `tags @> …` on events, while appends go on; False if it exists."""
+    """Create the index for `tags @> …` on events, concurrently with appends; False if it exists."""
     made = await make_index(pool, "events_tags_idx", store.index_event_tags)
     if made:
         async with pool.acquire() as connection:

@@ -1,7 +1,7 @@
-"""Reading and appending on one connection: the caller's, or one of ours.
+"""Read and append on one connection: the caller's, or one of the pool.
 
-On the caller's own connection everything happens in the caller's transaction: events appended here exist when it
-commits, and not before. Nothing here opens, commits or retries.
+On the caller's connection everything happens in the caller's transaction: appended events become visible when it
+commits. Nothing here opens, commits or retries a transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +34,11 @@ Handlers = Mapping[Any, Callable[[State, Any], State]]
 """By type name, or by a class declared with @event."""
 
 PAGE = 500
-"""Events that are read at once to be folded; a page of one tag travels as a single value, which must stay small."""
+"""Events per read of a fold; a page of one tag is returned as a single JSON value, which must stay small."""
 
 
 class EventSession:
-    """The event store as one connection sees it."""
+    """The event store on one connection."""
 
     def __init__(self, connection: Connection, room: str | None = None) -> None:
         self._connection, self._room = connection, room
@@ -53,30 +53,30 @@ class EventSession:
     ) -> Appended:
         """Append all of these events or none, in this connection's transaction.
 
-        Raises `BadInput`, `DuplicateAppend` if anything matches `idempotency`, and `AppendConditionFailed`; both tell
-        which event matched, and leave the transaction usable.
+        Raises `BadInput`, `DuplicateAppend` if an event matches `idempotency`, and `AppendConditionFailed`; both name
+        the event that matched, and leave the transaction usable.
         """
         return await self.append_whole(Append(as_events(events), condition, idempotency, occurred_at))
 
     async def append_whole(self, append: Append, *, is_patient: bool | None = None) -> Appended:
-        """As `append`. How long it waits for others is the caller's affair, unless `is_patient` says."""
+        """Like `append`. `is_patient` selects the lock timeout; None keeps the caller's."""
         columns = append_columns(append)
         with translated():
             answer = await store.append_events(self._connection, room=self._room, is_patient=is_patient, **columns)
         return appended(answer)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:
-        """What no open transaction can precede any more: read like this, in order, nothing is skipped or repeated."""
+        """The next events below the oldest open transaction, in order: nothing is skipped or repeated."""
         return await self._read(query, after, limit, is_settled=True)
 
     async def head(self) -> Head:
-        """The cursor of whoever has seen everything."""
+        """The cursor after all visible events."""
         return await store.find_head(self._connection, room=self._room)
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None
     ) -> tuple[State, Cursor]:
-        """Fold what matches into a state; events without a handler change nothing. The cursor is safe as `after`."""
+        """Fold matching events into a state; events without a handler change nothing. The cursor is safe as `after`."""
         reading = await self.read(query, after=after, limit=PAGE)
         state = fold(initial, handlers, reading.events)
         while reading.cursor.page is not None:
@@ -93,11 +93,10 @@ class EventSession:
         backwards: bool = False,
         before: Place | None = None,
     ) -> Reading:
-        """What matches and `after` has not seen, oldest first, or newest first and older than `before`.
+        """Read matching events not seen by `after`, oldest first, or newest first and older than `before`.
 
-        The cursor is safe as `after` of an append, cut by a limit or not; a limit of 0 returns no events and, if any
-        match, a cursor that has seen no more than `after`. Backwards, it says that everything older was left out on
-        purpose.
+        The cursor is safe as `after` of an append, whether a limit cut the read or not; with a limit of 0 it has seen
+        no more than `after` if any event matches. Backwards, the cursor counts all older events as seen.
         """
         if not backwards:
             return await self._read(query, after, limit, is_settled=False)
@@ -144,11 +143,11 @@ class EventSession:
 
 def _check_limit(limit: int | None) -> None:
     if limit is not None and not 0 <= limit < LARGEST:
-        raise BadInput.of("limit", "must not be negative, nor larger than a bigint")
+        raise BadInput.of("limit", "must be between 0 and the largest bigint")
 
 
 def fold(initial: State, handlers: Handlers[State], events: Sequence[SequencedEvent]) -> State:
-    """Hand each event to the handler of its type, in order."""
+    """Apply the handler of each event's type, in order."""
     by_type = typed_handlers(handlers)
     state = initial
     for event in events:

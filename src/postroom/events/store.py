@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+"""One function per statement of `queries.sql`, with the same name. Rows become models only here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _decode_page = msgspec.json.Decoder(
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """What came of a command that is known."""
+    """The stored result of a command."""
 
     result: Any
     transaction_id: int
@@ -35,7 +35,7 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """The rows of a read, and from where it was made."""
+    """The rows of a read, its snapshot and its transaction."""
 
     events: list[SequencedEvent]
     until: str
@@ -47,7 +47,7 @@ async def adopt_restored_events(connection: Connection, *, force: bool, room: st
 
 
 async def append_events(connection: Connection, *, room: str | None = None, **columns: Any) -> Mapping[str, Any]:
-    """The answer of the stored function; on a connection that is not ours, `room` names the schema."""
+    """The answer of the stored function; on a connection from outside the pool, `room` names the schema."""
     answer: Mapping[str, Any] = _decode((await _statement("append_events", room).one(connection, **columns))["answer"])
     return answer
 
@@ -58,7 +58,7 @@ async def append_events_each(connection: Connection, *, appends: str, is_patient
 
 
 async def begin_command(connection: Connection, **columns: Any) -> int | None:
-    """The row's id, or None if the command is known."""
+    """The id of the row, or None if the command was executed before."""
     row = await QUERIES["begin_command"].maybe(connection, **columns)
     return None if row is None else int(row["id"])
 
@@ -133,7 +133,7 @@ async def read_events(
     is_settled: bool,
     room: str | None = None,
 ) -> ReadRows:
-    """One event more than the limit, if there is one."""
+    """One event more than the limit, if it exists."""
     rows = await _statement("read_events", room).many(
         connection, query=query, after=after, page_limit=page_limit, is_settled=is_settled
     )
@@ -148,11 +148,11 @@ async def read_events_backwards(connection: Connection, *, room: str | None = No
 
 
 async def read_tag(connection: Connection, *, tag: str, page_limit: int, room: str | None = None) -> ReadRows:
-    """As `read_events` from the beginning, for one tag."""
+    """Like `read_events` from the beginning, for one tag."""
     row = await _statement("read_tag", room).one(connection, tag=tag, page_limit=page_limit)
     try:
         events = [] if row["events"] is None else list(starmap(SequencedEvent, _decode_page(row["events"])))
-    except _UNREADABLE:  # row by row it turns out which one it is
+    except _UNREADABLE:  # read_events goes row by row, and finds the unreadable one
         query = Query.of(tags=[tag]).json
         return await read_events(
             connection, query=query, after=None, page_limit=page_limit, is_settled=False, room=room
@@ -196,8 +196,8 @@ def _statement(name: str, room: str | None) -> Statement:
 
 
 def event_of(columns: Sequence[Any]) -> SequencedEvent:
-    """The event in these eight columns, in the order that every statement has them in. Raises `EventUnreadable`."""
-    # by place and not by name: a page has hundreds of rows
+    """The event in these eight columns, whose order is the same in every statement. Raises `EventUnreadable`."""
+    # by index and not by name: a page has hundreds of rows
     position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = columns
     try:
         content = _decode(data)
@@ -216,7 +216,7 @@ def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
 
 
 def _beyond(rows: Sequence[asyncpg.Record], position: int, after: str | None) -> str:
-    """The cursor of whoever has seen everything up to the event at this position, and that one too."""
+    """The cursor after the event at this position and all before it."""
     place = next(Place(row[1], row[0]) for row in rows if row[0] == position)
     seen = NOTHING_SEEN if after is None else Cursor.parse(after)
     return str(seen.advanced(until=rows[0]["until"], own=rows[0]["own"], seen=[place], is_cut=True))

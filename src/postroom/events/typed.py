@@ -1,4 +1,4 @@
-"""Events as classes: a msgspec Struct whose tags come from its own fields.
+"""Events as classes: a msgspec Struct whose tags are taken from its fields.
 
 Declare a class once, append its instances, and fold them by class:
 
@@ -26,7 +26,7 @@ _KNOWN = "__postroom_event__"
 
 @dataclass(frozen=True, slots=True)
 class EventClass:
-    """How instances of a class become events."""
+    """The event type and tags of a class."""
 
     type: str
     tags: Mapping[str, str]
@@ -38,7 +38,7 @@ def event(type_: str, *, tags: Mapping[str, str] | None = None) -> Callable[[Cla
     def declare(cls: Class) -> Class:
         unknown = set((tags or {}).values()) - set(getattr(cls, "__struct_fields__", ()))
         if unknown:
-            raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))} to make a tag of")
+            raise TypeError(f"{cls.__name__} has no field {', '.join(sorted(unknown))} for a tag")
         setattr(cls, _KNOWN, EventClass(type_, dict(tags or {})))
         return cls
 
@@ -60,20 +60,20 @@ def as_event(value: object) -> Event:
 
 
 def as_events(values: object) -> tuple[Event, ...]:
-    """One event or several, declared or plain."""
+    """Convert one event or several, declared or plain."""
     if isinstance(values, Sequence):
         return tuple(as_event(value) for value in values)
     return (as_event(values),)
 
 
 def typed_handlers(handlers: Mapping[Any, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """Handlers by type name. One given for a class gets an instance of it, one given for a name the event itself."""
+    """Handlers by type name. A handler of a class gets an instance of it, a handler of a name the event itself."""
     return dict(_named(key, handler) for key, handler in handlers.items())
 
 
 def from_event(cls: type[Any], stored: SequencedEvent) -> Any:
     """The stored event as an instance of its class."""
-    return msgspec.convert(stored.data, cls, str_keys=True)  # as JSON has them
+    return msgspec.convert(stored.data, cls, str_keys=True)  # JSON keys are strings
 
 
 def _named(key: str | type, handler: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:

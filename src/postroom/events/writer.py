@@ -1,11 +1,11 @@
-"""Many appends, one commit.
+"""Combine concurrent appends into one commit.
 
-A commit costs a write to disk, and that is most of what an append costs. `CombiningWriter` gathers the appends that
-wait at the same moment and commits them together; each is still judged by itself, in order, and refused or accepted
-alone. A lone append waits for nobody.
+A commit costs a write to disk, which is most of the cost of an append. `CombiningWriter` collects the appends that wait
+at the same time and commits them together; each is still checked separately and in order, and rejected or accepted
+alone. A single append does not wait for others.
 
-If another transaction holds a lock that one of them needs, they do not wait for it together: after a moment each goes
-by itself, and those that follow do not stand behind them.
+If another transaction holds a lock that one of them needs, they do not wait for it together: after a short timeout each
+is committed separately, and later appends are not delayed.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from postroom.runtime.combiner import Combiner
 
 LARGEST = 200
 SIDE_BY_SIDE = 2
-"""While one batch is being committed the next one is already on its way."""
+"""Concurrent batches: while one is being committed the next one is already sent."""
 
 Answer: TypeAlias = Mapping[str, Any]
 
 
 class CombiningWriter:
-    """One per process and room."""
+    """Combines appends; one instance per process and room."""
 
     def __init__(self, pool: Pool, patience: LockWait | None = None) -> None:
         self._pool, self._patience = pool, patience or LockWait(pool)
@@ -50,7 +50,7 @@ class CombiningWriter:
         idempotency: Query | None = None,
         occurred_at: datetime | None = None,
     ) -> Appended:
-        """As `EventStore.append`: committed on return, and the same errors."""
+        """Append as `EventStore.append` does: committed on return, with the same errors."""
         append = Append(as_events(events), condition, idempotency, occurred_at)
         combiner = min(self._combiners, key=len)
         answer = await combiner.submit(append_json(append))
@@ -66,13 +66,13 @@ class CombiningWriter:
         async def commit(*, is_patient: bool) -> list[Answer]:
             if is_patient:
                 return await self._commit([append], is_patient=True)
-            async with self._tries:  # a batch that falls apart must not take every connection, even for a moment
+            async with self._tries:  # a batch that is split must not occupy every connection, even briefly
                 return await self._commit([append], is_patient=False)
 
         return (await retried(lambda: self._patience.run(commit)))[0]
 
     async def _commit(self, appends: Sequence[msgspec.Raw], *, is_patient: bool) -> list[Answer]:
-        # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
+        # One statement outside a transaction block is its own transaction: it has committed when the answer arrives.
         with translated():
             async with self._pool.acquire() as connection:
                 return await store.append_events_each(connection, appends=appends_json(appends), is_patient=is_patient)

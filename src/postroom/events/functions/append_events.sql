@@ -1,12 +1,12 @@
--- Append events, all or none, if nothing forbids it; in the caller's transaction, at any isolation level.
+-- Append events, all or none, if the conditions hold; in the caller's transaction, at any isolation level.
 --     p_types, p_tags, p_data  one element per event; an element of p_tags is an array literal: {a=1,"b=Smith, John"}
---     p_condition              {"query": [items], "after": cursor}: nothing that matches and that the cursor has not seen
---     p_idempotency            [items]: nothing that matches, ever; judged first
---     p_in_order               make events of one tag appear in the order of their positions; see append_events_if
+--     p_condition              {"query": [items], "after": cursor}: no event matches that the cursor has not seen
+--     p_idempotency            [items]: no event matches at all; checked first
+--     p_in_order               make events of one tag visible in the order of their positions; see append_events_if
 -- Items are those of event_query_items; a cursor is event_cursor_now() in the statement that reads, or a position.
--- Answers {"success": true, "events_count", "position", "transaction_id", "cursor"} or {"success": false, "error_code":
--- "IDEMPOTENCY_VIOLATION" | "DCB_VIOLATION", "matched": {"position", "type", "tags"}}. "cursor" has seen what the
--- condition had seen and these events: it is the next "after" of whoever decides again by the same query.
+-- Returns {"success": true, "events_count", "position", "transaction_id", "cursor"} or {"success": false, "error_code":
+-- "IDEMPOTENCY_VIOLATION" | "DCB_VIOLATION", "matched": {"position", "type", "tags"}}. "cursor" has seen the events that
+-- the condition had seen and these events: it is the "after" of the next append by the same query.
 CREATE OR REPLACE FUNCTION append_events(
     p_types           text[],
     p_tags            text[],
@@ -20,10 +20,10 @@ CREATE OR REPLACE FUNCTION append_events(
 ) RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
-SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
+SET enable_bitmapscan = off -- the same reason
 AS $$
 DECLARE
     v_shared    text[];
@@ -34,7 +34,7 @@ DECLARE
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
     IF array_dims(p_correlation_ids) <> array_dims(p_types) OR array_dims(p_causation_ids) <> array_dims(p_types) THEN
-        RAISE EXCEPTION 'there must be as many ids as events' USING ERRCODE = 'PR001',
+        RAISE EXCEPTION 'must have as many ids as events' USING ERRCODE = 'PR001',
             COLUMN = CASE WHEN array_dims(p_causation_ids) <> array_dims(p_types) THEN 'causation_ids' ELSE 'correlation_ids' END;
     END IF;
     IF has_restored_events() THEN
@@ -43,7 +43,7 @@ BEGIN
     v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
     IF cardinality(v_literals) > 128 THEN
         v_shared := '{}';
-        v_exclusive := '{*}'; -- as lock_events would decide after looking at each of so many tags
+        v_exclusive := '{*}'; -- lock_events would decide the same after reading each of these tags
     ELSE
         v_tags := ARRAY(
             SELECT DISTINCT event_tag_key(carried.tag)

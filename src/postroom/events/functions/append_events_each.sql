@@ -1,18 +1,18 @@
--- Many appends that have nothing to do with each other, in one transaction: one commit for all of them. Each succeeds or is
--- refused by itself, in the order given, and sees those before it. The locks of all are taken before the first is
--- judged, so that two who do this cannot wait for each other in a circle. Nobody waits for locks for ever (55P03), and only
--- a moment unless p_is_patient: one that must wait for somebody's long transaction is not to hold up the others.
+-- Many independent appends in one transaction: one commit for all of them. Each succeeds or is rejected separately, in the
+-- given order, and sees those before it. All locks are taken before the first append is checked, so that two such calls
+-- cannot deadlock. Lock waits end with 55P03, after a short timeout unless p_is_patient: an append that waits for a long
+-- transaction must not delay the others.
 --
--- Events are stored as they come: whoever calls this has checked them (postroom.events.model), and the tables' own
--- constraints hold in any case. An append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency",
--- "occurred_at", "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Answers theirs.
+-- The caller has validated the events (postroom.events.model); the constraints of the tables hold in any case. An append
+-- is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at", "correlation_ids",
+-- "causation_ids"}, the last five as in append_events and optional. Returns the answers of append_events.
 CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
-SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
+SET enable_bitmapscan = off -- the same reason
 AS $$
 DECLARE
     v_shared         text[];
@@ -49,10 +49,10 @@ BEGIN
     PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
-    IF v_exclusive <> '{}' THEN -- something is asked
+    IF v_exclusive <> '{}' THEN -- there is a condition or an idempotency query
         PERFORM refuse_stale_snapshot();
     END IF;
-    -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
+    -- One snapshot check for all: without our locks no transaction can add an event that these conditions match.
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon();

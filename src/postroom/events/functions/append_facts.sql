@@ -1,6 +1,6 @@
--- Append the product's own facts, any number at once, in the transaction that makes them true. Their tags have keys that
--- begin with `postroom.`, and such tags are locked by key (see event_tag_key), so that five hundred deliveries finished
--- together take a handful of locks. p_types, p_data: one element per fact; p_ids: the number behind `<p_tag_key>=`.
+-- Append Postroom's own events, any number at once, in the transaction that makes them true. Their tag keys begin with
+-- `postroom.`, and such tags are locked by key (see event_tag_key), so that five hundred deliveries finished together take
+-- a handful of locks. p_types, p_data: one element per event; p_ids: the number after `<p_tag_key>=`.
 CREATE OR REPLACE FUNCTION append_facts(p_tag_key text, p_types text[], p_ids bigint[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -15,7 +15,7 @@ BEGIN
     PERFORM lock_events(
         ARRAY['*', event_tag_key(p_tag_key || '=')] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type)), '{}');
     v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon(); -- before positions are drawn
+    v_horizon := event_horizon(); -- before positions are assigned
     WITH appended AS (
         INSERT INTO events (type, tags, data, transaction_id, horizon)
         SELECT type, ARRAY[p_tag_key || '=' || id], data, v_transaction_id, v_horizon

@@ -1,6 +1,6 @@
--- Check and write one append whose locks are held; see append_events for its parameters and answer. The last three say what
--- is the same for many appends of one transaction, so that it need not be found out for each. The duplicate is judged
--- before the condition: who repeats a request that was honoured must hear that, not of a conflict with himself.
+-- Check and write one append whose locks are held; see append_events for its parameters and answer. The last three are
+-- values shared by many appends of one transaction, to avoid computing them for each. Duplicates are checked before the
+-- condition: a repeated request must be reported as a duplicate, not as a conflict with its own first append.
 CREATE OR REPLACE FUNCTION append_locked_events(
     p_types           text[],
     p_tags            text[],
@@ -41,9 +41,9 @@ BEGIN
     END IF;
 
     v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
-    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
+    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are assigned
     v_occurred_at := coalesce(event_time(p_occurred_at), now());
-    IF cardinality(p_types) = 1 THEN -- most appends are of one event
+    IF cardinality(p_types) = 1 THEN -- most appends have one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
             v_occurred_at, p_correlation_ids[1], p_causation_ids[1])

@@ -1,4 +1,4 @@
--- Judge and write appends that are separate (are_separate_appends) and whose locks are held, all at once; answers in order.
+-- Check and write independent appends (are_separate_appends) whose locks are held, in one statement; answers in order.
 CREATE OR REPLACE FUNCTION append_separate_events(
     p_appends jsonb, p_transaction_id xid8, p_horizon xid8, p_snapshot text
 ) RETURNS SETOF jsonb

@@ -1,7 +1,7 @@
--- Refuse events that cannot be stored, or could not be read back, naming the field: PR001.
+-- Reject events that cannot be stored or read back, naming the field: PR001.
 --
--- This runs at every append. Data is looked into only if it is long enough to be nested too deeply or to hold a number that
--- is too large, and its text is the shortest way to know.
+-- This runs at every append. Data is parsed only if its text is long enough to be nested too deeply or to contain a number
+-- that is too large, because the length of the text is cheap to check.
 CREATE OR REPLACE FUNCTION check_events(p_types text[], p_tags text[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -9,12 +9,12 @@ DECLARE
     v_wrong record;
 BEGIN
     IF cardinality(p_types) IS NULL OR cardinality(p_types) = 0 THEN
-        RAISE EXCEPTION 'there must be at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
+        RAISE EXCEPTION 'must contain at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     IF array_dims(p_types) <> '[1:' || cardinality(p_types) || ']' OR array_dims(p_tags) IS DISTINCT FROM array_dims(p_types)
         OR array_dims(p_data) IS DISTINCT FROM array_dims(p_types)
     THEN
-        RAISE EXCEPTION 'there must be as many types as tags and data, each a plain array' USING ERRCODE = 'PR001', COLUMN = 'events';
+        RAISE EXCEPTION 'must have as many types as tags and data, each a one-dimensional array' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     SELECT place - 1 AS place, CASE
             WHEN type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 THEN 'the type must have 1 to 64 characters'
@@ -38,7 +38,7 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN invalid_text_representation OR array_subscript_error THEN
-        RAISE EXCEPTION 'an element of the tags must be an array literal, as {wallet=1}'
+        RAISE EXCEPTION 'an element of the tags must be an array literal, such as {wallet=1}'
             USING ERRCODE = 'PR001', COLUMN = 'events';
 END
 $$;

@@ -1,5 +1,5 @@
--- What PostgreSQL calls the cluster we are in, since it was made; NULL if this role may not know. Everybody may unless it
--- was forbidden. The rights are looked up first because a statement that lacks them fails as a whole.
+-- PostgreSQL's system identifier of this cluster; NULL if the role may not read it. Every role may by default. The
+-- privilege is checked first, because a statement without it fails as a whole.
 CREATE OR REPLACE FUNCTION cluster_identifier() RETURNS bigint
 LANGUAGE plpgsql STABLE
 AS $$

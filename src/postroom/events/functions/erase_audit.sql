@@ -1,7 +1,7 @@
--- Replace an address by its pseudonym in the texts of the audit log. refuse_audit_change refuses every other change.
+-- Replace an address by its pseudonym in the texts of the audit log. refuse_audit_change rejects every other change.
 CREATE OR REPLACE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
-SECURITY DEFINER -- the role that erases has no UPDATE on the log
+SECURITY DEFINER -- the role that erases has no UPDATE privilege on the log
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -10,7 +10,7 @@ BEGIN
     IF p_address !~ '.@.' OR p_pseudonym !~ '^erased:[0-9a-f]{64}$' THEN
         RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
     END IF;
-    PERFORM set_config('postroom.erasing', 'on', true); -- as a setting of the function only a superuser could create it
+    PERFORM set_config('postroom.erasing', 'on', true); -- with a SET clause only a superuser could create the function
     UPDATE audit_log
     SET actor = erase_text(actor, p_address, p_pseudonym),
         subject = erase_text(subject, p_address, p_pseudonym),

@@ -1,6 +1,6 @@
--- The cursor of whoever has read all that the calling statement sees. Take it in the statement that reads:
+-- The cursor after all events that the calling statement sees. Take it in the statement that reads:
 --     SELECT event_cursor_now(), sum((data ->> 'amount')::int) FROM events WHERE tags @> '{wallet=1}'
--- and give it back as "after" to append_events. It is exact for every query, whatever is in flight.
+-- and pass it as "after" to append_events. It is exact for every query, regardless of open transactions.
 CREATE OR REPLACE FUNCTION event_cursor_now() RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,5 +1,5 @@
--- How long a transaction of our own waits for a lock, as lock_timeout: a moment, or, if it is patient, ten seconds or what the
--- session has chosen for itself.
+-- The lock_timeout of Postroom's own transactions: short, or, if p_is_patient, ten seconds or the value that the session
+-- has set.
 CREATE OR REPLACE FUNCTION event_patience(p_is_patient boolean) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE

@@ -1,4 +1,4 @@
--- What a query locks, exclusively; see lock_events. Of an item's tags the rarest, because fewest others want it.
+-- The keys that a query locks exclusively; see lock_events. The rarest tag of an item, because it has the fewest waiters.
 CREATE OR REPLACE FUNCTION event_query_keys(p_query jsonb) RETURNS text[]
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,5 +1,5 @@
--- The snapshot of the calling statement in the ids that events carry. The own transaction counts as not yet visible:
--- PostgreSQL leaves it out of the list of open ones, but it may append more, and whoever keeps this snapshot must see that.
+-- The snapshot of the calling statement, in the transaction ids of events. The own transaction counts as not yet visible:
+-- PostgreSQL omits it from the list of open ones, but it may append more, which a reader with this snapshot must see.
 CREATE OR REPLACE FUNCTION event_snapshot() RETURNS pg_snapshot
 LANGUAGE plpgsql STABLE
 AS $$

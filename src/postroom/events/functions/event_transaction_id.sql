@@ -1,7 +1,7 @@
--- The transaction id that events of this transaction carry: PostgreSQL's, with the room's epoch in the upper sixteen bits.
+-- The transaction id of events of this transaction: PostgreSQL's, with the room's epoch in the upper sixteen bits.
 --
--- At REPEATABLE READ and SERIALIZABLE the epoch that we see may be over, and an event written in it would come before what
--- followers have read. Locking its row makes PostgreSQL say so (40001); nothing else that was committed since matters here.
+-- At REPEATABLE READ and SERIALIZABLE the visible epoch may have ended, and an event written in it would come before those
+-- that followers have read. Locking its row makes PostgreSQL raise 40001; no other concurrent commit matters here.
 CREATE OR REPLACE FUNCTION event_transaction_id() RETURNS xid8
 LANGUAGE plpgsql
 AS $$

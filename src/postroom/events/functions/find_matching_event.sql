@@ -1,6 +1,6 @@
--- The first event that matches a query and that the cursor has not seen, as an answer to whoever is refused because of it:
--- {"position", "type", "tags"}, or NULL. Sees what is committed now, and never waits for a transaction that has
--- nothing to do with it: the horizon of followers has no place here.
+-- The first event that matches a query and that the cursor has not seen, for the error of a rejected append:
+-- {"position", "type", "tags"}, or NULL. It sees all committed events, and never waits for unrelated transactions: the
+-- horizon of followers does not apply here.
 CREATE OR REPLACE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
 LANGUAGE plpgsql
 AS $$

@@ -1,4 +1,4 @@
--- Whether an event is visible that no transaction of this cluster can have written yet: it came with a dump.
+-- True if a visible event has a transaction id that this cluster has not assigned yet: it was restored from a dump.
 CREATE OR REPLACE FUNCTION has_later_events() RETURNS boolean
 LANGUAGE plpgsql STABLE
 AS $$

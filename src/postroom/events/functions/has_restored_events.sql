@@ -1,9 +1,9 @@
--- Whether the room came with a dump from another cluster: its transaction ids, those in progress rows and those in the
--- cursors that people keep, mean nothing here. Every cluster has an identifier of its own, and the clock keeps the one its
--- ids were counted by. Only where that may not be asked for do the events have to tell.
+-- True if the room was restored from a dump of another cluster: its transaction ids, in progress rows and clients' cursors
+-- too, mean nothing here. event_clock stores the identifier of the cluster that assigned its ids. Only if the role may not
+-- read that identifier are the events checked instead.
 --
--- This runs at every append. Not to look at the last event is half the price, and at SERIALIZABLE it matters more: who has
--- looked at it is in the way of everybody who appends the next.
+-- This runs at every append. Not reading the last event halves its cost, and avoids serialization failures: at SERIALIZABLE
+-- a reader of the last event conflicts with every append of the next.
 CREATE OR REPLACE FUNCTION has_restored_events() RETURNS boolean
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,5 +1,5 @@
--- Whether data can be read back everywhere: what it holds is nested at most 100 levels deep, and its numbers fit a double.
--- jsonb itself takes far more than programs do. To look at every number is dear, so the text has to show a long one first.
+-- True if all clients can read the data: nested at most 100 levels deep, and all numbers fit a double. jsonb itself accepts
+-- far more. Checking every number is expensive, so it is done only if the text contains a long one.
 CREATE OR REPLACE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE
 AS $$

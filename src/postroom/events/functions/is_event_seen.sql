@@ -1,4 +1,4 @@
--- Whether the reader who holds this cursor has seen this event. Plain SQL, so that it becomes part of the statement.
+-- True if the cursor has seen this event. Plain SQL, so that PostgreSQL can inline it.
 CREATE OR REPLACE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN pg_visible_in_snapshot(p_transaction_id, (p_seen).base)

@@ -1,9 +1,9 @@
--- The first events, in their order, that match one query item and that a cursor has not seen. Reading and checking are this
--- same function.
+-- The first events, in order, that match one query item and that a cursor has not seen. Reads and condition checks use
+-- this same function.
 --
--- p_from_… is where the search begins, exclusively: an event that the cursor has not seen is never before it. p_until
--- is the snapshot that a read promises to stay within; own events are read too. One statement for each kind of
--- item, so that each finds its rows by its own index with any plan.
+-- p_from_… is the exclusive start of the search: every event before it has been seen by the cursor. p_until is the
+-- snapshot that a read stays within; own events are read too. There is one statement for each kind of item, so that each
+-- uses its own index with any plan.
 CREATE OR REPLACE FUNCTION match_events(
     p_types               text[],
     p_tags                text[],

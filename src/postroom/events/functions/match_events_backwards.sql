@@ -1,5 +1,5 @@
--- The last events, newest first, that match one query item, lie before a place, and that a cursor has not seen; the mirror
--- of match_events.
+-- The last events, newest first, that match one query item, lie before a place, and that a cursor has not seen; the
+-- counterpart of match_events.
 CREATE OR REPLACE FUNCTION match_events_backwards(
     p_types                 text[],
     p_tags                  text[],

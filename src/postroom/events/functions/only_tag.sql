@@ -1,5 +1,5 @@
--- The tag of a query that asks for one tag and nothing else, by far the most frequent one; NULL for every other, however it is
--- written. Plain SQL, so that it becomes part of the statement.
+-- The tag of a query for one tag and nothing else, the most frequent kind; NULL for every other query, however it is
+-- written. Plain SQL, so that PostgreSQL can inline it.
 CREATE OR REPLACE FUNCTION only_tag(p_query jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN CASE

@@ -1,7 +1,7 @@
--- A cursor as text is base/page/transaction.position/own.position, all but the first empty as a rule. A plain number is a
--- position and means that everything up to it was seen. NULL: nothing was.
+-- Parse a cursor: base/page/transaction.position/own.position, all but the first usually empty. A plain number is a
+-- position and means that everything up to it was seen. NULL: nothing was seen.
 --
--- Why a snapshot. Neither a position nor the pair (transaction_id, position) tells what a reader has seen: an event
+-- Why a snapshot. Neither a position nor the pair (transaction_id, position) describes what a reader has seen: an event
 -- with a lower position or of an older transaction may be committed after the read. The snapshot of the read is exact.
 CREATE OR REPLACE FUNCTION parse_event_cursor(p_after text) RETURNS event_cursor
 LANGUAGE plpgsql IMMUTABLE

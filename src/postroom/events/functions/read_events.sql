@@ -1,10 +1,9 @@
 -- Events that match a query and that the cursor has not seen, in the order (transaction_id, position). One row more than
--- asked for tells that a limit cut the read. `until` is the snapshot the read stayed within and `own` the transaction
--- it was made in; from them, the old cursor and the rows the new cursor is made. Without events there is one row
--- with these two alone.
+-- requested means that the limit cut the read. `until` is the snapshot of the read and `own` its transaction; the new
+-- cursor is made from them, the old cursor and the rows. Without events there is one row with these two alone.
 --
--- A cut read goes on within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
--- p_is_settled only what no open transaction can precede is read: that is how followers read.
+-- A cut read continues within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
+-- p_is_settled only events below the oldest open transaction are read: followers read like this.
 CREATE OR REPLACE FUNCTION read_events(
     p_query      jsonb,
     p_after      text    DEFAULT NULL,
@@ -16,10 +15,10 @@ CREATE OR REPLACE FUNCTION read_events(
 )
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
-SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
+SET enable_bitmapscan = off -- the same reason
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -49,7 +48,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF position('=' IN v_tag) > 1 THEN -- any other is refused below
+    IF position('=' IN v_tag) > 1 THEN -- any other tag is rejected below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id

@@ -11,10 +11,10 @@ CREATE OR REPLACE FUNCTION read_events_backwards(
 )
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan -- planning anew would cost more than the rest of an append
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_seqscan = off -- a plan made while the table was small must still be right when it is not
-SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
+SET enable_bitmapscan = off -- the same reason
 AS $$
 #variable_conflict use_column
 DECLARE

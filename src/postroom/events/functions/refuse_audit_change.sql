@@ -1,4 +1,4 @@
--- Append-only for every role but erase_audit, which runs as the owner and changes nothing but an address.
+-- Append-only for every role; only erase_audit, which runs as the owner, may replace an address.
 CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger
 LANGUAGE plpgsql
 AS $$

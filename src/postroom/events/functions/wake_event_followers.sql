@@ -1,8 +1,8 @@
--- Notify followers if one sleeps. A NOTIFY takes a lock at commit that all notifying transactions share, so followers that
--- are awake are not notified: they will look by themselves. PostgreSQL sends one per transaction, however many appends.
+-- Notify followers if one is asleep. NOTIFY takes a lock at commit that all notifying transactions share, so awake followers
+-- are not notified: they poll. PostgreSQL sends one notification per transaction, regardless of the number of appends.
 --
--- Whoever is woken says so, and says again that it sleeps: one that has been silent for a week of appends died in its sleep
--- and is notified no longer. After a silent week without any append a living one finds the first by its own poll.
+-- A follower records when it wakes up and when it sleeps again. One without a record for a week is considered dead and is
+-- no longer notified; if it is alive after a week without appends, its own poll finds the next event.
 CREATE OR REPLACE FUNCTION wake_event_followers() RETURNS void
 LANGUAGE plpgsql
 AS $$
