@@ -361,7 +361,7 @@ DECLARE
 BEGIN
     PERFORM check_events(p_types, p_tags, p_data);
     IF array_dims(p_correlation_ids) <> array_dims(p_types) OR array_dims(p_causation_ids) <> array_dims(p_types) THEN
-        RAISE EXCEPTION 'there must be as many ids as events' USING ERRCODE = 'PR001',
+        RAISE EXCEPTION 'must have as many ids as events' USING ERRCODE = 'PR001',
             COLUMN = CASE WHEN array_dims(p_causation_ids) <> array_dims(p_types) THEN 'causation_ids' ELSE 'correlation_ids' END;
     END IF;
     IF has_restored_events() THEN
@@ -370,7 +370,7 @@ BEGIN
     v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
     IF cardinality(v_literals) > 128 THEN
         v_shared := '{}';
-        v_exclusive := '{*}'; -- as lock_events would decide after looking at each of so many tags
+        v_exclusive := '{*}'; -- lock_events would decide the same after reading each of these tags
     ELSE
         v_tags := ARRAY(
             SELECT DISTINCT event_tag_key(carried.tag)
@@ -453,10 +453,10 @@ BEGIN
     PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
-    IF v_exclusive <> '{}' THEN -- something is asked
+    IF v_exclusive <> '{}' THEN -- there is a condition or an idempotency query
         PERFORM refuse_stale_snapshot();
     END IF;
-    -- One for all: nobody who holds none of our locks can add what any of these conditions asks for.
+    -- One snapshot check for all: without our locks no transaction can add an event that these conditions match.
     v_snapshot := event_snapshot()::text;
     v_transaction_id := event_transaction_id();
     v_horizon := event_horizon();
@@ -515,7 +515,7 @@ BEGIN
     PERFORM lock_events(
         ARRAY['*', event_tag_key(p_tag_key || '=')] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type)), '{}');
     v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon(); -- before positions are drawn
+    v_horizon := event_horizon(); -- before positions are assigned
     WITH appended AS (
         INSERT INTO events (type, tags, data, transaction_id, horizon)
         SELECT type, ARRAY[p_tag_key || '=' || id], data, v_transaction_id, v_horizon
@@ -557,9 +557,9 @@ BEGIN
     END IF;
 
     v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
-    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are drawn
+    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are assigned
     v_occurred_at := coalesce(event_time(p_occurred_at), now());
-    IF cardinality(p_types) = 1 THEN -- most appends are of one event
+    IF cardinality(p_types) = 1 THEN -- most appends have one event
         INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
         VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
             v_occurred_at, p_correlation_ids[1], p_causation_ids[1])
@@ -956,12 +956,12 @@ DECLARE
     v_wrong record;
 BEGIN
     IF cardinality(p_types) IS NULL OR cardinality(p_types) = 0 THEN
-        RAISE EXCEPTION 'there must be at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
+        RAISE EXCEPTION 'must contain at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     IF array_dims(p_types) <> '[1:' || cardinality(p_types) || ']' OR array_dims(p_tags) IS DISTINCT FROM array_dims(p_types)
         OR array_dims(p_data) IS DISTINCT FROM array_dims(p_types)
     THEN
-        RAISE EXCEPTION 'there must be as many types as tags and data, each a plain array' USING ERRCODE = 'PR001', COLUMN = 'events';
+        RAISE EXCEPTION 'must have as many types as tags and data, each a one-dimensional array' USING ERRCODE = 'PR001', COLUMN = 'events';
     END IF;
     SELECT place - 1 AS place, CASE
             WHEN type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 THEN 'the type must have 1 to 64 characters'
@@ -985,7 +985,7 @@ BEGIN
     END IF;
 EXCEPTION
     WHEN invalid_text_representation OR array_subscript_error THEN
-        RAISE EXCEPTION 'an element of the tags must be an array literal, as {wallet=1}'
+        RAISE EXCEPTION 'an element of the tags must be an array literal, such as {wallet=1}'
             USING ERRCODE = 'PR001', COLUMN = 'events';
 END
 $$;
@@ -1822,7 +1822,7 @@ BEGIN
     IF p_address !~ '.@.' OR p_pseudonym !~ '^erased:[0-9a-f]{64}$' THEN
         RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
     END IF;
-    PERFORM set_config('postroom.erasing', 'on', true); -- as a setting of the function only a superuser could create it
+    PERFORM set_config('postroom.erasing', 'on', true); -- with a SET clause only a superuser could create the function
     UPDATE audit_log
     SET actor = erase_text(actor, p_address, p_pseudonym),
         subject = erase_text(subject, p_address, p_pseudonym),
@@ -3355,7 +3355,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF position('=' IN v_tag) > 1 THEN -- any other is refused below
+    IF position('=' IN v_tag) > 1 THEN -- any other tag is rejected below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id
