@@ -94,14 +94,14 @@ async def test_kms_seals_and_opens(kms: KmsSealer) -> None:
 async def test_kms_keeps_purposes_apart(kms: KmsSealer) -> None:
     """The purpose is the encryption context: KMS itself refuses another."""
     _, text = await kms.seal(SECRET, purpose=PURPOSE)
-    with pytest.raises(ConfigurationError, match="KMS refused"):
+    with pytest.raises(ConfigurationError, match="KMS rejected"):
         await kms.open(text, purpose=purpose_of("ses", 1))
 
 
 async def test_kms_refusals_name_no_secret(kms: KmsSealer) -> None:
     """A key that is not there is told by the name of the error alone."""
     stranger = KmsSealer(key_id="nobody", region=kms.region, credentials=kms.credentials, endpoint_url=kms.endpoint_url)
-    with pytest.raises(ConfigurationError, match=r"^AWS KMS refused: NotFoundException\.$"):
+    with pytest.raises(ConfigurationError, match=r"^AWS KMS rejected the request: NotFoundException\.$"):
         await stranger.seal(SECRET, purpose=PURPOSE)
 
 
@@ -110,7 +110,7 @@ async def test_a_silent_kms_is_an_error_that_says_so() -> None:
     nowhere = KmsSealer(
         key_id="k", region="eu-west-1", credentials=AwsCredentials("a", "b"), endpoint_url="http://127.0.0.1:9"
     )
-    with pytest.raises(ConfigurationError, match="does not answer"):
+    with pytest.raises(ConfigurationError, match="cannot be reached"):
         await nowhere.seal(SECRET, purpose=PURPOSE)
 
 

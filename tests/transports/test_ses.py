@@ -104,6 +104,8 @@ async def test_more_than_fifty_recipients_go_in_turns() -> None:
 
 
 ANSWERS: dict[str, tuple[int, str, Stage, int, str | None]] = {
+    "conflict": (409, "", Stage.FINAL, 451, "4.3.0"),
+    "too large": (413, "", Stage.FINAL, 552, "5.3.4"),
     "rate": (429, "TooManyRequestsException", Stage.FINAL, 421, "4.7.0"),
     "throttled": (400, "ThrottlingException", Stage.FINAL, 421, "4.7.0"),
     "quota": (400, "LimitExceededException", Stage.FINAL, 421, "4.7.0"),

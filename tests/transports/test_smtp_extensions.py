@@ -96,7 +96,7 @@ async def test_a_server_that_takes_neither_greeting_is_left() -> None:
 
 @pytest.mark.parametrize(
     "said, seconds",
-    [("451 4.7.1 try again in 300 seconds", 300), ("550 5.7.1 try again in 300 seconds", None), ("451 later", None)],
+    [("451 4.7.1 try again in 300 seconds", 300), ("550 5.7.1 wait 300 seconds", None), ("451 later", None)],
 )
 async def test_a_hint_counts_only_in_a_refusal_that_is_not_for_good(said: str, seconds: float | None) -> None:
     """How long to wait is believed of a 4xx, not of a 5xx."""

@@ -58,7 +58,7 @@ def test_a_url_names_a_relay(url: str, expected: SmtpRelay) -> None:
         ("smtp://user:hunter2@mail.example.org?verify=maybe", "verify must be"),
         ("smtp://user:hunter2@mail.example.org?ca_file=", "ca_file"),
         ("smtp://user:hunter2@mail.example.org?tls=none", "never sent without TLS"),
-        ("smtp://user@mail.example.org", "come together"),
+        ("smtp://user@mail.example.org", "give both user name and password"),
     ],
 )
 def test_a_wrong_url_is_refused_with_a_reason_and_without_its_secret(url: str, reason: str) -> None:

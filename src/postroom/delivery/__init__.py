@@ -2,11 +2,11 @@
 
 NAME     delivery, from an accepted request to its end
 OWNS     deliveries           one message to one set of recipients over one channel
-         delivery_recipients  who gets it, and what became of each
-         delivery_payloads    what it says
+         delivery_recipients  its recipients and the outcome of each
+         delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month
-         dead_letters         deliveries given up, and why
-         claims, workers      leases, and who holds them
+         dead_letters         deliveries given up, and the reason
+         claims, workers      leases and their holders
          recorded_facts       which steps are appended to the event store
          admin_notices        when each kind of notice to the administrator was last sent (`notices`)
          channel <room>_deliveries: rung for sleeping workers

@@ -1,4 +1,4 @@
-"""Deliveries over HTTP: accept, follow, operate."""
+"""HTTP endpoints of deliveries: accept, list, operate."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -34,13 +34,13 @@ OPERATE = "deliveries:operate"
 MAX_BATCH = 1000
 LOGIN_TEMPLATE = "login-code"
 LONGEST_BATCH_KEY = 250
-"""In a batch each item's key is the header's and its place, which must fit as well."""
+"""Longest key of a batch: each item's key is the header's with its position appended, which must fit as well."""
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class BatchBody(Shape, frozen=True, kw_only=True):
-    """Many deliveries, accepted or refused together; each has its own answer."""
+    """Many deliveries, accepted or rejected together; each has its own answer."""
 
     deliveries: Annotated[list[DeliveryBody], msgspec.Meta(max_length=MAX_BATCH)]
 
@@ -57,13 +57,13 @@ class BatchItem(msgspec.Struct, frozen=True):
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """One answer per delivery, in the order they came."""
+    """One answer per delivery, in the order of the request."""
 
     items: list[BatchItem]
 
 
 class LoginCodeBody(Shape, frozen=True, kw_only=True):
-    """A one-time code for one person. It leaves at once or, after `expires_in` seconds, not at all."""
+    """A one-time code for one person. It is sent at once, and cancelled after `expires_in` seconds."""
 
     email: Written
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
@@ -73,21 +73,21 @@ class LoginCodeBody(Shape, frozen=True, kw_only=True):
 
 
 class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
-    """Which deliveries, and which page of them."""
+    """Filter and page of deliveries."""
 
     status: DeliveryState | None = None
     recipient: Text | None = None
     template: Text | None = None
     source: Text | None = None
     campaign_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
-    campaign: Annotated[Text, msgspec.Meta(description="What its custom data names as its `campaign`.")] | None = None
+    campaign: Annotated[Text, msgspec.Meta(description="The `campaign` in its custom data.")] | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
-    custom_data: Annotated[Text, msgspec.Meta(description="A JSON object the delivery's must contain.")] | None = None
+    custom_data: Annotated[Text, msgspec.Meta(description="JSON object contained in its custom data.")] | None = None
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True):
-    """The delivery after what was asked for: where it stands now."""
+    """The delivery and its state after the operation."""
 
     id: int
     status: str
@@ -107,7 +107,7 @@ def accepted_answer(accepted: Accepted) -> Answer:
 
 
 def traceparent_of(call: Call) -> str | None:
-    """The caller's trace, if it is well formed; a broken one begins a new trace, as W3C asks."""
+    """The caller's trace if it is valid; an invalid one starts a new trace (W3C Trace Context)."""
     given = call.headers.get("traceparent")
     return given if given is not None and _TRACEPARENT.fullmatch(given) else None
 
@@ -190,7 +190,7 @@ async def list_deliveries(call: Call) -> Answer:
 
 
 def _custom_data(query: DeliveryQuery) -> dict[str, Any] | None:
-    named = None if query.campaign is None else {"campaign": query.campaign}  # where X-Postroom-Campaign is kept
+    named = None if query.campaign is None else {"campaign": query.campaign}  # X-Postroom-Campaign is stored there
     if query.custom_data is None:
         return named
     decoded = _decode_custom_data(query.custom_data)
@@ -263,14 +263,14 @@ def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
         one(
             path="/v1/deliveries",
             handler=accept_delivery,
-            summary="Accept a delivery. 202: it is committed. 200: an earlier request with this key was.",
+            summary="Accept a delivery. 202: accepted. 200: an earlier request with this key was.",
             body=DeliveryBody,
             most_body=LARGE,
         ),
         many(
             path="/v1/deliveries/batch",
             handler=accept_batch,
-            summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One that is wrong refuses them all.",
+            summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One invalid delivery rejects them all.",
             body=Batch,
             most_body=LARGE,
             answers={202: BatchAnswer},
@@ -278,7 +278,7 @@ def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
         one(
             path="/v1/login-codes",
             handler=accept_login_code,
-            summary="Send a one-time code in the lane that waits for nobody; it dies when the code does.",
+            summary="Send a one-time code in the auth lane. It is cancelled when the code expires.",
             body=LoginCodeBody,
         ),
     ]
@@ -299,7 +299,7 @@ _FOLLOWING = [
         method="GET",
         path="/v1/deliveries/{delivery_id:int}",
         handler=get_delivery,
-        summary="Show a delivery: where it stands, what became of each recipient, and its content.",
+        summary="Show a delivery: its state, the outcome of each recipient, and its content.",
         scope=READ,
         tag="deliveries",
         answers={200: DeliveryShape},
@@ -308,7 +308,7 @@ _FOLLOWING = [
         method="GET",
         path="/v1/deliveries/{delivery_id:int}/attempts",
         handler=list_attempts,
-        summary="List the attempts of a delivery and what the other side said to each.",
+        summary="List the attempts of a delivery and the reply to each.",
         scope=READ,
         tag="deliveries",
         answers={200: Page[Attempt]},
@@ -327,8 +327,8 @@ _OPERATING = [
         problems=(409,),
     )
     for verb, handler, summary, answers in (
-        ("cancel", cancel_delivery, "End a delivery that still waits.", {200: DeliveryStatus}),
-        ("retry", retry_delivery, "Try now; a dead letter is brought back first.", {200: DeliveryStatus}),
-        ("resend", resend_delivery, "Send the same again as a new delivery.", {202: Resent}),
+        ("cancel", cancel_delivery, "Cancel a waiting delivery.", {200: DeliveryStatus}),
+        ("retry", retry_delivery, "Retry now; a dead letter returns to the queue first.", {200: DeliveryStatus}),
+        ("resend", resend_delivery, "Send the same content again as a new delivery.", {202: Resent}),
     )
 ]

@@ -1,9 +1,9 @@
-"""One attempt: write the message, hand it to a transport, decide what the reply means for the delivery.
+"""One attempt: compose the message, send it through a transport, decide the result for the delivery.
 
 The writer of the delivery's channel makes envelope and content; a table names the transport. Every attempt has a
-result, except one that is cancelled before the other side can have the message: that one is released. A bug in a writer
-defers the delivery; after a bug in a transport the result is ambiguous. A delivery that has expired does not leave: the
-attempt checks when it begins, and the transport checks once more when it has a connection.
+result, except one cancelled before the other side can have the message: that one is released. A bug in a writer
+defers the delivery; after a bug in a transport the result is ambiguous. An expired delivery is not sent: the attempt
+checks at its start, and the transport checks again when it has a connection.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ from postroom.transports.base import SendProgress, Transport
 _log = structlog.get_logger()
 
 
-class Undeliverable(Exception):  # noqa: N818 - a writer's answer, not a fault
-    """Raised by a writer in place of a message: nothing is sent, and `reply` decides as if a server had said it."""
+class Undeliverable(Exception):  # noqa: N818 - a writer's result, not an error
+    """Raised by a writer instead of a message: nothing is sent, and `reply` is handled like a server's reply."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.text)
@@ -50,25 +50,25 @@ class Undeliverable(Exception):  # noqa: N818 - a writer's answer, not a fault
 
 
 class Writer(Protocol):
-    """Writes the deliveries of one channel."""
+    """Composes the deliveries of one channel."""
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Read, once per claim, everything that `write` needs. If this raises, the claim is released."""
+        """Load, once per claim, everything that `write` needs. If this raises, the claim is released."""
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
-        """Make envelope and content. ValueError: it can never be written; `Undeliverable`: see there."""
+        """Make envelope and content. ValueError: composition can never succeed; `Undeliverable`: see there."""
 
 
 Writers = Mapping[Channel, Writer]
 
 Routes = Mapping[Channel, Mapping[Lane, Transport]]
-"""The transport of each channel and lane, for deliveries that no sender account carries."""
+"""The transport of each channel and lane, for deliveries without a sender account."""
 
 
 class AttemptRunner:
     """Makes attempts for one worker."""
 
-    def __init__(  # noqa: PLR0913 - the seams a worker stands on
+    def __init__(  # noqa: PLR0913 - the dependencies of a worker
         self,
         writers: Writers,
         routes: Routes,
@@ -104,7 +104,7 @@ class AttemptRunner:
             gate.leave(outgoing)
 
     async def _in_turn(self, outgoing: Outgoing, begin: Callable[[SendProgress], None]) -> AttemptResult | None:
-        """Wait for the turn of a mail whose account or destination has a pace, and try. None: it must not start."""
+        """Wait for the turn of a mail with a paced account or destination, and try. None: it must not start."""
         if outgoing.slot is None or self._senders is None:
             return await self._send(outgoing, begin)
         try:
@@ -121,12 +121,12 @@ class AttemptRunner:
             return None
 
     def skip_turn(self, outgoing: Outgoing) -> None:
-        """It is not sent, and others of its account need not wait for it."""
+        """Give up the turn of a mail that is not sent, so that others of its account need not wait for it."""
         if outgoing.slot is not None and self._senders is not None:
             self._senders.turns.skip(outgoing.slot)
 
     def unsendable(self, outgoing: Outgoing) -> AttemptResult | None:
-        """The result of a delivery that must not be tried at all; None if it may."""
+        """The result of a delivery that must not be attempted; None if it may."""
         if self.has_expired(outgoing):
             return expired(outgoing)
         if outgoing.problem is not None:
@@ -139,13 +139,13 @@ class AttemptRunner:
         return outgoing.expires_at is not None and outgoing.expires_at <= self._now()
 
     def way_out(self, outgoing: Outgoing) -> Transport:
-        """The transport of the account that carries it, or of its channel and lane."""
+        """The transport of its sender account, or of its channel and lane."""
         if outgoing.sender_account_id is not None and self._senders is not None:
             return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
         return self._routes[outgoing.channel][outgoing.lane]
 
     async def _send(self, outgoing: Outgoing, on_start: Callable[[SendProgress], None]) -> AttemptResult | None:
-        """Try once; `on_start` is called at the last moment before the transport is.
+        """Try once; `on_start` is called immediately before the transport.
 
         None: the attempt was cancelled before the other side can have had the message.
         """
@@ -156,7 +156,7 @@ class AttemptRunner:
             return unwritable(outgoing, str(error))
         except Undeliverable as error:
             return self._not_sent(outgoing, error.reply)
-        except Exception:  # noqa: BLE001 - a bug of ours must not leave a delivery without a result; nothing was sent
+        except Exception:  # noqa: BLE001 - a bug must not leave a delivery without a result; nothing was sent
             _log.exception("compose_crashed", delivery_id=outgoing.id)
             return self._not_sent(outgoing, Reply(Stage.CONNECT, text="it could not be composed; nothing was sent"))
         passage = SendProgress(partial(self.has_expired, outgoing))
@@ -190,7 +190,7 @@ class AttemptRunner:
         return replace(self._for_the_account(outgoing, reply, result), message_id=envelope.message_id)
 
     def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: AttemptResult) -> AttemptResult:
-        """Where the reply was about the account, the mail goes back, and no more of this claim leaves through it."""
+        """If the reply was about the account, requeue the mail and stop the account for this claim."""
         if outgoing.sender_account_id is None or self._senders is None or judge(reply) not in FORGIVEN:
             return result
         result = forgiven(result, about_account=is_about_account(reply))
@@ -204,14 +204,14 @@ class AttemptRunner:
     async def _say_once(
         self, outgoing: Outgoing, transport: Transport, envelope: Envelope, content: Content, passage: SendProgress
     ) -> Reply | None:
-        """Send, unless the account of an earlier ambiguous attempt says that the message has left."""
+        """Send, unless the account of an earlier ambiguous attempt reports that it sent the message."""
         doubtful = outgoing.slot.doubtful_account_id if outgoing.slot is not None else None
         if doubtful is None or self._senders is None:
             return await self._say(transport, envelope, content, passage)
         try:
             if await self._senders.was_sent(doubtful, outgoing.lane.value, envelope.message_id):
                 return Reply(Stage.FINAL, 250, "2.0.0", "the mailbox holds the message: an earlier attempt sent it")
-        except Exception:  # noqa: BLE001 - a bug in asking must not keep the mail from being sent
+        except Exception:  # noqa: BLE001 - a bug in the query must not prevent the sending
             _log.exception("question_crashed", delivery_id=envelope.delivery_id)
         changed = self.way_out(outgoing)  # the account may have changed meanwhile
         return await self._say(changed, envelope, content, passage)
@@ -221,12 +221,12 @@ class AttemptRunner:
     ) -> Reply | None:
         try:
             return await transport.send(envelope, content)
-        except ValueError as error:  # the content cannot be put into bytes; nothing of it was sent
+        except ValueError as error:  # the content cannot be encoded; nothing was sent
             return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
         except asyncio.CancelledError:
             if not passage.may_have_arrived:
                 return None
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
-        except Exception:  # noqa: BLE001 - a bug in a transport must not take the worker down, nor be mistaken for an answer
+        except Exception:  # noqa: BLE001 - a bug in a transport must not stop the worker, nor count as a reply
             _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
             return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")

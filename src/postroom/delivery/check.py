@@ -24,14 +24,17 @@ MAX_KEY = 255
 MAX_FILENAME = 255
 MAX_URL = 2048
 MAX_DEPTH = 32
-"""How deep JSON may be nested: templates see no deeper, and decoders end at some depth of their own."""
+"""Nesting limit of JSON: templates read no deeper, and decoders have limits of their own."""
 
 RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", "outbox", "schedule"})
-"""Sources of Postroom's own mail, and of the first administrator's. An application that sent under one of them could
-take the idempotency keys of that mail. The same names stand in functions/bind_source.sql."""
+"""Sources of Postroom's own mail, and of the first administrator's.
+
+An application that sent under one of them could use the idempotency keys of that mail. functions/bind_source.sql has
+the same names.
+"""
 
 WAYS_IN = frozenset({"cli", "django", "email_queue", "postroom", "python", "sql"})
-"""Sources that say how mail came in where no application is named."""
+"""Default sources by way of acceptance, where no application is named."""
 
 _YEARS = range(1970, 9999)
 _LARGEST_NUMBER = 2**63 - 1
@@ -47,12 +50,12 @@ _NOT_DATA = (
     f"must be JSON without NUL and lone surrogates, with numbers within 64 bits, nested at most {MAX_DEPTH} deep"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""PostgreSQL's text holds neither NUL nor half a character."""
+"""PostgreSQL's text holds neither NUL nor lone surrogates."""
 
 Problems = Iterator[tuple[str, str]]
 
 CheckedRequest = NewType("CheckedRequest", DeliveryRequest)
-"""A request that breaks no rule. The type is the proof: attachments of 25 MB are not decoded a second time."""
+"""A valid request. The type is the proof: attachments of 25 MB are not decoded a second time."""
 
 
 def check_request(request: DeliveryRequest) -> CheckedRequest:
@@ -74,14 +77,14 @@ def check_batch(requests: Sequence[DeliveryRequest]) -> list[CheckedRequest]:
 
 
 def check_source(source: str) -> str | None:
-    """Why an application may not send under this source, in a few words; None if it may."""
+    """The reason why an application may not send under this source; None if it may."""
     if source in RESERVED_SOURCES:
         return f"{source} is reserved for Postroom; choose another, such as {source}:app"
     return None
 
 
 def problems(request: DeliveryRequest) -> Problems:
-    """Every rule a request breaks, as field and message."""
+    """Every violated rule, as field and message."""
     if request.channel is Channel.WEBHOOK:
         yield from _webhook(request)
     else:
@@ -116,13 +119,13 @@ def _recipients(request: DeliveryRequest) -> Problems:
 
 
 def check_url(url: str) -> str | None:
-    """Why a webhook cannot be posted to this URL, in a few words; None if it can."""
+    """The reason why a webhook cannot be posted to this URL; None if it can."""
     if len(url) > MAX_URL:
         return f"must be at most {MAX_URL} characters"
     try:
         parts = urlsplit(url)
         is_complete = _URL.fullmatch(url) is not None and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket that does not close
+    except ValueError:  # an invalid port, or an unclosed bracket
         is_complete = False
     if not is_complete:
         return "is not an http or https URL"
@@ -134,7 +137,7 @@ def check_url(url: str) -> str | None:
 
 
 def _is_disguised(host: str) -> bool:
-    """True for an address that only old resolvers take for one: 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1."""
+    """True for addresses in legacy notation: 2130706433, 0x7f.1 and 127.1 are all 127.0.0.1."""
     last = host.rstrip(".").rpartition(".")[2]
     return _NUMBER.fullmatch(last) is not None and ":" not in host and _ADDRESS.fullmatch(host) is None
 
@@ -148,7 +151,7 @@ def is_template_id(value: str) -> bool:
 
 
 def _webhook(request: DeliveryRequest) -> Problems:
-    """A webhook is one URL and one body; it has no use for anything else."""
+    """Check a webhook: one URL and one body; other fields are rejected."""
     if len(request.to) != 1 or request.cc or request.bcc or request.reply_to or request.sender:
         yield "to", "a webhook goes to exactly one URL"
     for address in request.to[:1]:
@@ -273,7 +276,7 @@ def _is_address(address: Address) -> bool:
 
 
 def has_unstorable(value: Any, depth: int = 0) -> bool:
-    """True if it holds, anywhere, something that jsonb could not give back as it was, or nests too deeply."""
+    """True if it contains a value that jsonb cannot return unchanged, or is nested too deeply."""
     match value:
         case None | bool():
             return False

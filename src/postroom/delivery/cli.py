@@ -1,4 +1,4 @@
-"""Deliveries at the command line: look at them, cancel, retry, resend."""
+"""Commands for deliveries: list, show, cancel, retry, resend."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 deliveries = typer.Typer()
 
 Ids = Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of deliveries.")]
-Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a delivery.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of the delivery.")]
 
 _LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
 _RECORD = (
@@ -46,15 +46,15 @@ def list_(  # noqa: PLR0913 - one parameter per option
     *,
     status: Annotated[
         DeliveryState | None,
-        typer.Option(help="A state: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
+        typer.Option(help="State: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
     ] = None,
-    recipient: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
-    template: Annotated[str | None, typer.Option(help="A template's id.")] = None,
+    recipient: Annotated[str | None, typer.Option(help="Address, case-insensitive.")] = None,
+    template: Annotated[str | None, typer.Option(help="Id of a template.")] = None,
     source: Annotated[
-        str | None, typer.Option(help="Who sent it: a key's name, `cli`, `sql`, `python` or your own.")
+        str | None, typer.Option(help="Source: a key's name, `cli`, `sql`, `python` or your own.")
     ] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="A campaign's id, or the name that the custom data give as `campaign`.")
+        str | None, typer.Option(help="Id of a campaign, or the `campaign` in the custom data.")
     ] = None,
     since: Annotated[str | None, typer.Option(help="Accepted at or after this time.")] = None,
     before: Annotated[str | None, typer.Option(help="Accepted before this time.")] = None,
@@ -93,7 +93,7 @@ def show(
     body: Annotated[bool, typer.Option("--body", help="Also print the text part.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one delivery and what became of each recipient."""
+    """Show one delivery and the outcome of each recipient."""
     from postroom.delivery import service
     from postroom.delivery.shapes import delivery_shape
 
@@ -115,7 +115,7 @@ def _print_delivery(delivery: Any, *, body: bool) -> None:
 
 @deliveries.command()
 def attempts(delivery_id: Id, *, as_json: AsJson = False) -> None:
-    """List the attempts of one delivery: what was said, by whom, and when the next one is due."""
+    """List the attempts of one delivery: the reply, the server, and the time of the next attempt."""
     from postroom.delivery import service
 
     found = in_room(lambda room: service.list_attempts(room.pool, delivery_id))
@@ -124,7 +124,7 @@ def attempts(delivery_id: Id, *, as_json: AsJson = False) -> None:
 
 @deliveries.command()
 def cancel(delivery_ids: Ids) -> None:
-    """End deliveries that still wait."""
+    """Cancel waiting deliveries."""
     from postroom.delivery import service
 
     async def command(room: "Room") -> None:
@@ -137,7 +137,7 @@ def cancel(delivery_ids: Ids) -> None:
 
 @deliveries.command()
 def retry(delivery_ids: Ids) -> None:
-    """Try now instead of later; a dead letter is brought back first."""
+    """Retry now; a dead letter returns to the queue first."""
     from postroom.delivery import service
 
     async def command(room: "Room") -> None:
@@ -150,7 +150,7 @@ def retry(delivery_ids: Ids) -> None:
 
 @deliveries.command()
 def resend(delivery_id: Id, *, as_json: AsJson = False) -> None:
-    """Send the same again as a new delivery, and print its id."""
+    """Send the same content again as a new delivery, and print its id."""
     from postroom.delivery import service
 
     clone = in_room(lambda room: service.resend(room.pool, delivery_id, actor=actor()))

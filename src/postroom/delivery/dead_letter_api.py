@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: what was given up, and how it comes back."""
+"""HTTP endpoints of dead letters: list, redrive, settle."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -19,7 +19,7 @@ Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Reason(StrEnum):
-    """Why a delivery was given up."""
+    """The reason why a delivery was given up."""
 
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     MAX_AGE = "max_age"
@@ -27,13 +27,13 @@ class Reason(StrEnum):
 
 
 class DeadLetterQuery(PageQuery, frozen=True, kw_only=True):
-    """Which dead letters, and which page of them."""
+    """Filter and page of dead letters."""
 
     reason: Reason | None = None
 
 
 class RedriveBody(Shape, frozen=True, kw_only=True):
-    """Which dead letters come back; with `dry_run` they are only counted. Without a filter, all."""
+    """Filter of the dead letters to redrive, all without one; with `dry_run` they are only counted."""
 
     reason: Reason | None = None
     source: Text | None = None
@@ -47,7 +47,7 @@ DeadLetterShape = response(DeadLetter, "DeadLetterShape", rename={"template_id":
 
 
 class RedriveResult(msgspec.Struct, frozen=True):
-    """How many came back, or would; `skipped` stay because their campaign was cancelled."""
+    """The number of redriven dead letters, or of those that would be; `skipped` belong to a cancelled campaign."""
 
     count: int
     skipped: int

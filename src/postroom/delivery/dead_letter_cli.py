@@ -1,4 +1,4 @@
-"""Dead letters at the command line: list them, send them again, or mark ambiguous ones as sent."""
+"""Commands for dead letters: list, redrive, or mark ambiguous ones as sent."""
 
 from typing import Annotated
 
@@ -47,12 +47,12 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     reason: Reason = None,
     source: Annotated[str | None, typer.Option(help="Only those from this source.")] = None,
     template: Annotated[str | None, typer.Option(help="Only those of this template.")] = None,
-    before: Annotated[str | None, typer.Option(help="Given up before this time.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Without a filter, bring all of them back.")] = False,
+    before: Annotated[str | None, typer.Option(help="Only those given up before this time.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Redrive all; required without a filter.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring dead letters back to the queue, with a fresh budget of attempts."""
+    """Return dead letters to the queue, with all their attempts."""
     from postroom.delivery import service
 
     chosen = DeadLetterFilter(
@@ -75,7 +75,7 @@ def redrive(  # noqa: PLR0913 - one parameter per option
 
 @dead_letters.command()
 def settle(
-    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of an ambiguous delivery.")],
+    delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of an ambiguous delivery.")],
 ) -> None:
     """Mark an ambiguous dead letter as sent: it did arrive, and is not sent again."""
     from postroom.delivery import service

@@ -1,4 +1,4 @@
-"""From an attempt's reply to what is written: the verdict applied to one delivery."""
+"""Decides the result of an attempt from its reply. Pure."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -15,9 +15,9 @@ from postroom.post.text import storable
 
 NO_TIME = timedelta()
 NOWHERE = "none"
-"""The transport of an attempt that ended before it had one."""
+"""Transport name of an attempt that ended before it had one."""
 MOST_FORGIVEN = 3
-"""Attempts of one mail that do not count because its account was throttled or could not log in."""
+"""Limit of uncounted attempts per mail, whose account was throttled or could not log in."""
 
 
 _ENDS = {
@@ -55,12 +55,12 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None  # None if no message was composed
     recipients: tuple[Recipient, ...] = ()
     is_throttled: bool = False  # the account was throttled, or could not log in
-    is_forgiven: bool = False  # the attempt is in the ledger and does not count
-    blames_mail: bool = False  # the account is not at fault: another one got the same reply for this mail
+    is_forgiven: bool = False  # in the ledger, but not counted
+    blames_mail: bool = False  # the mail is at fault: another account got the same reply for it
 
 
 class AttemptPolicy(msgspec.Struct, frozen=True):
-    """Inputs of a decision that the attempt does not have: the jitter, and the lanes whose ambiguous mail is held."""
+    """Inputs of a decision besides the attempt: the jitter, and the lanes whose ambiguous mail is held."""
 
     jitter: float
     held_lanes: Sequence[str]
@@ -69,12 +69,12 @@ class AttemptPolicy(msgspec.Struct, frozen=True):
 def decide(
     outgoing: Outgoing, reply: Reply, outcome: Outcome, policy: AttemptPolicy, *, elapsed: timedelta, transport: str
 ) -> AttemptResult:
-    """Everything that follows from one reply, for the delivery and for each recipient."""
+    """The result of one reply, for the delivery and for each recipient."""
     told = _recipients(outgoing.recipients, outcome.recipients)
     facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": told}
     verdict = outcome.verdict
     if verdict is Disposition.REFUSED and _reached_somebody(outgoing):
-        # this attempt failed, but an earlier one arrived: only these addresses are refused, not the delivery
+        # this attempt failed, but an earlier one succeeded: only these addresses are rejected, not the delivery
         return AttemptResult(outgoing=outgoing, outcome="failed", state="sent", **facts)
     if verdict in _ENDS:
         written, state, reason = _ENDS[verdict]
@@ -106,10 +106,10 @@ def decide(
 
 
 def forgiven(result: AttemptResult, *, about_account: bool) -> AttemptResult:
-    """The account was throttled or refused: the mail is due at once, for any other account, and loses no attempt.
+    """The account was throttled or rejected: the mail is due at once for another account, and loses no attempt.
 
     A mail is forgiven a few times, and never beyond its age limit. Unless the reply is certainly about the account
-    (`about_account`: it came before the mail was mentioned), a second account that gets the same reply shows that the
+    (`about_account`: it came before the mail was mentioned), a second account with the same reply shows that the
     mail is at fault: a content filter that answers 421 would otherwise pause every account in turn.
     """
     outgoing = result.outgoing
@@ -132,12 +132,12 @@ def forgiven(result: AttemptResult, *, about_account: bool) -> AttemptResult:
 
 
 def expired(outgoing: Outgoing) -> AttemptResult:
-    """It must not leave any more: a code that is no longer valid, an offer that is over."""
+    """The result of an expired delivery, such as a code that is no longer valid."""
     return AttemptResult(outgoing=outgoing, outcome="cancelled", state="cancelled", reason="expired")
 
 
 def suppressed(outgoing: Outgoing) -> AttemptResult:
-    """Since it was accepted, every recipient who was still to get it has been suppressed."""
+    """The result if every open recipient was suppressed after acceptance."""
     recipients = tuple(r for r in outgoing.recipients if r.outcome is RecipientOutcome.SUPPRESSED)
     if _reached_somebody(outgoing):
         return AttemptResult(outgoing=outgoing, outcome="suppressed", state="sent", recipients=recipients)
@@ -151,7 +151,7 @@ def suppressed(outgoing: Outgoing) -> AttemptResult:
 
 
 def unwritable(outgoing: Outgoing, problem: str) -> AttemptResult:
-    """The message cannot be put into bytes; trying again would not help."""
+    """The result of a message that cannot be encoded; a retry would not help."""
     return AttemptResult(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
 
 
@@ -160,7 +160,7 @@ def _ladder_of(outgoing: Outgoing) -> RetrySchedule:
 
 
 def _deciding_words(reply: Reply, outcome: Outcome) -> str:
-    """The last word, unless it was a yes to others: then what was said to those whose verdict is that of the whole."""
+    """The final reply, unless it was a success: then the reply of the recipients with the overall verdict."""
     apart = (each.text for each in outcome.recipients if each.verdict is outcome.verdict and each.code != reply.code)
     return next(apart, reply.text)
 
@@ -219,7 +219,7 @@ def _addressed(outgoing: Outgoing) -> list[str]:
 
 
 def is_plain(result: AttemptResult) -> bool:
-    """True if everybody was served and in the words of the whole reply: nothing is to be said about each."""
+    """True if every recipient was delivered with the reply of the whole: no recipient needs its own entry."""
     reply = result.reply
     return (
         result.state == "sent"
@@ -234,7 +234,7 @@ def is_plain(result: AttemptResult) -> bool:
 
 
 def _excerpt(reply: str) -> str:
-    """The beginning of what the other side said, on one line; the attempt keeps all of it."""
+    """The beginning of the reply on one line; the attempt keeps all of it."""
     return " ".join(reply.split())[:500]
 
 
@@ -244,7 +244,7 @@ def _storable(text: str | None) -> str | None:
 
 
 def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:
-    """Those whose outcome changes with this attempt. An address given twice gets the same verdict twice."""
+    """The recipients whose outcome changes. An address given twice gets the same verdict twice."""
     by_address = {verdict.address: verdict for verdict in verdicts}
     told = [r for r in recipients if r.outcome is RecipientOutcome.SUPPRESSED]
     for recipient in recipients:
@@ -267,6 +267,6 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
 
 
 def _outcome_after(recipient: Recipient, verdict: Disposition) -> RecipientOutcome:
-    """A deferral after an ambiguous attempt proves nothing about that attempt: the recipient stays ambiguous."""
+    """The new outcome. A deferral proves nothing about an earlier ambiguous attempt: the recipient stays ambiguous."""
     outcome = _RECIPIENT_OUTCOMES[verdict]
     return recipient.outcome if outcome is RecipientOutcome.PENDING else outcome

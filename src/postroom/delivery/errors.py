@@ -1,4 +1,4 @@
-"""The errors of delivery; the whole tree is drawn in `postroom.errors`."""
+"""Errors of delivery; `postroom.errors` shows the whole tree."""
 
 from postroom.errors import ConflictError, NotFoundError
 

@@ -1,7 +1,7 @@
-"""One lane of a worker: how much of it is open (attempts in flight, results that are not written yet), and its waking.
+"""One lane of a worker: its open deliveries (attempts in flight, results not written yet) and its wake-ups.
 
 An attempt stays open until its result is in the ledger. A worker that cannot write therefore stops sending once its
-lane is full, and a crash leaves no more in doubt than that.
+lane is full, which limits the number of ambiguous deliveries after a crash.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ class LaneLoad:
         return self.mails + self.webhooks > 0
 
     def opened(self, outgoing: Outgoing, task: asyncio.Task[None]) -> None:
-        """An attempt begins."""
+        """Count an attempt that starts."""
         self._count(outgoing, 1)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def closed(self, outgoing: Outgoing) -> None:
-        """Its result is written, or the delivery was released."""
+        """Count a delivery whose result is written or that was released."""
         self._count(outgoing, -1)
         self.changed.set()
 
@@ -48,7 +48,7 @@ class LaneLoad:
 
 
 def chunks(claimed: list[Outgoing], count: int, size: int) -> Iterator[list[Outgoing]]:
-    """Cut a claim into chunks of at most so many deliveries and bytes, in its order; one delivery may be larger."""
+    """Cut a claim into chunks of limited count and bytes, in its order; a single delivery may be larger."""
     chunk: list[Outgoing] = []
     left = size
     for outgoing in claimed:
@@ -69,7 +69,7 @@ class LaneWakeups:
         self.renderer = asyncio.Event()
 
     def notified(self, payload: str) -> None:
-        """Set the events that a NOTIFY names; an empty payload, after a reconnection, stands for all."""
+        """Set the events that a NOTIFY names; an empty payload, after a reconnection, sets all."""
         self.renderer.set()
         for lane in Lane:
             if payload in ("", lane.value):
@@ -79,7 +79,7 @@ class LaneWakeups:
         self._events[lane].set()
 
     async def wait(self, lane: Lane, longest: timedelta) -> bool:
-        """True if the lane's event was set in time; it is cleared then."""
+        """True if the lane's event was set in time; it is then cleared."""
         event = self._events[lane]
         try:
             async with asyncio.timeout(longest.total_seconds()):

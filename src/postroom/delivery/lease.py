@@ -1,4 +1,4 @@
-"""A worker's registration, and the leases of the claims it works on."""
+"""The registration of a worker, and the leases of its claims."""
 
 import asyncio
 import os
@@ -20,13 +20,13 @@ from postroom.runtime.clock import Clock
 RETRY_S = 0.5
 
 WORKER_SILENCE = timedelta(minutes=5)
-"""A worker that was not seen for this long has died."""
+"""A worker not seen for this long is considered dead."""
 
 _log = structlog.get_logger()
 
 
 class Leases:
-    """Renews what `held` names; `on_renewed` hears which claims hold until when, by the monotonic clock."""
+    """Renews the claims of `held`; `on_renewed` receives claims and their expiry by the monotonic clock."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Leases:
         self._lapsed: set[ClaimId] = set()
 
     async def register(self, stopping: asyncio.Event) -> None:
-        """Get an id for this worker's claims; it retries until the database answers or the worker stops."""
+        """Get an id for this worker; retries until the database answers or the worker stops."""
         while not self.worker_id and not stopping.is_set():
             try:
                 async with self._pool.acquire() as connection:
@@ -53,11 +53,11 @@ class Leases:
                 await asyncio.sleep(RETRY_S)
 
     def has_lapsed(self, claim_id: ClaimId) -> bool:
-        """True if the lease ran out once: results are still written, but nothing more is started."""
+        """True if the lease expired once: results are still written, but nothing more is started."""
         return claim_id in self._lapsed
 
     def renewed(self, claim_ids: Iterable[ClaimId], asked_at: float) -> None:
-        """The database has renewed these; they hold at least one lease from when it was asked."""
+        """Record renewed claims; they are valid for at least one lease from the time of the request."""
         self._on_renewed(claim_ids, asked_at + self.lease.total_seconds())
 
     async def keep(self) -> None:

@@ -1,11 +1,11 @@
-"""Writes the results of attempts, many at a time, with their consequences for accounts and recipients.
+"""Writes the results of attempts in batches, with their effects on accounts and recipients.
 
-Results gather while the previous batch is being written, and a moment longer, so the batch grows with the load. The
-ledger retries after every database error, however long the outage lasts: a known result is never dropped. If the
-database rejects the data itself, the ledger halves the batch until it has found the result at fault, writes that one
-without its texts, and all others as they are. A result that cannot be written even then keeps its claim: its delivery
-is recovered as ambiguous after this process has ended, not before. A result whose claim was lost changes nothing, and
-is counted.
+Results are collected while the previous batch is written, and for a short delay, so the batch grows with the load.
+The ledger retries after every database error, however long the outage lasts: a known result is never dropped. If the
+database rejects the data itself, the ledger halves the batch until it has found the invalid result, writes that one
+without its texts, and all others unchanged. A result that cannot be written even then keeps its claim: its delivery
+is recovered as ambiguous after this process has ended, not before. A result whose claim was lost changes nothing,
+and is counted.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ _log = structlog.get_logger()
 T = TypeVar("T")
 
 LINGER_S = 0.005
-"""A result waits this long for others: no caller waits for it, and one statement for many costs less."""
+"""Delay to collect more results: no caller waits for one, and one statement for many costs less."""
 
 
 class Ledger:
-    """Takes results from any task. `run` writes them until cancelled; `drain` waits until all are written."""
+    """Accepts results from any task. `run` writes them until cancelled; `drain` waits until all are written."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Ledger:
         self._arrived.set()
 
     async def give_back(self, claim_id: ClaimId, delivery_ids: Sequence[int], *, wait: timedelta = NO_TIME) -> None:
-        """Release deliveries that were never started: no attempt is counted, and they do not wait for a lease."""
+        """Release deliveries that were never started: no attempt is counted, and their lease need not expire."""
         await self._insist(
             lambda connection: store.release(
                 connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=self._clock()
@@ -90,7 +90,7 @@ class Ledger:
         await self._close({claim_id: len(delivery_ids)})
 
     async def report_silence(self, silent: list[Outgoing]) -> None:
-        """Report servers that have a message and do not answer to the health of their accounts; not retried."""
+        """Count servers that have a message and do not answer as errors of their accounts; not retried."""
         reply = Reply(Stage.FINAL, text="the server has the message and does not answer")
         outcomes = [HealthResult(each.slot, reply, None) for each in silent if each.slot is not None]
         try:
@@ -100,7 +100,7 @@ class Ledger:
             _log.warning("silence_unreported", error=type(error).__name__)
 
     def hurry(self, patience: timedelta) -> None:
-        """Stop retrying after that: without a database a process must still end, and the leases expire."""
+        """Stop retrying after this time: without a database a process must still end, and the leases expire."""
         self._give_up_at = monotonic() + patience.total_seconds()
 
     async def drain(self) -> None:
@@ -137,7 +137,7 @@ class Ledger:
     async def _record(
         self, results: list[AttemptResult], *, is_last_try: bool = False
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
-        """Write results: the ids that were written, and those that the database rejects in any form."""
+        """Write results; returns the written ids, and those that the database rejects in any form."""
         try:
             written = await self._insist(
                 lambda connection: _record_results(connection, results, policy=self._policy, now=self._clock())
@@ -194,16 +194,16 @@ class Ledger:
 
 
 def _newest(batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:
-    """One result per delivery: a claim that was lost and repeated brings two, and only the last one can hold."""
+    """One result per delivery: a claim that was lost and repeated yields two, and only the last can be valid."""
     return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}
 
 
 async def _record_results(
     connection: Session, results: Sequence[AttemptResult], *, policy: HealthPolicy, now: datetime | None
 ) -> set[DeliveryId]:
-    """Write results, and in the same transaction their consequences for accounts and recipients.
+    """Write results and, in the same transaction, their effects on accounts and recipients.
 
-    Returns the deliveries whose claim still held; a result whose claim was lost has no consequences.
+    Returns the deliveries whose claim was still valid; a result whose claim was lost has no effect.
     """
     async with connection.transaction():
         written = await store.complete(connection, now=now, **complete_columns(results))
@@ -216,7 +216,7 @@ async def _record_results(
 async def _update_accounts(
     connection: Session, results: Sequence[AttemptResult], *, policy: HealthPolicy, now: datetime | None
 ) -> None:
-    """Update the health of the accounts that carried the mail, and return quota that was not used."""
+    """Update the health of the accounts, and return unused quota."""
     outcomes = [_outcome(result, slot) for result in results if (slot := result.outgoing.slot) is not None]
     if not outcomes:
         return
@@ -231,7 +231,7 @@ async def _update_accounts(
 
 
 async def _record_feedback(connection: Session, results: Sequence[AttemptResult], *, now: datetime | None) -> None:
-    """Record refusals, which may suppress an address, and deliveries, which clear its soft bounces."""
+    """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces."""
     mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
     delivered = [recipient.address for result in mails for recipient in result.recipients if _is_delivered(recipient)]
     refusals = [refusal for result in mails for refusal in _refusals(result)]

@@ -26,7 +26,7 @@ from postroom.runtime.metrics import RECOVERED
 _log = structlog.get_logger()
 
 RETENTION = (
-    Retention(store.delete_old_payloads, "payload_retention"),  # bodies go before their deliveries
+    Retention(store.delete_old_payloads, "payload_retention"),  # bodies are deleted before their deliveries
     Retention(store.delete_old_deliveries, "delivery_retention", also=("dead_letter_retention",)),
     Retention(store.forget_workers, WORKER_SILENCE),
 )
@@ -45,7 +45,7 @@ NOTICE = Notice("dead_letters", "cleanup_interval", report_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOptions:
-    """How claims are recovered, and how often; the defaults are those of the settings."""
+    """Policy and interval of recovery; the defaults are those of the settings."""
 
     held_lanes: Sequence[str] = ("bulk",)
     lease: timedelta = timedelta(seconds=30)
@@ -67,12 +67,13 @@ class Maintenance:
         return [
             Loop("recovery", self.recover, rest=options.recovery_interval),
             Loop("expiry", self.expire, rest=options.recovery_interval),
-            # A report may hold the lock for long. A try holds up the writers: it is not repeated before the next run.
+            # A report may hold the lock for long. An attempt blocks the writers: it is not repeated before the next
+            # run.
             Loop("attempt partitions", self.make_partitions, rest=every, interruption=Backoff(every_s, every_s)),
         ]
 
     async def recover(self) -> int:
-        """Take over every claim whose lease ran out; after an outage, only when its worker had time to renew it."""
+        """Take over every claim whose lease expired; after an outage, only after its worker had time to renew it."""
         total = 0
         try:
             async with self._pool.acquire() as connection:
@@ -102,7 +103,7 @@ class Maintenance:
         return found
 
     async def _name_messages(self, connection: Session, found: Sequence[Recovered]) -> None:
-        """Record which messages may have been handed over: an operator looks for them in the relay's log."""
+        """Record the Message-IDs of ambiguous attempts: an operator searches the relay's log for them."""
         name = self._options.message_id
         if name is not None and found:
             await store.record_message_ids(
@@ -112,7 +113,7 @@ class Maintenance:
             )
 
     async def expire(self) -> int:
-        """Cancel deliveries that wait and have expired."""
+        """Cancel waiting deliveries that have expired."""
         total = 0
         async with self._pool.acquire() as connection:
             while found := await store.expire_waiting(connection, batch_limit=STEP, now=self._clock()):

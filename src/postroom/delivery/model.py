@@ -1,4 +1,4 @@
-"""What a delivery is, and everything about it that can be decided without a database."""
+"""The records of deliveries, and the rules that need no database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ DeliveryId = NewType("DeliveryId", int)
 
 
 class Channel(StrEnum):
-    """How a delivery travels."""
+    """The channel of a delivery."""
 
     EMAIL = "email"
     WEBHOOK = "webhook"
 
 
 class Lane(StrEnum):
-    """Who waits for whom: a lane never waits behind the one below it."""
+    """A priority: a lane never waits for the one below it."""
 
     AUTH = "auth"
     TRANSACTIONAL = "transactional"
@@ -32,7 +32,7 @@ class Lane(StrEnum):
 
 
 class RecipientKind(StrEnum):
-    """Where in the message an address stands. All but `reply_to` receive it."""
+    """The header of an address. All but `reply_to` receive the message."""
 
     TO = "to"
     CC = "cc"
@@ -41,7 +41,7 @@ class RecipientKind(StrEnum):
 
 
 class RecipientOutcome(StrEnum):
-    """What became of one recipient. `ambiguous`: the content was handed over and no answer was recorded."""
+    """The outcome of one recipient. `ambiguous`: the content was sent and no reply was recorded."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -55,7 +55,7 @@ UNSERVED = frozenset({RecipientOutcome.PENDING, RecipientOutcome.AMBIGUOUS})
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery stands. The drawing is in docs/architecture.md."""
+    """The state of a delivery. docs/architecture.md has the diagram."""
 
     QUEUED = "queued"
     RENDERED = "rendered"
@@ -100,12 +100,12 @@ TRANSITIONS: frozenset[tuple[DeliveryState, DeliveryState]] = frozenset(
         (DeliveryState.DEAD_LETTER, DeliveryState.SENT),
     }
 )
-"""Every step a delivery may take; the trigger `deliveries_guard` refuses all others."""
+"""Every allowed transition; the trigger `deliveries_guard` rejects all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRequest:
-    """What somebody wants delivered: content, or a template with its variables."""
+    """A request for a delivery: content, or a template with its variables."""
 
     to: tuple[Address, ...] = ()
     cc: tuple[Address, ...] = ()
@@ -136,7 +136,7 @@ class DeliveryRequest:
 
 
 class Acceptance(StrEnum):
-    """What became of a request: taken, recognised, or refused because its key belongs to another body."""
+    """The result of a request: accepted, replayed, or a conflict because its key belongs to another body."""
 
     ACCEPTED = "accepted"
     REPLAYED = "replayed"
@@ -145,7 +145,7 @@ class Acceptance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The answer to one request. `id` and `state` are those of the delivery that stands."""
+    """The answer to one request. `id` and `state` are those of the delivery for its key."""
 
     id: DeliveryId
     state: DeliveryState
@@ -157,7 +157,7 @@ class Accepted:
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
-    """One address of a delivery and what became of it."""
+    """One address of a delivery and its outcome."""
 
     kind: RecipientKind
     position: int
@@ -167,7 +167,7 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
     code: int | None = None
     enhanced: str | None = None
     detail: str | None = None
-    held_for: timedelta | None = None  # how long bulk mail to this address waits after a soft bounce
+    held_for: timedelta | None = None  # time that bulk mail to this address waits after a soft bounce
 
     @property
     def is_open(self) -> bool:
@@ -176,17 +176,17 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed delivery with everything an attempt needs; recipients and content are read when it starts."""
+    """A claimed delivery with everything that an attempt needs; recipients and content are read when it starts."""
 
     id: DeliveryId
     claim_id: ClaimId
     channel: Channel
     lane: Lane
-    ladder: str  # which retry schedule applies, a name in `retry.LADDERS`
+    ladder: str  # the retry schedule, a name in `retry.LADDERS`
     attempt_no: int
-    attempt_base: int  # attempts the budget no longer counts: those before a redrive
+    attempt_base: int  # attempts that are not counted: those before a redrive
     created_at: datetime
-    dated_at: datetime  # the Date header, the same at every attempt: when it may first leave, or its last redrive
+    dated_at: datetime  # the Date header, the same at every attempt: first possible start, or last redrive
     expires_at: datetime | None
     traceparent: str | None
     recipients: tuple[Recipient, ...]
@@ -196,22 +196,22 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     html: str | None
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
-    problem: str | None = None  # why what is stored cannot be sent
-    campaign_id: int | None = None  # the campaign whose content this is, made personal by `variables`
+    problem: str | None = None  # the reason why the stored row cannot be sent
+    campaign_id: int | None = None  # the campaign with the content, personalised by `variables`
     variables: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of campaign mail; others were rendered before
     age: timedelta = timedelta()  # since the first attempt, by the database's clock
     max_retries: int | None = None
     give_up_after: timedelta | None = None
-    throttled_by: tuple[int, ...] = ()  # accounts that were throttled while they carried it, in order
-    sender_account_id: int | None = None  # the account that carries it; None: the relay of the settings
-    slot: StartSlot | None = None  # when it may start; None: at once
+    throttled_by: tuple[int, ...] = ()  # accounts that were throttled with this mail, in order
+    sender_account_id: int | None = None  # the sender account; None: the relay of the settings
+    slot: StartSlot | None = None  # its start time; None: at once
     idempotency_key: str | None = None  # of a webhook: sent as `X-Idempotency-Key`
     endpoint_id: int | None = None  # of a webhook: the endpoint whose secret signs it and whose URL receives it
     size: int = 0  # bytes of its content, as stored
 
     @property
     def held_for(self) -> timedelta | None:
-        """How long this mail has to wait for recipients on hold; None if it may leave."""
+        """The time this mail has to wait for recipients on hold; None if it may leave."""
         return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
 
     @property
@@ -221,12 +221,12 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Where a webhook goes; empty if the row names nothing."""
+        """The URL of a webhook; empty if the row has none."""
         return self.recipients[0].address if self.recipients else ""
 
     @property
     def domain(self) -> str | None:
-        """Of the first recipient of a mail, in lower case."""
+        """The domain of the first recipient, in lower case."""
         if self.channel is not Channel.EMAIL:
             return None
         receiving = (r.address for r in self.recipients if r.kind is not RecipientKind.REPLY_TO)
@@ -236,7 +236,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One finished attempt, as the ledger keeps it."""
+    """One finished attempt, as stored in the ledger."""
 
     attempt_no: int
     outcome: str
@@ -269,7 +269,10 @@ class _Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter(_Outline):
-    """A delivery given up, and why. In the lane `auth`, whose subjects can contain codes, the subject is hidden."""
+    """A delivery given up, with the reason.
+
+    In the lane `auth`, whose subjects can contain codes, the subject is hidden.
+    """
 
     delivery_id: DeliveryId
     reason: str
@@ -279,7 +282,7 @@ class DeadLetter(_Outline):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """Which deliveries a listing shows; None asks for all."""
+    """A filter of deliveries; None selects all."""
 
     state: DeliveryState | None = None
     recipient: str | None = None
@@ -293,7 +296,7 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters a redrive means; None asks for all."""
+    """A filter of dead letters; None selects all."""
 
     reason: str | None = None
     source: str | None = None
@@ -304,7 +307,7 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How many dead letters came back, or would; `skipped` stay because their campaign was cancelled."""
+    """The number of redriven dead letters, or of those that would be; `skipped` belong to a cancelled campaign."""
 
     count: int
     skipped: int
@@ -312,7 +315,7 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing(_Outline):
-    """Where a delivery stands."""
+    """The state of a delivery and its times."""
 
     id: DeliveryId
     state: DeliveryState
@@ -332,7 +335,7 @@ class DeliverySummary(_Standing):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(_Standing):
-    """One delivery, whole: the operator's view."""
+    """One delivery in full: the operator's view."""
 
     expires_at: datetime | None
     resend_of: DeliveryId | None
@@ -344,7 +347,7 @@ class Delivery(_Standing):
     tags: Mapping[str, str]
     custom_data: Mapping[str, Any] | None
     rendered_at: datetime | None
-    has_body: bool  # False once retention or an erasure has taken its content
+    has_body: bool  # False once retention or an erasure has deleted its content
     sender: Address | None
     text: str | None
     html: str | None
@@ -356,7 +359,7 @@ class Delivery(_Standing):
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """How much waits in a lane; `waiting` is counted up to a bound."""
+    """The queue length of a lane; `waiting` is counted up to a limit."""
 
     lane: Lane
     waiting: int
@@ -365,7 +368,7 @@ class LaneDepth:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A delivery taken over from a dead worker; ambiguous if it may have reached the wire."""
+    """A delivery taken over from a dead worker; ambiguous if it may have been sent."""
 
     id: DeliveryId
     state: DeliveryState
@@ -375,11 +378,11 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Unrendered:
-    """A delivery that waits for its template, held by the transaction that read it."""
+    """A delivery that waits for rendering, locked by the transaction that read it."""
 
     id: DeliveryId
     lane: Lane
     template_id: str
     locale: str | None
     variables: Mapping[str, Any]
-    problem: str | None = None  # why its variables cannot be read
+    problem: str | None = None  # the reason why its variables cannot be read

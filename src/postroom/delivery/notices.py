@@ -1,7 +1,8 @@
-"""Notices: mail to the administrator about what needs a person.
+"""Notices: mail to the administrator about events that need a person.
 
-A notice is accepted in the transaction that marks its subject as reported. Each kind is sent at most once per interval,
-however many processes run: the first report leaves at once, a flood that follows it is one mail.
+A notice is accepted in the transaction that marks its subject as reported. Each kind is sent at most once per
+interval, whatever the number of processes: the first report leaves at once, and all that follow within the interval
+become one mail.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,7 @@ from postroom.settings import Settings
 CHECK_INTERVAL = timedelta(seconds=30)
 
 Report = Callable[..., Awaitable[tuple[str, str] | None]]
-"""Marks everything that is new as reported, in this transaction; returns subject and text, None if nothing is new."""
+"""Marks everything new as reported, in this transaction; returns subject and text, None if nothing is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Notifier:
         return Loop("notices", self.run_once, rest=CHECK_INTERVAL)
 
     async def run_once(self) -> int:
-        """Send every notice that is due; returns how many were sent."""
+        """Send every notice that is due; returns their number."""
         return sum(await run_all(self._send, self._notices))
 
     async def _send(self, notice: Notice) -> bool:

@@ -1,4 +1,4 @@
-"""What became of an attempt: `postroom.post.meaning`, recipient by recipient.
+"""The outcome of an attempt for each recipient, from `postroom.post.meaning`.
 
 A reply about a recipient decides for that recipient; a reply about the sender, the content or the whole transaction
 decides for every recipient it did not mention.
@@ -13,7 +13,7 @@ from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 
 
 class Disposition(StrEnum):
-    """What a reply means for whoever it concerns."""
+    """The meaning of a reply for a recipient or a delivery."""
 
     DELIVERED = "delivered"
     DEFERRED = "deferred"
@@ -32,7 +32,7 @@ _VERDICTS = {
 
 
 class RecipientVerdict(msgspec.Struct, frozen=True, gc=False):
-    """What became of one address in this attempt, and in whose words."""
+    """The outcome of one address in this attempt, and the deciding reply."""
 
     address: str
     verdict: Disposition
@@ -42,7 +42,7 @@ class RecipientVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of an attempt: one verdict per recipient, one for the whole, and the hint to come back later."""
+    """The outcome of an attempt: one verdict per recipient, one for the whole, and the retry hint."""
 
     verdict: Disposition
     recipients: tuple[RecipientVerdict, ...]
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def classify(reply: Reply, envelope: Envelope) -> Outcome:
-    """Turn what was said into what it means, recipient by recipient."""
+    """Decide the outcome of a reply for each recipient."""
     spoken = {answer.address: answer for answer in reply.recipients}
     shared = _VERDICTS[meaning_of(reply.stage, reply.code, reply.enhanced, reply.text).hardness]
     if reply.suppress:
@@ -63,7 +63,7 @@ def _for_recipient(address: str, answer: RecipientReply | None, reply: Reply, sh
     if answer is None:
         return RecipientVerdict(address, shared, reply.code, reply.enhanced, reply.text)
     verdict = _VERDICTS[meaning_of(Stage.RECIPIENT, answer.code, answer.enhanced, answer.text).hardness]
-    if verdict is Disposition.DELIVERED:  # the address was fine; what followed decides
+    if verdict is Disposition.DELIVERED:  # the address was accepted; the reply to the content decides
         return RecipientVerdict(address, shared, reply.code, reply.enhanced, reply.text)
     return RecipientVerdict(address, verdict, answer.code, answer.enhanced, answer.text)
 
@@ -78,5 +78,5 @@ _PRECEDENCE = (
 
 
 def _overall(verdicts: list[Disposition]) -> Disposition:
-    """What is still open decides; then one success makes a success; only unanimous refusal refuses the whole."""
+    """An open recipient decides; then one success makes a success; only a unanimous rejection rejects the whole."""
     return next(verdict for verdict in _PRECEDENCE if verdict in verdicts)

@@ -1,11 +1,11 @@
-"""How many mails are at one transport at a time: as many as it has connections.
+"""Slots of a transport: as many mails at a time as it has connections.
 
-A mail takes its place before its turn and its connection, so a mail that waits has not begun: it can still expire, and
-a worker that stops releases it. The places of a mailbox bound what a server that stops answering can hold. When all
-places of a mailbox have been on the wire for `STALL_S` without one ending, the mailbox is stalled: mails that wait for
-it are released, claims leave it out, and what it holds no longer counts against its lane. One end, of whatever kind,
-makes it usable again. A server that has had a whole message for `SILENCE_S` without answering is reported as an error
-of the account: its health need not wait ten minutes for the transport's own timeout.
+A mail takes its slot before its turn and its connection, so a waiting mail has not started: it can still expire, and
+a stopping worker releases it. The slots of a mailbox limit the mails that an unresponsive server can hold. When all
+slots of a mailbox have been in flight for `STALL_S` without one ending, the mailbox is stalled: waiting mails are
+released, claims leave it out, and its mails no longer count against its lane. Any end of an attempt makes it usable
+again. A server that has had a whole message for `SILENCE_S` without answering is reported as an error of the
+account: its health need not wait ten minutes for the transport's own timeout.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class InFlight:
-    """A mail that a transport has, and since when only the answer is missing."""
+    """A mail at a transport, and the time since which only the reply is missing."""
 
     outgoing: Outgoing
     passage: SendProgress
@@ -35,7 +35,7 @@ class InFlight:
     is_reported: bool = False
 
     def is_silent(self, now: float) -> bool:
-        """True once: when the answer has been missing for too long."""
+        """True once: when the reply has been missing for too long."""
         if self.is_reported or not self.passage.is_handed_over:
             return False
         if self.waits_since is None:
@@ -46,7 +46,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class TransportSlots:
-    """The places at one transport. Belongs to one event loop."""
+    """The slots of one transport. Belongs to one event loop."""
 
     limit: int
     may_stall: bool
@@ -57,7 +57,7 @@ class TransportSlots:
     _waiting: deque[asyncio.Future[bool]] = field(default_factory=deque)
 
     async def enter(self) -> bool:
-        """Wait for a place, first come, first served. False: the transport is stalled, and has no place."""
+        """Wait for a slot, first come, first served. False: the transport is stalled and has no slot."""
         if self._taken < self.limit:
             self._taken += 1
             return True
@@ -69,23 +69,23 @@ class TransportSlots:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled() and place.result():
-                self._pass_on()  # the place arrived together with the cancellation
+                self._pass_on()  # the slot arrived together with the cancellation
             raise
 
     def begin(self, outgoing: Outgoing, passage: SendProgress) -> None:
-        """A mail that has a place is handed to the transport."""
+        """Record that a mail with a slot is handed to the transport."""
         self.flights[outgoing.id] = InFlight(outgoing, passage)
         self._moved_at = asyncio.get_running_loop().time()
 
     def leave(self, outgoing: Outgoing) -> None:
-        """Give a place back, whether the mail was handed to the transport or not."""
+        """Return a slot, whether the mail was handed to the transport or not."""
         if self.flights.pop(outgoing.id, None) is not None:
             self._moved_at = asyncio.get_running_loop().time()
             self.is_stalled = False
         self._pass_on()
 
     def look(self, now: float) -> list[InFlight]:
-        """Find out whether the transport is stalled, and which mails have just become silent."""
+        """Check whether the transport is stalled, and return mails that have just become silent."""
         is_full = len(self.flights) >= self.limit
         if self.may_stall and is_full and not self.is_stalled and now - self._moved_at >= STALL_S:
             self.is_stalled = True
@@ -108,7 +108,7 @@ def _answer(waiting: asyncio.Future[bool], *, is_place: bool) -> bool:
 
 
 class WorkerSlots:
-    """The gates of one worker, one for each account and lane, and one for each lane of the relay."""
+    """The slots of one worker, for each account and lane, and for each lane of the relay."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class WorkerSlots:
         self._on_silence, self._on_stall = on_silence, on_stall
 
     def gate(self, outgoing: Outgoing, transport: Transport) -> TransportSlots | None:
-        """The gate that this mail passes; None if the transport takes any number at once."""
+        """The slots that this mail needs; None if the transport has no limit."""
         limit = getattr(transport, "max_connections", None)
         if not isinstance(limit, int):
             return None
@@ -138,7 +138,7 @@ class WorkerSlots:
                 yield account_id, gate
 
     async def watch(self) -> None:
-        """Look for stalled and silent transports until cancelled."""
+        """Check for stalled and silent transports until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             now = asyncio.get_running_loop().time()

@@ -1,8 +1,9 @@
--- Everything delivery asks of the database, in alphabetical order. Statements that depend on the time take :now;
--- NULL leaves it to the database's clock.
+-- Statements of delivery, in alphabetical order. Those that depend on the time take :now; with NULL they use the
+-- database's
+-- clock.
 
 -- name: accept :many
--- Take requests; see functions/accept_deliveries.sql.
+-- Accept requests; see functions/accept_deliveries.sql.
 SELECT ordinal, delivery_id, state, acceptance
 FROM accept_deliveries(
     p_channel => :channel::text[],
@@ -38,7 +39,7 @@ FROM accept_deliveries(
 );
 
 -- name: accept_one :one
--- Take a single request: the same function, without the cost of encoding two dozen arrays of one.
+-- Accept a single request: the same function, without the cost of encoding two dozen arrays of one.
 SELECT ordinal, delivery_id, state, acceptance
 FROM accept_deliveries(
     p_channel => ARRAY[:channel::text],
@@ -88,9 +89,11 @@ SELECT unnest(:types::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many
--- Lease what is due in one lane, oldest first; mark_started reads its content. With sender accounts, mail is claimed as
--- far as they have quota, and the claim that paces them has been given its id before. The lease counts from the moment
--- the claim is written, however long it took to find the rows.
+-- Lease the due deliveries of one lane, oldest first; mark_started reads their content. With sender accounts, mail is
+-- claimed
+-- up to their quota, and the id of the claim that holds them is reserved before. The lease counts from the moment the
+-- claim
+-- is written, however long it took to find the rows.
 WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
@@ -127,14 +130,14 @@ LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 ORDER BY claim_ordinal;
 
 -- name: close_claims :exec
--- Forget claims that hold nothing any more.
+-- Delete claims that hold no delivery any more.
 DELETE FROM claims
 WHERE id = ANY(:claim_ids::bigint[])
     AND NOT EXISTS (SELECT FROM deliveries WHERE deliveries.claim_id = claims.id AND deliveries.state = 'sending');
 
 -- name: complete :many
--- Write what became of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together.
--- Only rows still held by the claim are touched; those ids are returned, every other claim was lost.
+-- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together.
+-- Only rows still held by the claim are changed, and their ids returned; for all others the claim was lost.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest(
@@ -161,7 +164,7 @@ done AS (
         finished_at = CASE WHEN i.state <> 'waiting' THEN coalesce(:now::timestamptz, now()) END,
         claim_id = NULL,
         claim_ordinal = NULL,
-        attempt_base = d.attempt_base + CASE WHEN i.is_forgiven THEN 1 ELSE 0 END, -- it was not the mail's fault
+        attempt_base = d.attempt_base + CASE WHEN i.is_forgiven THEN 1 ELSE 0 END, -- an attempt that does not count
         first_attempt_at = CASE WHEN i.state = 'waiting' THEN
             coalesce(d.first_attempt_at, coalesce(:now::timestamptz, now()) - i.elapsed) END,
         throttled_by = CASE WHEN i.is_throttled THEN d.throttled_by || d.sender_account_id ELSE d.throttled_by END,
@@ -169,8 +172,9 @@ done AS (
         reason = i.reason,
         detail = i.detail
     FROM input AS i
-    -- Only a delivery that is sending has a claim (deliveries_sending_has_claim). Asking for the state as well would offer
-    -- the planner the claim's index, and a cached plan then reads the whole claim once for each of its rows.
+    -- Only a delivery in state sending has a claim (deliveries_sending_has_claim). A condition on the state would offer
+    -- the
+    -- planner the claim's index, and a cached plan then reads the whole claim once for each of its rows.
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
     RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.idempotency_key,
         d.template_id, d.tags, d.custom_data, i.*
@@ -187,13 +191,13 @@ attempted AS (
         idempotency_key, template_id, tags, custom_data
     FROM done
 ),
-served AS ( -- the usual case: taken for everybody, in the same words
+served AS ( -- the usual case: accepted for all recipients, with the same reply
     UPDATE delivery_recipients AS r
     SET outcome = 'delivered', code = done.code, enhanced_code = done.enhanced_code
     FROM done
     WHERE done.is_plain AND r.delivery_id = done.id AND r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to'
 ),
-told AS (
+answered AS (
     UPDATE delivery_recipients AS r
     SET outcome = i.outcome::recipient_outcome, code = i.code, enhanced_code = i.enhanced_code, detail = i.detail
     FROM unnest(
@@ -214,8 +218,8 @@ given_up AS (
 SELECT id FROM done;
 
 -- name: count_redrivable :one
--- How many dead letters a filter selects, and how many of them stay where they are because their campaign was cancelled.
--- Without its body nothing can be sent again.
+-- The number of dead letters a filter selects, and how many of them are skipped because their campaign was cancelled.
+-- Dead letters without a body cannot be sent and do not count.
 SELECT count(*) FILTER (WHERE c.id IS NULL) AS redrivable, count(*) FILTER (WHERE c.id IS NOT NULL) AS skipped
 FROM dead_letters AS l
 JOIN deliveries AS d ON d.id = l.delivery_id
@@ -228,9 +232,12 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
 
 -- name: delete_old_deliveries :many
--- One bounded step of retention: finished deliveries go, with their recipients, payloads and dead letters. One whose
--- idempotency key still holds stays, because a replay must find it, and a dead letter has a time of its own, because it
--- waits for a person. A step begins where the one before ended, so that those who stay are passed once and not once a step.
+-- One bounded step of retention: delete finished deliveries, with their recipients, payloads and dead letters. One
+-- whose
+-- idempotency key is still valid stays, because a replay must find it, and dead letters have a retention of their own,
+-- because
+-- they wait for a person. A step starts where the previous one ended, so that kept rows are read once and not once per
+-- step.
 DELETE FROM deliveries
 WHERE id IN (
     SELECT id
@@ -246,14 +253,14 @@ WHERE id IN (
 RETURNING finished_at;
 
 -- name: delete_old_payloads :many
--- One bounded step of retention for bodies, which go sooner than their deliveries. Those that went before are passed once.
+-- One bounded step of retention for bodies, which are deleted before their deliveries. Rows already done are read once.
 DELETE FROM delivery_payloads AS p
 USING (
     SELECT id, finished_at
     FROM deliveries
     WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
         AND finished_at >= coalesce(:after::timestamptz, '-infinity')
-        AND state <> 'dead_letter' -- a person may still bring it back, and not with an empty page
+        AND state <> 'dead_letter' -- a redrive needs its content
         AND EXISTS (SELECT FROM delivery_payloads WHERE delivery_id = id)
     ORDER BY finished_at
     LIMIT :batch_limit
@@ -262,7 +269,7 @@ WHERE p.delivery_id = old.id
 RETURNING old.finished_at;
 
 -- name: ensure_attempt_partitions :one
--- Make the ledger's partitions for this month and the next two.
+-- Create the ledger's partitions for this month and the next two.
 SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now())) AS made;
 
 -- name: expire_waiting :many
@@ -279,7 +286,7 @@ SELECT cancel_deliveries(
 ) AS id;
 
 -- name: fail_rendering :exec
--- A template that cannot be rendered with these variables will never be: the delivery ends, and says why.
+-- End deliveries whose template cannot be rendered with their variables, with the reason; a retry would not help.
 UPDATE deliveries AS d
 SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
     reason = 'render_failed', detail = i.detail
@@ -296,7 +303,7 @@ ORDER BY d.id
 LIMIT 1;
 
 -- name: find_delivery :maybe
--- One delivery, whole.
+-- One delivery in full.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, expires_at, finished_at,
     resend_of, ladder, max_retries, give_up_after, source, idempotency_key, template_id, campaign_id, locale, reason,
     deliveries.detail, traceparent, tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body,
@@ -309,7 +316,7 @@ LEFT JOIN delivery_payloads ON delivery_id = id
 WHERE id = :delivery_id;
 
 -- name: find_schedule :one
--- When the next waiting delivery of a lane is due, if any is.
+-- The time at which the next waiting delivery of a lane is due, if any.
 SELECT min(first.next_attempt_at) AS next_attempt_at
 FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
     LATERAL (
@@ -318,7 +325,7 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
         WHERE d.lane = :lane::text::delivery_lane
             AND d.channel = channel.name
             AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-            AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: this mail does not leave
+            AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: mail of these campaigns is not claimed
                 SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
 
@@ -341,8 +348,8 @@ WHERE delivery_id = :delivery_id
 ORDER BY attempt_no, finished_at;
 
 -- name: list_claim_recipients :many
--- The recipients of deliveries that are about to start, checked against suppression once more. `is_suppressed`: the
--- address gets nothing. `held_for`: how long bulk mail to it waits after a soft bounce.
+-- The recipients of deliveries about to start, with their suppression now. `is_suppressed`: the address gets nothing.
+-- `held_for`: the time that bulk mail to it waits after a soft bounce.
 SELECT r.delivery_id, kind::text, position, email, name, outcome::text,
     outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
     CASE WHEN outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
@@ -402,38 +409,38 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: list_recipients :many
--- The recipients of one delivery and what became of each.
+-- The recipients of one delivery and their outcomes.
 SELECT kind::text, position, email, name, outcome::text, code, enhanced_code, detail
 FROM delivery_recipients AS r
 WHERE delivery_id = :delivery_id
-ORDER BY r.kind, r.position; -- of the enum, not of the text beside it: to, cc, bcc, reply_to
+ORDER BY r.kind, r.position; -- by the enum, not by the text column: to, cc, bcc, reply_to
 
 -- name: lock_notice :maybe
--- Lock a kind of notice if its interval is over; nothing if it is not, or another process sends it now.
+-- Lock a kind of notice if its interval is over; no row if it is not, or if another process is sending it.
 SELECT kind
 FROM admin_notices
 WHERE kind = :kind AND sent_at <= coalesce(:now::timestamptz, now()) - :interval::interval
 FOR UPDATE SKIP LOCKED;
 
 -- name: lock_unrendered :many
--- Hold a batch that waits for its template; the lanes that wait for nobody come first.
+-- Lock a batch that waits for rendering, highest lane first.
 SELECT id, lane::text, template_id, locale, variables::text
 FROM lock_unrendered_deliveries(:batch_limit)
 LEFT JOIN delivery_payloads ON delivery_id = id;
 
 -- name: mark_dead_letters_notified :one
--- Count the dead letters nobody was told of, and remember that somebody is told now.
-WITH told AS (
+-- Count the dead letters not yet reported, and mark them as reported.
+WITH notified AS (
     UPDATE dead_letters
     SET notified_at = coalesce(:now::timestamptz, now())
     WHERE notified_at IS NULL
     RETURNING delivery_id
 )
-SELECT count(*) AS told
-FROM told;
+SELECT count(*) AS notified
+FROM notified;
 
 -- name: mark_notice_sent :exec
--- Begin the interval of a kind of notice.
+-- Start the interval of a kind of notice.
 UPDATE admin_notices SET sent_at = coalesce(:now::timestamptz, now()) WHERE kind = :kind;
 
 -- name: mark_rendered :exec
@@ -451,8 +458,9 @@ SET state = 'rendered'
 WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 
 -- name: mark_started :many
--- Say, before anything goes to the wire, how far into a claim the worker is about to get, and read the content of what is
--- about to go. No row: the claim is lost.
+-- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
+-- deliveries.
+-- No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
@@ -466,7 +474,7 @@ LEFT JOIN unnest(:delivery_ids::bigint[]) AS i(id) ON true
 LEFT JOIN delivery_payloads AS p ON p.delivery_id = i.id;
 
 -- name: measure_queue :many
--- How much waits in each lane (counted up to a bound) and since when the oldest is due.
+-- The queue length of each lane (counted up to a limit) and the due time of its oldest delivery.
 SELECT lane.name::text AS lane, oldest.due_at, waiting.capped
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
     LATERAL (
@@ -488,13 +496,13 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
     ) AS waiting;
 
 -- name: put_to_sleep :exec
--- Ask to be notified when something is accepted in this lane.
+-- Request notifications about acceptance in this lane.
 UPDATE workers
 SET asleep = array_append(array_remove(asleep, :lane::text::delivery_lane), :lane::text::delivery_lane)
 WHERE id = :worker_id;
 
 -- name: record_message_ids :exec
--- Name the messages of attempts that recovery recorded: only the composer can compute a Message-ID.
+-- Set the Message-IDs of recovered attempts: only the composer can compute them.
 UPDATE attempts AS a
 SET message_id = i.message_id
 FROM unnest(:delivery_id::bigint[], :message_id::text[]) AS i(delivery_id, message_id)
@@ -502,10 +510,11 @@ WHERE a.delivery_id = i.delivery_id AND a.outcome = 'ambiguous' AND a.message_id
     AND a.domain IS NOT NULL; -- mail, not webhooks
 
 -- name: recover_claims :many
--- Take over what a dead worker left. Rows it had not started go back untouched. Rows it had started may have reached
--- the wire: the lane's policy either tries again, saying so in the ledger, or holds them as dead letters for a person.
+-- Take over the claims of a dead worker. Rows it had not started are released unchanged. Rows it had started may have
+-- been
+-- sent: the lane's policy either retries them, with an entry in the ledger, or holds them as dead letters for a person.
 -- A worker that was cut off from the database may still hold results. It renews its claims when it returns, so after an
--- outage its claims are left alone until it was seen again, or one lease has passed since the outage.
+-- outage its claims are kept until it was seen again, or one lease has passed since the outage.
 WITH expired AS (
     SELECT id, started_through, claimed_at
     FROM claims
@@ -559,7 +568,7 @@ attempted AS (
         SELECT array_agg(CASE WHEN channel = 'email' THEN lower(r.email) ELSE r.email END ORDER BY r.kind, r.position) AS emails
         FROM delivery_recipients AS r
         WHERE r.delivery_id = recovered.id AND r.kind <> 'reply_to'
-            AND r.outcome NOT IN ('delivered', 'refused', 'suppressed') -- an earlier attempt settled those
+            AND r.outcome NOT IN ('delivered', 'refused', 'suppressed') -- decided by an earlier attempt
     ) AS addressed ON true
     LEFT JOIN LATERAL (
         SELECT h.value AS message_id
@@ -584,7 +593,7 @@ closed AS (
     DELETE FROM claims
     WHERE id IN (SELECT id FROM expired)
 ),
-returned AS ( -- what was not started has used nothing of its account's quota
+returned AS ( -- deliveries not started have used no quota of their account
     SELECT return_sender_quota(array_agg(sender_account_id), array_agg((claimed_at AT TIME ZONE 'UTC')::date))
     FROM recovered
     WHERE sender_account_id IS NOT NULL AND NOT is_ambiguous
@@ -630,14 +639,13 @@ WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
 RETURNING id;
 
 -- name: register_worker :one
--- A worker introduces itself.
+-- Register a worker.
 INSERT INTO workers (pid, host)
 VALUES (:pid, :host)
 RETURNING id;
 
 -- name: release :many
--- Give back claimed deliveries that were never tried, for now or for later; it costs them nothing, and their accounts no
--- quota.
+-- Release claimed deliveries that were never attempted, for now or for later; neither an attempt nor quota is used.
 WITH released AS (
     UPDATE deliveries
     SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
@@ -660,8 +668,9 @@ FROM released
 CROSS JOIN returned;
 
 -- name: renew_claims :many
--- Keep the leases of the claims this worker still works on; a claim that is not returned is lost. A lease that ran out
--- and was not recovered holds again, so that known results are not written by recovery as unknown.
+-- Renew the leases of the claims this worker still works on; a claim that is not returned is lost. A lease that expired
+-- and
+-- was not recovered is valid again, so that recovery does not record known results as unknown.
 WITH seen AS (
     UPDATE workers
     SET seen_at = coalesce(:now::timestamptz, clock_timestamp())
@@ -680,7 +689,7 @@ WHERE claims.id = mine.id
 RETURNING claims.id, was_held;
 
 -- name: reschedule :maybe
--- Move a delivery that was never tried to another moment; one in the past makes it due at once.
+-- Move a delivery that was never attempted to another time; one in the past makes it due at once.
 UPDATE deliveries
 SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now())) + campaign_hold(campaign_id),
     dated_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz, now()))
@@ -688,9 +697,10 @@ WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 
 RETURNING id;
 
 -- name: resend :maybe
--- A new delivery with the same content to the same recipients, or to another URL; the original is untouched, and neither
--- its key nor its Message-ID is taken over: a mailbox that knows that one would hide the second mail. A delivery that has
--- expired is not sent again, and mail of a paused campaign waits until that resumes.
+-- Create a delivery with the same content to the same recipients, or to another URL; the original is unchanged. Its key
+-- and
+-- Message-ID are not copied: a mailbox that knows the Message-ID would hide the second mail. An expired delivery is not
+-- sent again, and mail of a paused campaign waits until that resumes.
 WITH original AS (
     SELECT *
     FROM deliveries
@@ -734,13 +744,13 @@ WHERE id = :delivery_id AND state IN ('queued', 'rendered')
 RETURNING id;
 
 -- name: return_untried :exec
--- Give back what was reserved for mails that ended without being tried: suppressed, expired, not to be written.
+-- Return the quota of mails that ended without an attempt: suppressed, expired, or impossible to compose.
 SELECT return_sender_quota(array_agg(i.account_id), array_agg((c.claimed_at AT TIME ZONE 'UTC')::date))
 FROM unnest(:account_id::bigint[], :claim_id::bigint[]) AS i(account_id, claim_id)
 JOIN claims AS c ON c.id = i.claim_id;
 
 -- name: send :one
--- Accept one mail on an application's own connection: the one statement that needs no right but EXECUTE on send.
+-- Accept one mail on an application's own connection: the only statement that needs no right but EXECUTE on send.
 SELECT @room.send(
     p_to => :to::text[],
     p_cc => :cc::text[],
@@ -768,13 +778,13 @@ SELECT @room.send(
 ) AS delivery_id;
 
 -- name: settle_ambiguous :maybe
--- An operator knows that an ambiguous delivery had arrived.
+-- Mark an ambiguous delivery as sent, on the word of an operator.
 WITH freed AS (
     DELETE FROM dead_letters
     WHERE delivery_id = :delivery_id AND reason = 'ambiguous'
     RETURNING delivery_id
 ),
-told AS (
+delivered AS (
     UPDATE delivery_recipients
     SET outcome = 'delivered'
     WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome IN ('pending', 'ambiguous') AND kind <> 'reply_to'
@@ -785,7 +795,7 @@ WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
 RETURNING id;
 
 -- name: wake_up :exec
--- No more notifications for this lane: the worker is at it.
+-- Stop notifications for this lane: the worker is awake.
 UPDATE workers
 SET asleep = array_remove(asleep, :lane::text::delivery_lane)
 WHERE id = :worker_id;

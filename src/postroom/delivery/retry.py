@@ -1,12 +1,12 @@
-"""When to retry a delivery and when to give up: pure arithmetic on ladders.
+"""Retry schedules: when to retry a delivery and when to give up. Pure.
 
-A ladder holds the waits between attempts and an age limit. The age counts from the first attempt, not from acceptance:
-mail that waited for a paused campaign or for a mailbox with quota keeps all of its retries. A hint from the other side
-("try again in 300 seconds") replaces the ladder's wait when it is longer, within bounds. Jitter moves every wait by up
-to a quarter in either direction, so that deliveries that failed together do not return together.
+A ladder has the waits between attempts and an age limit. The age counts from the first attempt, not from acceptance:
+mail that waited for a paused campaign or for an account with quota keeps all of its retries. A hint from the other
+side ("try again in 300 seconds") replaces the ladder's wait if it is longer, within limits. Jitter changes every
+wait by up to a quarter in either direction, so that deliveries that failed together are not retried together.
 
-A request can set its own limits: `max_retries` and `give_up_after`. Both can lengthen a ladder as well as shorten it:
-beyond its last step, the last wait repeats.
+A request can set its own limits: `max_retries` and `give_up_after`. Both can lengthen a ladder as well as shorten
+it: after its last step, the last wait repeats.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from postroom.delivery.outcome import Disposition, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """Waits between attempts; after the last the `repeat` wait goes on, if there is one, until `max_age`."""
+    """Waits between attempts; after the last, the `repeat` wait, if any, repeats until `max_age`."""
 
     waits: tuple[timedelta, ...]
     max_age: timedelta
     repeat: timedelta | None = None
 
     def wait_after(self, attempts: int) -> timedelta | None:
-        """The wait after this many attempts; None when the ladder has no further step."""
+        """The wait after this many attempts; None if the ladder has no further step."""
         return self.waits[attempts - 1] if attempts <= len(self.waits) else self.repeat
 
 
@@ -45,7 +45,7 @@ LADDERS: dict[str, RetrySchedule] = {
         _seconds(5, 5 * _MINUTE, 30 * _MINUTE, 2 * _HOUR, 5 * _HOUR, 10 * _HOUR, 14 * _HOUR, 20 * _HOUR, _DAY),
         max_age=timedelta(days=5),
     ),
-    # old enough for three hints, each as long as is followed: here the number of retries is the limit, not the age
+    # long enough for three hints of the maximum length: here the number of retries is the limit, not the age
     "greeting": RetrySchedule(_seconds(1, 2, 4), max_age=timedelta(days=4)),
 }
 
@@ -58,20 +58,23 @@ SHORTEST_PATIENCE, LONGEST_PATIENCE = timedelta(seconds=1), timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class RetryIn:
-    """Try again after this long."""
+    """Retry after this time."""
 
     wait: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Stop trying: a `dead_letter_reason`."""
+    """Give up, with a `dead_letter_reason`."""
 
     reason: str
 
 
 def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: timedelta | None = None) -> RetrySchedule:
-    """The named ladder within the limits of one request. A name of a later version stands for the generic ladder."""
+    """The named ladder within the limits of one request.
+
+    An unknown name, of a later version, means the generic ladder.
+    """
     steps = LADDERS.get(name, LADDERS["generic"])
     if max_retries is None and give_up_after is None:
         return steps
@@ -85,7 +88,7 @@ def find_ladder(name: str, *, max_retries: int | None = None, give_up_after: tim
 def next_step(
     outcome: Outcome, *, ladder: RetrySchedule, attempts: int, age: timedelta, jitter: float, hold_unknown: bool
 ) -> RetryIn | GiveUp:
-    """What follows an attempt that neither succeeded nor was refused.
+    """Decide what follows an attempt that neither succeeded nor was rejected.
 
     `attempts` counts those since the last redrive, `jitter` is a random number in [-1, 1), `hold_unknown` is the
     lane's policy for a message that may already have been delivered.
@@ -96,7 +99,7 @@ def next_step(
     if wait is None:
         return GiveUp("attempts_exhausted")
     hint = timedelta(seconds=min(outcome.retry_after_s or 0, LONGEST_HINT.total_seconds()))
-    if hint > wait:  # never earlier than the other side asked for
+    if hint > wait:  # never earlier than the other side asked
         wait, jitter = hint, abs(jitter)
     wait *= 1 + JITTER * jitter
     if age + wait > ladder.max_age:

@@ -1,4 +1,4 @@
-"""Between records and the database: rows become values, requests become columns, here and nowhere else."""
+"""Conversion between rows and records, in both directions; only this module does it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -67,7 +67,7 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
         "attachments": _shown(_attachments, row["attachments"], _NO_ATTACHMENTS),
         "recipients": tuple(recipients),
     }
-    # Not `read_row`: plain SQL may have written headers or tags of another form, and people must see such a row.
+    # Not `read_row`: SQL may have written headers or tags of another form, and people must see such a row.
     return Delivery(**{each.name: values[each.name] for each in fields(Delivery)})
 
 
@@ -106,7 +106,7 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
 
 
 def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
-    """The same delivery with what it says."""
+    """The same delivery with its content."""
     headers: Mapping[str, str] = {}
     attachments: tuple[Attachment, ...] = ()
     variables: Mapping[str, Any] = {}
@@ -131,7 +131,7 @@ def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
 
 
 def read_recipient(row: asyncpg.Record) -> Recipient:
-    """With what became of it."""
+    """A recipient with its outcome."""
     return Recipient(
         RecipientKind(row["kind"]),
         row["position"],
@@ -145,7 +145,7 @@ def read_recipient(row: asyncpg.Record) -> Recipient:
 
 
 def read_claim_recipient(row: asyncpg.Record) -> Recipient:
-    """As an attempt needs it; one who is suppressed or on hold by now says so."""
+    """A recipient for an attempt, with its suppression or hold."""
     outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else RecipientOutcome(row["outcome"])
     return Recipient(
         RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome, held_for=row["held_for"]
@@ -167,7 +167,7 @@ def read_unrendered(row: asyncpg.Record) -> Unrendered:
 
 
 def _reason(error: Exception) -> str:
-    """The decoder's own words; of another error only its type, because its text may quote the mail."""
+    """The message of a decoder error; of another error only the type, because its text may quote the mail."""
     return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
 
 
@@ -191,7 +191,7 @@ def _sender(row: asyncpg.Record) -> Address | None:
 
 
 def _shown(read: Callable[[str | None], T], value: str | None, empty: T) -> T:
-    """A column for people: one that cannot be read is shown empty, and its delivery can still be found and ended."""
+    """A column for people: an unreadable one is shown empty, so that its delivery can still be found and cancelled."""
     try:
         return read(value)
     except Exception:  # noqa: BLE001 - as in `read_content`
@@ -220,7 +220,7 @@ def _json_text(value: Any) -> str | None:
 
 
 def ladder_of(request: DeliveryRequest) -> str:
-    """The retry schedule a request asks for, or the one its channel and lane imply."""
+    """The retry schedule of a request: its own, or that of its channel and lane."""
     if request.ladder is not None:
         return request.ladder
     if request.channel is Channel.WEBHOOK:
@@ -231,7 +231,7 @@ def ladder_of(request: DeliveryRequest) -> str:
 def accept_columns(
     requests: Sequence[DeliveryRequest], *, idempotency_ttl: timedelta, now: datetime | None
 ) -> dict[str, Any]:
-    """One list per column; recipients are flat and point to their request by ordinal, counted from one."""
+    """One list per column; recipients are flat and refer to their request by ordinal, counted from one."""
     return {
         "channel": [request.channel.value for request in requests],
         "lane": [request.lane.value for request in requests],
@@ -263,7 +263,7 @@ def accept_columns(
 
 
 def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: datetime | None) -> dict[str, Any]:
-    """One request as values; only its recipients stay columns."""
+    """One request as values; its recipients stay columns."""
     columns = accept_columns([request], idempotency_ttl=idempotency_ttl, now=now)
     return {
         name: value[0] if isinstance(value, list) and not name.startswith("recipient_") else value

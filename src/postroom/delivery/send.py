@@ -21,7 +21,7 @@ _NEEDS_ASYNCPG = (
 )
 
 
-async def send(  # noqa: PLR0913 - one parameter per thing a mail can have, all by name
+async def send(  # noqa: PLR0913 - one keyword per field of a mail
     connection: Connection,
     *,
     to: Addresses,
@@ -97,7 +97,7 @@ def _check_connection(connection: object) -> None:
 
 
 def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:
-    """Parse a list of addresses, noting each that is wrong under `field[index]`."""
+    """Parse a list of addresses; each invalid one is reported as `field[index]`."""
     parsed: list[Address] = []
     for index, value in enumerate([values] if isinstance(values, str) else values):
         try:

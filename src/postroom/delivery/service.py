@@ -1,4 +1,4 @@
-"""Operations on deliveries. Surfaces call this and nothing below it."""
+"""Services of deliveries. HTTP, command line and other surfaces call only this module."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -55,8 +55,8 @@ async def accept(
 ) -> Accepted:
     """Accept one request in the connection's transaction. It is accepted when that transaction commits.
 
-    The connection is Postroom's own: an application's role has no right on the tables, see `accept_from_application`.
-    Raises `IdempotencyConflict`.
+    The connection is Postroom's own: an application's role has no right on the tables, see
+    `accept_from_application`. Raises `IdempotencyConflict`.
     """
     with translated():
         values = accept_values(request, idempotency_ttl=idempotency_ttl, now=now)
@@ -73,7 +73,7 @@ async def accept_batch(
     idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     now: datetime | None = None,
 ) -> list[Accepted]:
-    """Accept many requests in one statement; the answers have the order of the requests."""
+    """Accept many requests in one statement; answers are in the order of the requests."""
     if not requests:
         return []
     with translated():
@@ -129,7 +129,7 @@ class AcceptCombiner:
         return accepted
 
     async def accept_all(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
-        """Accept a batch that came as one request, in a statement of its own; a conflict is one of the answers."""
+        """Accept a batch that came as one request, in its own statement; a conflict is one of the answers."""
         self._check_all(requests)
         answers = await self._flush(requests)
         for request, accepted in zip(requests, answers, strict=True):
@@ -139,8 +139,8 @@ class AcceptCombiner:
     async def accept_together(self, requests: Sequence[CheckedRequest], *, share_key: bool = False) -> list[Accepted]:
         """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`.
 
-        If they `share_key`, each with its place, one that is new beside one that is known is a conflict: it is not the
-        batch that was taken with that key.
+        If they `share_key`, each with its position, a new request beside a known one is a conflict: it is not the
+        batch that was accepted with that key.
         """
         self._check_all(requests)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -153,11 +153,11 @@ class AcceptCombiner:
         return answers
 
     async def drain(self) -> None:
-        """Wait until everything that joined is committed."""
+        """Wait until all joined requests are committed."""
         await self._combiner.drain()
 
     def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
-        """Name what is wrong with each; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
+        """Check each request; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
         errors: list[FieldError] = []
         if self._check is None or all(request.template is None for request in requests):
             return
@@ -171,13 +171,13 @@ class AcceptCombiner:
             raise BadInput(errors)
 
     async def _flush(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
-        # One statement outside a transaction block is its own transaction: it has committed when the answer is here.
+        # One statement outside a transaction block is its own transaction: it is committed when it returns.
         async with self._pool.acquire() as connection:
             return await accept_batch(connection, requests, idempotency_ttl=self._ttl)
 
 
 async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
-    """End a delivery that still waits."""
+    """Cancel a waiting delivery."""
     async with pool.acquire() as connection, connection.transaction():
         done = await store.cancel(connection, delivery_id=delivery_id, reason="cancelled_by_operator", now=now)
         await _must(connection, delivery_id, "cancelled", done=done)
@@ -185,7 +185,7 @@ async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | No
 
 
 async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
-    """Which facts about deliveries are appended to the event store from now on."""
+    """Set which facts about deliveries are appended to the event store."""
     await store.choose_facts(connection, types=types)
 
 
@@ -259,7 +259,7 @@ async def _redrive_step(
 async def reschedule(
     pool: Pool, delivery_id: int, *, send_at: datetime, actor: str, now: datetime | None = None
 ) -> None:
-    """Let a delivery that was never tried leave at another moment."""
+    """Move a delivery that was never attempted to another time."""
     async with pool.acquire() as connection, connection.transaction():
         done = await store.reschedule(connection, delivery_id=delivery_id, send_at=send_at, now=now)
         await _must(connection, delivery_id, "rescheduled", done=done)
@@ -275,7 +275,7 @@ async def reschedule(
 async def resend(
     pool: Pool, delivery_id: int, *, actor: str, url: str | None = None, now: datetime | None = None
 ) -> DeliveryId:
-    """Send the same again as a new delivery; the original stays as it is. A webhook may go to another `url` now."""
+    """Send the same content again as a new delivery; the original is unchanged. A webhook may go to another `url`."""
     async with pool.acquire() as connection, connection.transaction():
         await _refuse_cancelled(connection, [delivery_id], "resent")
         clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
@@ -292,7 +292,7 @@ async def resend(
 
 
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
-    """Try now instead of at `next_attempt_at`; a dead letter is brought back first."""
+    """Retry now instead of at `next_attempt_at`; a dead letter returns to the queue first."""
     async with pool.acquire() as connection, connection.transaction():
         await _refuse_cancelled(connection, [delivery_id], "retried")
         done = await store.retry_now(connection, delivery_id=delivery_id, now=now)
@@ -304,7 +304,7 @@ async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | Non
 
 
 async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
-    """Say that an ambiguous dead letter did arrive: it becomes sent and is not sent again."""
+    """Mark an ambiguous dead letter as sent: it did arrive and is not sent again."""
     async with pool.acquire() as connection, connection.transaction():
         if not await store.settle_ambiguous(connection, delivery_id=delivery_id):
             raise DeadLetterNotFound.of(delivery_id, kind="ambiguous dead letter")
@@ -314,7 +314,7 @@ async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
 async def _must(
     connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[DeliveryState] = ()
 ) -> None:
-    """Zero rows is an error: the delivery is unknown, or its state does not allow it, or only `with_body`."""
+    """Raise for zero rows: the delivery is unknown, its state does not allow the operation, or its body is missing."""
     if not done:
         _refuse(await _find(connection, delivery_id), action, with_body=with_body)
 

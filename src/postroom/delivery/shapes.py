@@ -1,7 +1,7 @@
-"""Deliveries as JSON: the shapes that arrive and leave, and the way between them and the model.
+"""JSON shapes of deliveries, and their conversion to and from the model.
 
-Nothing secret leaves: variables and attachments' content never do, and of the lane `auth`, whose mail holds one-time
-codes, neither do subject and bodies.
+Secrets are never returned: variables and the content of attachments, and in the lane `auth`, whose mail has one-time
+codes, subject and bodies.
 """
 
 from collections.abc import Sequence
@@ -63,11 +63,11 @@ _Body = request(
 
 
 class DeliveryBody(_Body, frozen=True, kw_only=True):  # type: ignore[call-arg, misc, valid-type]  # made by `request`
-    """What to deliver: content (`subject` with `text` or `html`), or a `template` with `variables` and `locale`."""
+    """A delivery: content (`subject` with `text` or `html`), or a `template` with `variables` and `locale`."""
 
 
 class AcceptedShape(msgspec.Struct, frozen=True):
-    """The delivery that stands for the request; `replayed` if an earlier request with the same key made it."""
+    """The delivery of the request; `replayed` if an earlier request with the same key created it."""
 
     id: int
     status: str
@@ -89,7 +89,7 @@ DeliveryShape = response(
         "give_up_after": int | None,
         "recipients": many(RecipientShape),
         "from": str | None,
-        "content_hidden": bool,  # subject and bodies are hidden because they hold a code
+        "content_hidden": bool,  # subject and bodies are hidden because they contain a code
         "attachments": many(AttachmentShape),
     },
 )
@@ -101,7 +101,7 @@ DeliveryShape = response(
 def request_from(
     body: DeliveryBody, *, source: str, idempotency_key: str | None, traceparent: str | None, where: str = ""
 ) -> CheckedRequest:
-    """Read and check a body; `where` stands before the name of each invalid field."""
+    """Read and check a body; `where` is a prefix of the name of each invalid field."""
     errors: list[FieldError] = []
     given = asdict(body)
     read = {
@@ -127,7 +127,7 @@ def _addresses(field: str, written: str | Sequence[str], errors: list[FieldError
             parsed.append(parse_address(text))
         except ValueError as error:
             errors.append(FieldError(field if is_one else f"{field}[{index}]", str(error)))
-    # What cannot be read must not be reported as missing too.
+    # An unreadable field must not be reported as missing too.
     return tuple(parsed) or ((Address("unreadable@localhost"),) if errors and written else ())
 
 
@@ -145,7 +145,7 @@ def _moment(field: str, moment: datetime | None, errors: list[FieldError]) -> da
 
 
 def in_utc(field: str, moment: datetime | None) -> datetime | None:
-    """The same moment in UTC; one that UTC cannot express is refused by name."""
+    """The same moment in UTC; `BadInput` names the field if UTC cannot express it."""
     try:
         return None if moment is None else moment.astimezone(UTC)
     except OverflowError:
@@ -184,10 +184,10 @@ def _whole_seconds(duration: timedelta | None) -> int | None:
 
 
 def _place(recipient: Recipient) -> tuple[int, int]:
-    """The order of a letterhead: to, cc, bcc, reply_to."""
+    """The order of recipient kinds: to, cc, bcc, reply_to."""
     return _KINDS.index(recipient.kind), recipient.position
 
 
 def _size(content: str) -> int:
-    """The bytes that this base64 stands for."""
+    """The number of bytes that this base64 encodes."""
     return len(content) * 3 // 4 - content[-2:].count("=")

@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name; `rows` makes values of what it answers."""
+"""One function per statement of `queries.sql`, under the same name; `rows` converts its results."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -40,12 +40,12 @@ QUERIES = load("postroom.delivery")
 
 
 async def accept(connection: Connection, **columns: Any) -> list[Accepted]:
-    """Take requests given as columns."""
+    """Accept requests given as columns."""
     return [read_accepted(row) for row in await QUERIES["accept"].many(connection, **columns)]
 
 
 async def accept_one(connection: Connection, **columns: Any) -> Accepted:
-    """Take one request given as values, but for its recipients, which are columns."""
+    """Accept one request given as values; its recipients are columns."""
     return read_accepted(await QUERIES["accept_one"].one(connection, **columns))
 
 
@@ -91,7 +91,7 @@ async def close_claims(connection: Connection, *, claim_ids: Sequence[int]) -> i
 
 
 async def complete(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> set[DeliveryId]:
-    """Write results; returns the ids that were still ours to write."""
+    """Write results; returns the ids whose claim was still valid."""
     return {DeliveryId(row["id"]) for row in await QUERIES["complete"].many(connection, now=now, **columns)}
 
 
@@ -202,7 +202,7 @@ async def list_attempts(connection: Connection, *, delivery_id: int) -> list[Att
 async def list_claim_recipients(
     connection: Connection, *, lane: Lane, delivery_ids: Sequence[int], now: datetime | None
 ) -> dict[int, list[Recipient]]:
-    """Every recipient by delivery; one who is suppressed by now says so."""
+    """All recipients by delivery, with their suppression now."""
     grouped: dict[int, list[Recipient]] = {}
     for row in await QUERIES["list_claim_recipients"].many(
         connection, lane=lane.value, delivery_ids=delivery_ids, now=now
@@ -247,7 +247,7 @@ async def lock_unrendered(connection: Connection, *, batch_limit: int) -> list[U
 
 
 async def mark_dead_letters_notified(connection: Connection, *, now: datetime | None) -> int:
-    return int((await QUERIES["mark_dead_letters_notified"].one(connection, now=now))["told"])
+    return int((await QUERIES["mark_dead_letters_notified"].one(connection, now=now))["notified"])
 
 
 async def mark_notice_sent(connection: Connection, *, kind: str, now: datetime | None) -> int:
@@ -354,7 +354,7 @@ async def release(
 async def renew_claims(
     connection: Connection, *, worker_id: int, claim_ids: Sequence[int], lease: timedelta, now: datetime | None
 ) -> dict[ClaimId, bool]:
-    """The claims that hold, and of each whether it held all the time."""
+    """The valid claims, and whether each was valid without interruption."""
     rows = await QUERIES["renew_claims"].many(
         connection, worker_id=worker_id, claim_ids=claim_ids, lease=lease, now=now
     )

@@ -1,13 +1,13 @@
 """The delivery worker: claim, start, attempt, complete.
 
-Each lane has a loop of its own, so that nothing waits behind a slower lane. A batch is claimed at once, limited by the
-size of its content, and started chunk by chunk: before a chunk goes to the wire its place in the claim is committed, so
-a crash leaves few deliveries whose fate is unknown. Recipients, suppression and content are read when a chunk starts.
-Network I/O happens between short transactions, never inside one.
+Each lane has its own loop, so that no lane waits for a slower one. A batch is claimed at once, limited by the size
+of its content, and started chunk by chunk: before a chunk is sent its position in the claim is committed, so a crash
+leaves few ambiguous deliveries. Recipients, suppression and content are read when a chunk starts. Network I/O
+happens between short transactions, never inside one.
 
-Stopping: the worker claims nothing more, releases what it has not started, and finishes what is in flight within the
-grace time. An attempt that is cut off then is released if the other side cannot have the message, and recorded as
-ambiguous if it can.
+Stopping: the worker claims nothing more, releases deliveries it has not started, and finishes those in flight within
+the grace time. An attempt that is then cancelled is released if the other side cannot have the message, and recorded
+as ambiguous if it can.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 
 LINGER = timedelta(milliseconds=20)
 LINGERS = 10
-"""After work, look again every 20 ms for a while before asking for notifications: work comes in bursts."""
+"""After work, poll every 20 ms for a while before requesting notifications: work comes in bursts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class WorkerOptions:
 
 
 class Worker:
-    """One process's share of the work. `run` until `stop`; `run_once` for one batch."""
+    """The worker of one process. `run` until `stop`; `run_once` for one batch."""
 
-    def __init__(  # noqa: PLR0913 - the seams a worker stands on, each replaceable in tests
+    def __init__(  # noqa: PLR0913 - the dependencies of a worker, each replaceable in tests
         self,
         pool: Pool,
         *,
@@ -110,7 +110,7 @@ class Worker:
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stop(self) -> None:
-        """Ask the worker to finish what it has begun and return from `run`."""
+        """Ask the worker to finish started deliveries and return from `run`."""
         self._stopping.set()
         self._ledger.hurry(self._options.grace)
         self._ring_all()
@@ -121,7 +121,7 @@ class Worker:
         """Work until stopped; with `until_empty`, until nothing is due."""
         await self._leases.register(self._stopping)
         try:
-            async with asyncio.TaskGroup() as group:  # whichever loop fails ends them all: none is missed silently
+            async with asyncio.TaskGroup() as group:  # a loop that fails ends them all: none is missing silently
                 writing = group.create_task(self._ledger.run(), name="ledger")
                 watching = [
                     group.create_task(self._leases.keep(), name="leases"),
@@ -137,7 +137,7 @@ class Worker:
             await self._leases.say_goodbye()
 
     async def run_once(self, lane: Lane) -> int:
-        """Claim one batch, attempt it and write the results; returns how many deliveries it was."""
+        """Claim one batch, attempt it and write the results; returns the number of deliveries."""
         await self._leases.register(self._stopping)
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(self._ledger.run())
@@ -152,7 +152,7 @@ class Worker:
 
     async def _run_lane(self, lane: Lane) -> None:
         while not self._stopping.is_set():
-            was_at_work = self._lanes[lane].is_busy  # then the claim was not for all that is due
+            was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
             try:
                 claimed = await self._claim(lane)
                 if claimed:
@@ -166,7 +166,7 @@ class Worker:
                 await self._waker.wait(lane, self._options.poll_interval)
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
-        """Claim a batch. If preparing it fails, the batch is released and does not wait for its lease."""
+        """Claim a batch. If preparing it fails, the batch is released at once."""
         asked_at = monotonic()
         async with self._pool.acquire() as connection:
             claimed = await store.claim_due(
@@ -193,7 +193,7 @@ class Worker:
         return claimed
 
     async def _get_ready(self, lane: Lane, claimed: list[Outgoing], asked_at: float) -> None:
-        """Read the accounts, campaigns and endpoints of a claim; a claim with turns starts its lease when they do."""
+        """Load the accounts, campaigns and endpoints of a claim; the lease of a paced claim starts with its turns."""
         slots = [outgoing.slot for outgoing in claimed if outgoing.slot is not None]
         if self._senders is not None and slots:
             await self._senders.prepare(slots)
@@ -223,14 +223,14 @@ class Worker:
             await self._release(not_started)
 
     async def _make_room(self, lane: Lane, size: int) -> None:
-        """Wait until few enough mails and bytes are open, or the worker is to stop. The claim limited the webhooks."""
+        """Wait until few enough mails and bytes are open, or the worker stops. The claim limited the webhooks."""
         load = self._lanes[lane]
         while self._is_full(lane, size) and not self._stopping.is_set():
             load.changed.clear()  # one event for all: waiting on each task costs more than the attempts
             await load.changed.wait()
 
     def _is_full(self, lane: Lane, size: int) -> bool:
-        """Mails at servers that do not answer are not counted: connections bound them, and they hold up no other."""
+        """True if the lane is full. Mails at unresponsive servers are not counted: connections limit them."""
         load = self._lanes[lane]
         stuck = [flight.outgoing for _, gate in self._places.stalled(lane) for flight in gate.flights.values()]
         mails = load.mails - len(stuck)
@@ -238,7 +238,7 @@ class Worker:
         return mails > self._options.chunk or (open_bytes > 0 and open_bytes + size > self._options.byte_limit)
 
     async def _with_recipients(self, lane: Lane, chunk: list[Outgoing]) -> list[Outgoing] | None:
-        """The same with their recipients, as suppressions are now. None: the database does not answer."""
+        """The deliveries with their recipients and present suppressions. None: the database is unavailable."""
         try:
             async with self._pool.acquire() as connection:
                 found = await store.list_claim_recipients(
@@ -250,7 +250,7 @@ class Worker:
         return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
 
     async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Release for later webhooks to hosts that time out and bulk mail to addresses on hold; return the others."""
+        """Postpone webhooks to hosts that time out and bulk mail to addresses on hold; return the others."""
         ready: list[Outgoing] = []
         waiting: defaultdict[timedelta, list[DeliveryId]] = defaultdict(list)
         for outgoing in chunk:
@@ -270,9 +270,9 @@ class Worker:
         return None if outgoing.held_for is None or self._attempter.has_expired(outgoing) else outgoing.held_for
 
     async def _start(self, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
-        """Commit that this chunk is about to go to the wire, and read its content.
+        """Commit that this chunk is about to be sent, and read its content.
 
-        None: the claim was lost, or the database did not answer.
+        None: the claim was lost, or the database was unavailable.
         """
         if self._leases.has_lapsed(chunk[0].claim_id):
             return None
@@ -300,7 +300,7 @@ class Worker:
         return [read_content(outgoing, contents[outgoing.id]) for outgoing in chunk]
 
     async def _rest(self, lane: Lane) -> None:
-        """Nothing is due: look again soon, then ask to be notified, look once more, and wait."""
+        """Nothing is due: poll for a while, then request notifications, poll once more, and wait."""
         state = self._lanes[lane]
         has_many_webhooks = state.webhooks * 2 > self._options.chunk  # more may be due than may be in flight
         state.empty_looks += not has_many_webhooks
@@ -325,7 +325,7 @@ class Worker:
     # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _attempt(self, outgoing: Outgoing) -> None:
-        """One delivery, from started to a result; without one it is released, as if it had never been claimed."""
+        """Attempt one started delivery; without a result it is released, as if it had never been claimed."""
         with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
             result = await self._attempter.attempt(outgoing)
         if result is not None:
@@ -339,13 +339,13 @@ class Worker:
     # ── releasing and ending ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _release(self, outgoing: list[Outgoing], *, wait: timedelta = NO_TIME) -> None:
-        """Give back deliveries that were not started."""
+        """Release deliveries that were not started."""
         for each in outgoing:
             self._attempter.skip_turn(each)
         await self._ledger.give_back(outgoing[0].claim_id, [each.id for each in outgoing], wait=wait)
 
     async def _is_empty(self, lane: Lane) -> bool:
-        """True if nothing is due for which there is, or will soon be, a way."""
+        """True if no due delivery can be sent now or soon."""
         if self._senders is None or not await self._senders.has_turns(lane.value):
             return True
         async with self._pool.acquire() as connection:
@@ -353,7 +353,7 @@ class Worker:
         return due_at is None or due_at > self._now()
 
     def _written(self, settled: Iterable[Outgoing]) -> None:
-        """These have their result in the ledger, or were released."""
+        """Close deliveries whose result is in the ledger or that were released."""
         for outgoing in settled:
             self._lanes[outgoing.lane].closed(outgoing)
 

@@ -1,9 +1,9 @@
-"""mail: what a message says and how it is written.
+"""mail: rendering and composition of messages.
 
 NAME     mail, templates and bytes
 OWNS     no table; it writes content through delivery's statements
          catalog    templates as files, all parsed at the start
-         template_check  refuses, at acceptance, a template or variables that cannot be rendered
+         template_check  rejects, at acceptance, a template or variables that cannot be rendered
          render     strict, sandboxed, bounded
          plaintext  the text part, derived when a template has none
          compose    `MailWriter`: a claimed delivery → envelope and message

@@ -1,4 +1,4 @@
-"""Templates over HTTP: which there are, and what one looks like with given variables."""
+"""HTTP endpoints of templates: the catalog and previews."""
 
 from typing import Annotated, Any
 
@@ -17,28 +17,28 @@ Locale = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,
 
 
 class PreviewBody(Shape, frozen=True, kw_only=True):
-    """For whom to render: a locale and the template's variables."""
+    """Locale and variables of a preview."""
 
     locale: Locale | None = None
     variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class TemplateShape(msgspec.Struct, frozen=True):
-    """One template and the locales it is written in."""
+    """One template and its locales."""
 
     id: str
     locales: list[str]
 
 
 class TemplatePage(msgspec.Struct, frozen=True):
-    """The whole catalog: it has one page."""
+    """The whole catalog, on one page."""
 
     items: list[TemplateShape]
     next_cursor: None = None
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What would be sent."""
+    """A rendered message."""
 
     subject: str
     text: str | None
@@ -46,7 +46,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def endpoints(catalog: Catalog | None) -> list[Endpoint]:
-    """The endpoints of this catalog; without one there are no templates."""
+    """The endpoints of this catalog; without one the list is empty."""
 
     async def list_templates(_call: Call) -> Answer:
         names = catalog.names() if catalog is not None else []
@@ -75,7 +75,7 @@ def endpoints(catalog: Catalog | None) -> list[Endpoint]:
             method="POST",
             path="/v1/templates/{template_id}/preview",
             handler=preview_template,
-            summary="Render a template as it would be sent. A template that cannot be rendered answers 400.",
+            summary="Render a template as it would be sent. Returns 400 if it cannot be rendered.",
             scope=READ,
             tag="templates",
             body=PreviewBody,

@@ -6,10 +6,10 @@
     _layouts/…  _partials/…          shared files for {% extends "_layouts/base.html" %} and {% include … %}
 
 A later directory replaces an earlier one's templates by id, and its shared files by path. Everything is
-parsed when the catalog loads; the first thing wrong raises `TemplateInvalid` with file, line and reason.
+parsed when the catalog loads; the first error raises `TemplateInvalid` with file, line and reason.
 Afterwards no file is read: templates can name only what was loaded, so no path leads anywhere else.
 
-A locale is looked up from special to general, then in English: `zh-Hant-TW → zh-Hant → zh → en`.
+A locale is looked up from specific to general, then in English: `zh-Hant-TW → zh-Hant → zh → en`.
 Filters are the engine's own (`default`, `upper`, `join`, `urlencode`, `tojson`, `items`, …); none are added.
 MJML is compiled at load and keeps its own rules about styles (`<mj-style inline="inline">`).
 """
@@ -67,7 +67,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Parts that stand in no catalog, parsed once: a preview, or a campaign rendered for many."""
+    """Message parts outside the catalog, parsed once: a preview, or a campaign rendered for many recipients."""
 
     renderer: Renderer
     message: TemplateParts
@@ -106,7 +106,7 @@ class Catalog:
         return list(self._locales.get(template, ()))
 
     def speaks(self, template: str, locale: str | None) -> bool:
-        """Whether the template has words for the locale, its own or those it falls back to."""
+        """True if the template has the locale or one of its fallbacks."""
         return not isinstance(self._find(template, locale), RenderError)
 
     def __contains__(self, template: object) -> bool:
@@ -120,7 +120,7 @@ class Catalog:
     def render_many(
         self, template: str, *, locale: str | None, many: Iterable[Mapping[str, Any]]
     ) -> list[Rendered | RenderError]:
-        """Render one template for many sets of variables; answers stand in the same order."""
+        """Render one template for many sets of variables; results are in the same order."""
         message = self._find(template, locale)
         if isinstance(message, RenderError):
             return [message for _ in many]
@@ -159,7 +159,7 @@ class Catalog:
             if not _LOCALE.fullmatch(locale):
                 raise TemplateInvalid(f"{locale_folder}: not a locale (such as fr, pt-BR, zh-Hant)")
             if locale in messages:
-                raise TemplateInvalid(f"{locale_folder}: the locale {locale!r} is there twice")
+                raise TemplateInvalid(f"{locale_folder}: the locale {locale!r} exists twice")
             name = f"{template}/{locale}"
             sources = _parts_in(locale_folder)
             messages[locale] = _add_message(self._renderer, name, sources, self._shared)
@@ -170,7 +170,7 @@ class Catalog:
 
 
 def locale_chain(locale: str | None) -> Iterator[str]:
-    """The locales to try, most special first, in lower case with dashes."""
+    """The locales to try, most specific first, in lower case with dashes."""
     wanted = _normal_locale(locale or "")[:_LONGEST_LOCALE]
     while wanted:
         yield wanted
@@ -186,7 +186,7 @@ def _normal_locale(locale: str) -> str:
 
 
 def _folders(directory: Path) -> list[Path]:
-    # Names with a leading dot belong to version control, desktops and Kubernetes, not to the catalog.
+    # Names with a leading dot belong to version control, desktops and Kubernetes; skip them.
     return sorted(entry for entry in directory.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
@@ -216,7 +216,7 @@ def _parts_in(folder: Path) -> dict[str, Source]:
         if part is None:
             raise TemplateInvalid(f"{file}: not a part of a message (subject, text, html or mjml)")
         if part in parts:
-            raise TemplateInvalid(f"{file}: the part {part!r} is there twice")
+            raise TemplateInvalid(f"{file}: the part {part!r} exists twice")
         parts[part] = Source(str(file), _read(file), mjml=file.name.endswith("mjml"))
     if "subject" not in parts:
         raise TemplateInvalid(f"{folder}: the template has no subject")
@@ -284,7 +284,7 @@ def _add(renderer: Renderer, name: str, source: Source, *, html: bool, compiled:
 
 
 def _check_names(renderer: Renderer, source: Source, shared: Mapping[str, Source]) -> None:
-    """The engine meets unknown filters and files only while rendering; a slip should stop the start."""
+    """Check filters and file names at load: the engine reports unknown ones only while rendering."""
     for start, end in tag_spans(source.text):
         wrong = _unknown_name(renderer, source.text[start:end], shared)
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""Templates at the command line: which there are, and what one looks like with given variables."""
+"""Commands for templates: the catalog and previews."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,10 +29,10 @@ def list_(*, as_json: AsJson = False) -> None:
 
 @templates.command()
 def preview(
-    template: Annotated[str, typer.Argument(help="A template's id.")],
+    template: Annotated[str, typer.Argument(help="Id of the template.")],
     *,
-    locale: Annotated[str | None, typer.Option(help="Such as fr or pt-BR.")] = None,
-    var: Annotated[list[str] | None, typer.Option(help="A variable, name=value; repeatable.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Locale, such as fr or pt-BR.")] = None,
+    var: Annotated[list[str] | None, typer.Option(help="Template variable, name=value; repeatable.")] = None,
     vars_json: Annotated[str | None, typer.Option(help="Variables as one JSON object.")] = None,
     html: Annotated[bool, typer.Option("--html", help="Print only the HTML part.")] = False,
     as_json: AsJson = False,

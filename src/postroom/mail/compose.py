@@ -1,9 +1,9 @@
-"""Writes mail: from a claimed delivery to an envelope and a message.
+"""Composition of mail: from a claimed delivery to an envelope and a message.
 
-Everything that names or dates the message is taken from the delivery and not from the attempt, so that a second attempt
-after an unknown outcome sends the same message again and receivers can recognise it. Only the timestamp of the DKIM
-signature differs between attempts. The date is that of the first moment it could leave (for mail scheduled ahead, not
-the day it was written), the Message-ID never changes.
+Names and dates in the message come from the delivery and not from the attempt, so that a second attempt after an
+unknown outcome sends the same message and receivers can deduplicate it. Only the timestamp of the DKIM signature
+differs between attempts. The date is the first moment at which the mail could leave (the scheduled time of scheduled
+mail); the Message-ID never changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Rendering(Protocol):
 
 
 class MailWriter:
-    """Writes mail: renders a campaign's, takes the identity of the account that carries it, composes the message."""
+    """Composes mail: renders campaign content, applies the identity of the sender account, builds the message."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class MailWriter:
         self._composer, self._rendering, self._accounts, self._now = composer, rendering, accounts, now
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Read the campaigns of a claim. The worker has read its accounts."""
+        """Load the campaigns of a claim. The worker has loaded its accounts."""
         campaign_mail = [outgoing for outgoing in claim if outgoing.campaign_id is not None]
         if campaign_mail and self._rendering is not None:
             await self._rendering.prepare(campaign_mail)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
-        """Make envelope and message; ValueError names the part that cannot be written."""
+        """Build envelope and message; ValueError names the part that cannot be encoded."""
         if outgoing.campaign_id is not None and self._rendering is not None:
             outgoing = self._rendering.write(outgoing)
         if outgoing.sender_account_id is not None and self._accounts is not None:
@@ -86,10 +86,10 @@ def written_by(outgoing: Outgoing, account: SenderAccount) -> Outgoing:
 
 
 class Composer:
-    """Composes the mail of one room: its default sender, its names, its keys.
+    """Composes the mail of one room, with its default sender, domains and keys.
 
-    `keys` sign Message-IDs and return paths, so that a report that quotes one can be verified; bounces go to
-    `bounce_domain`, without one or without a key to the sender; `links` signs the one-click link for a recipient of
+    `keys` sign Message-IDs and return paths, so that reports that quote one can be verified. Bounces go to
+    `bounce_domain`; without it or without a key, to the sender. `links` signs the one-click link for a recipient of
     bulk mail; `signers` holds the DKIM keys by the domain of From.
     """
 
@@ -103,14 +103,14 @@ class Composer:
         links: TokenSigner | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,
     ) -> None:
-        encode_addresses("From", (default_sender,))  # a sender that cannot be written stops the start, not a mail
+        encode_addresses("From", (default_sender,))  # an invalid default sender fails at start, not per mail
         self._default_sender = default_sender
         self._message_domain, self._key = message_domain_of(message_domain), next(iter(keys), None)
         self._bounce_domain, self._links = bounce_domain, links
         self._signers = {domain.lower(): tuple(keys) for domain, keys in (signers or {}).items()}
 
     def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
-        """The envelope for those who still wait, and the message; ValueError names what cannot be written."""
+        """The envelope for pending recipients, and the message; ValueError names the part that cannot be encoded."""
         sender = outgoing.sender or self._default_sender
         custom, message_id = _custom_headers(outgoing.headers)
         if message_id is None:
@@ -154,7 +154,7 @@ class Composer:
         return headers
 
     def _list_headers(self, outgoing: Outgoing) -> list[Field]:
-        """One-click unsubscription (RFC 8058). The link names one person, so mail to several goes without."""
+        """One-click unsubscription (RFC 8058). The link identifies one person, so mail to several has none."""
         addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
         if self._links is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
             return []
@@ -162,7 +162,7 @@ class Composer:
         return [(b"List-Unsubscribe", f"<{url}>".encode()), _ONE_CLICK]
 
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:
-        """The keys of the sender's domain or of the nearest domain above it: DMARC aligns with both."""
+        """The keys of the sender's domain or of the nearest parent domain: DMARC aligns with both."""
         domain = domain_of(sender.email) if self._signers else ""
         while domain:
             if domain in self._signers:
@@ -176,19 +176,19 @@ def _has(outgoing: Outgoing, header: str) -> bool:
 
 
 def message_domain_of(setting: str) -> str:
-    """POSTROOM_MESSAGE_DOMAIN as Message-IDs write it; ValueError if it is not a domain."""
+    """POSTROOM_MESSAGE_DOMAIN in ASCII form; ValueError if it is not a domain."""
     return domain_of(parse_address(f"postroom@{setting}").email)
 
 
 def format_date(moment: datetime) -> bytes:
-    """A moment as RFC 5322 writes it, in UTC; `strftime` would speak the language of the host."""
+    """A moment in the format of RFC 5322, in UTC; `strftime` depends on the locale of the host."""
     at = moment.astimezone(UTC)
     day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
     return f"{day}, {at.day:02} {month} {at.year:04} {at.hour:02}:{at.minute:02}:{at.second:02} +0000".encode()
 
 
 def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
-    """The caller's headers, and the Message-ID among them if there is one."""
+    """The caller's headers, and the Message-ID if one is among them."""
     fields: list[Field] = []
     message_id = None
     seen = set()
@@ -206,7 +206,7 @@ def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
 
 
 def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
-    """To, Cc and Reply-To, whatever became of each recipient; Bcc never."""
+    """To, Cc and Reply-To with all recipients, whatever their status; never Bcc."""
     headers = [
         (name.encode(), encode_addresses(name, addresses))
         for name, kind in (

@@ -1,4 +1,4 @@
-"""The errors of mail; the whole tree is drawn in `postroom.errors`."""
+"""Errors of mail; `postroom.errors` shows the whole tree."""
 
 from postroom.errors import ConfigurationError, NotFoundError
 

@@ -1,12 +1,11 @@
-"""Changes to HTML sources that hold template tags: styles applied, MJML compiled, every tag left in place.
+"""Changes to HTML sources that contain template tags: inline styles and compile MJML, with every tag kept in place.
 
-Rules in `<style>` are written onto the elements they match; media queries and the like stay. That happens
-once, at load, if logic cannot change which rule applies (`inline_at_load`), otherwise after each rendering
+Rules in `<style>` are copied to the elements they match; media queries and similar rules stay. That happens once, at
+load, if template logic cannot change which rule applies (`inline_at_load`), otherwise after each rendering
 (`inline_styles`). Nothing is fetched: linked stylesheets are ignored.
 
-HTML parsers move words that stand between table rows out of the table, and take tags inside attributes apart.
-So tags are replaced by placeholders first (statements by comments, which may stand anywhere) and put back
-afterwards.
+HTML parsers move text between table rows out of the table, and break up tags inside attributes. So tags are replaced
+by placeholders first (statements by comments, which are valid anywhere) and restored afterwards.
 """
 
 import re
@@ -36,14 +35,14 @@ _RULE_END = re.compile(r"[};]")
 _PLACEHOLDER = re.compile(r"<!--prx(\d+)x-->|prx(\d+)x")
 _STATEMENT = re.compile(r"\{%[-+]?\s*(\w+)")
 _SIMPLE_STATEMENTS = frozenset({"if", "elif", "else", "endif", "for", "endfor"})
-# Which element these match depends on its neighbours or its attributes, and logic changes those.
+# Matches of these depend on neighbours or attributes, which template logic can change.
 _FRAGILE_SELECTOR = re.compile(r"[\[+~]|:(?!hover|active|focus|visited|link)")
 _DYNAMIC_TARGET = re.compile(r"""\b(?:class|id|style)\s*=\s*(?:"[^"]*|'[^']*|)prx\d+x""", re.IGNORECASE)
 _MISPLACED = re.compile(r"""</?prx|prx\d+x\w*=""|&lt;!--prx""")
 _EVENT = re.compile(r"<!--prx\d+x-->|prx\d+x|</?[a-z][a-z0-9:-]*", re.IGNORECASE)
 _ELEMENT = re.compile(r"</?[a-z][a-z0-9:-]*", re.IGNORECASE)
 _SUPPLIED = re.compile(r"</?(?:html|head|body|style)$", re.IGNORECASE)
-# The inliner and the MJML compiler call themselves for each level: 20,000 levels ended the process by a stack overflow.
+# The inliner and the MJML compiler recurse for each level: 20,000 levels crashed the process by a stack overflow.
 _DEEPEST = 1000
 _TOO_DEEP = f"elements are nested more than {_DEEPEST} deep"
 _VOID = frozenset({"<area", "<br", "<col", "<hr", "<img", "<input", "<link", "<meta", "<source", "<wbr"})
@@ -54,7 +53,7 @@ def has_styles(html: str) -> bool:
 
 
 def inline_styles(html: str) -> str:
-    """Write the rules of `<style>` onto the elements; what cannot be written there (media queries) stays."""
+    """Copy the rules of `<style>` to the elements; rules that cannot be inlined (media queries) stay."""
     return _apply(html) if has_styles(html) else html
 
 
@@ -65,7 +64,7 @@ def _apply(html: str) -> str:
 
 
 def _depth(html: str) -> int:
-    """At least how deep elements are nested; elements that end without a closing tag count as open."""
+    """A lower bound of the nesting depth; elements without a closing tag count as open."""
     if html.count("<") <= _DEEPEST:
         return 0
     depth = deepest = 0
@@ -79,10 +78,10 @@ def _depth(html: str) -> int:
 
 
 def inline_at_load(source: str) -> str | None:
-    """The source with its styles applied, or None if only the rendered HTML can tell which rules apply.
+    """The source with its styles inlined, or None if only the rendered HTML decides which rules apply.
 
-    Tags become placeholders, the styles are applied, the placeholders become tags again. That is right only
-    if no tag decides what a rule matches and the HTML parser left every tag where it was: both are checked.
+    Tags become placeholders, the styles are inlined, the placeholders become tags again. That is correct only if no
+    tag decides what a rule matches and the HTML parser left every tag in place: both are checked.
     """
     tags = find_tags(source)
     if _PLACEHOLDER.search(source) or not _logic_is_simple(tags) or not _rules_are_steady(source):
@@ -100,7 +99,7 @@ def inline_at_load(source: str) -> str | None:
 
 
 def draws_on_others(source: str) -> bool:
-    """True if other files take part, so that styles may come from them or apply to them."""
+    """True if the template includes other files, whose styles may apply here or the other way round."""
     return any(_keyword(tag) in {"extends", "include", "import", "from"} for tag in find_tags(source))
 
 
@@ -139,7 +138,7 @@ def _without_comments(css: str) -> str:
 
 
 def _mark(source: str) -> str:
-    """Words in place of tags; statements outside attributes become comments, which may stand between rows."""
+    """Replace tags by placeholders; statements outside attributes become comments, which are valid between rows."""
     parts: list[str] = []
     at, in_attribute = 0, False
     for number, (start, end) in enumerate(tag_spans(source)):
@@ -158,7 +157,7 @@ def _events(marked: str) -> list[str]:
 
 
 def _blocks_are_balanced(events: Iterable[str], tags: list[str]) -> bool:
-    """True if no block opens an element it does not close: such an element would be there only sometimes."""
+    """True if no block opens an element without closing it: such an element would exist only sometimes."""
     open_elements: list[str] = []
     blocks: list[_Block] = []
     for event in events:
@@ -177,14 +176,14 @@ def _blocks_are_balanced(events: Iterable[str], tags: list[str]) -> bool:
 
 @dataclass(slots=True)
 class _Block:
-    """An open block: how many elements were open at its start, and the fewest since."""
+    """An open block: the number of open elements at its start, and the minimum since."""
 
     start: int
     lowest: int
 
 
 def _same_level(keyword: str, depth: int, blocks: list[_Block]) -> bool:
-    """Note where a block starts; true unless the block goes on or ends among other elements than it started."""
+    """Record the start of a block; false if the block continues or ends at another nesting level."""
     if keyword in {"if", "for"}:
         blocks.append(_Block(depth, depth))
         return True
@@ -221,7 +220,7 @@ class MjmlInvalid(Exception):  # noqa: N818 - reads like TemplateInvalid, which 
 
 
 def compile_mjml(source: str) -> str:
-    """HTML of an MJML source with every template tag where its author put it."""
+    """The HTML of an MJML source, with every template tag in its place."""
     if _PLACEHOLDER.search(source):
         raise MjmlInvalid("a word like 'prx1x' cannot be used")
     if _depth(source) > _DEEPEST:
@@ -248,5 +247,5 @@ def _invalid(source: str, span: tuple[int, int], reason: str) -> MjmlInvalid:
 
 
 def _supplied_rows_inside(html: str) -> str:
-    """Move statements into the `<tbody>` the parser supplied after them, where the end of their block is."""
+    """Move statements into the `<tbody>` that the parser added after them, where their block ends."""
     return re.sub(r"((?:<!--prx\d+x-->\s*)+)<tbody>", r"<tbody>\1", html)

@@ -1,8 +1,8 @@
 """The text part of a message, derived from its HTML.
 
-`plain_text(html)` is deterministic and never wraps lines: paragraphs and headings stand apart, lists get
-dashes or numbers, a link reads `text (address)`, a table reads row by row, an image speaks its alt text, and
-what a reader cannot see (styles, scripts, hidden preview text) is left out.
+`plain_text(html)` is deterministic and never wraps lines: paragraphs and headings are separated by empty lines,
+lists get dashes or numbers, a link becomes `text (address)`, a table is written row by row, an image becomes its alt
+text, and invisible content (styles, scripts, hidden preview text) is left out.
 """
 
 import re
@@ -30,11 +30,11 @@ _LINES = frozenset(
     {"div", "section", "article", "header", "footer", "main", "nav", "aside", "center", "form", "fieldset"}
     | {"caption", "figcaption", "dt", "dd", "li", "tr", "td", "th", "tbody", "thead", "tfoot", "body", "html"}
 )
-# Senders pad hidden preview text with these; they have no width and no meaning to a reader.
+# Senders pad hidden preview text with these zero-width characters.
 _PADDING = dict.fromkeys(map(ord, "\u200b\u00ad\ufeff\u034f"))
-# Asking every element for its attributes is half the work, and most letters hide nothing.
+# Reading the attributes of every element is half of the work, and most mails hide nothing.
 _HIDING = re.compile(r"display\s*:\s*none")
-# A tree deeper than this is not a letter; its remaining text is taken as it comes.
+# Limit against stack overflow: deeper text is taken without structure.
 _MAX_DEPTH = 100
 
 
@@ -118,7 +118,7 @@ class _PlainPage:
         return page.finish()
 
     def _break(self, _node: LexborNode) -> None:
-        # An empty line between two breaks is how many letters separate their paragraphs.
+        # Many mails separate their paragraphs by an empty line between two breaks.
         if "".join(self._line).strip():
             self._end_line()
         elif self._lines and self._lines[-1]:
@@ -186,7 +186,7 @@ class _PlainPage:
                 cells.append(self._inner(child))
             child = child.next
         filled = [cell for cell in cells if cell]
-        # Cells holding paragraphs are layout, not data: one below the other reads better than a torn row.
+        # Cells with paragraphs are layout, not data: write them one below the other instead of as a row.
         tall = any("\n" in cell for cell in filled)
         self._lines.extend(filled if tall else [" | ".join(filled)] if filled else [])
 
@@ -195,7 +195,7 @@ class _PlainPage:
         self._paragraph(lambda: self._lines.extend(line.rstrip() for line in text.split("\n")))
 
 
-# The table is part of the class; it stands below because it names the methods.
+# The table belongs to the class; it stands below because it names the methods.
 _WRITERS: dict[str, Callable[[_PlainPage, LexborNode], None]] = {
     **dict.fromkeys(_PARAGRAPHS, _PlainPage._own_paragraph),  # noqa: SLF001 - see above
     **dict.fromkeys(_LINES, _PlainPage._own_lines),  # noqa: SLF001 - see above

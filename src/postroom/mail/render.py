@@ -1,6 +1,6 @@
 """Turn a parsed message and its variables into subject, text and HTML. Pure; nothing is read from disk.
 
-What a template can do is decided here:
+Restrictions on templates:
 
 - An unknown variable is an error, nested ones too, and so is printing a null: mail never says "Hello None".
 - Only JSON values reach a template (`seal`): no methods, no Python objects, nothing it could change.
@@ -44,7 +44,7 @@ _UNBOUNDED_FILTERS = ("format", "indent", "batch", "slice", "pprint")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What will be sent: at least one of text and html is there, and text always is if html is."""
+    """The rendered message: text or html is present, and with html always text."""
 
     subject: str
     text: str | None
@@ -53,7 +53,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class RenderError:
-    """Why a message could not be rendered. Safe to store and show: it holds no variable's value."""
+    """The reason why a message could not be rendered. Safe to store and show: it contains no variable's value."""
 
     template: str
     part: str
@@ -86,10 +86,10 @@ class _NullPrinted(Exception):  # noqa: N818 - as above
 
 
 class Record(dict[str, Any]):
-    """A JSON object as templates see it: its keys and nothing else.
+    """A JSON object that shows templates its keys and nothing else.
 
-    The engine falls back from keys to attributes and would hand out `clear` or `pop` of a plain dict. It
-    takes an object for a mapping only if it has `items`, so that one name exists, and is null.
+    The engine falls back from keys to attributes and would expose `clear` or `pop` of a plain dict. It treats an
+    object as a mapping only if it has `items`, so that one name exists, and is null.
     """
 
     __slots__ = ()
@@ -103,11 +103,11 @@ class Record(dict[str, Any]):
 
 
 def seal(value: Any, path: str = "variables", depth: int = 0) -> Any:
-    """A copy of a JSON value that a template can read and not reach through; raises for anything else."""
+    """A read-only copy of a JSON value for templates; raises for any other value."""
     if value is None or type(value) in _PLAIN:
         return value
     if isinstance(value, str):
-        return str.__str__(value)  # a subclass could call itself safe HTML; a plain string cannot
+        return str.__str__(value)  # a subclass could claim to be safe HTML; a plain string cannot
     if isinstance(value, int) and abs(value) <= MAX_INTEGER:
         return int(value)
     if isinstance(value, float):
@@ -146,7 +146,7 @@ def _ignore(_part: str) -> None:
 
 
 class Renderer:
-    """The engine twice: one escapes HTML, one escapes nothing. It knows what was added and reads no file."""
+    """Two engines: one escapes HTML, one escapes nothing. It has only the added parts and reads no file."""
 
     def __init__(self) -> None:
         self._html = _environment(escape=True)
@@ -155,9 +155,9 @@ class Renderer:
         self._written: dict[str, str] = {}
 
     def add(self, name: str, source: str, *, html: bool, written: str | None = None) -> None:
-        """Parse a part; raises the engine's `TemplateError` with its line if it does not parse.
+        """Parse a part; raises the engine's `TemplateError` with its line if it is invalid.
 
-        `written` is what the author wrote, if styles or MJML changed it since: errors count its lines.
+        `written` is the author's source, if styles or MJML changed it since: errors refer to its lines.
         """
         (self._html if html else self._text).add_template(name, source)
         self._sources[name] = source
@@ -191,7 +191,7 @@ class Renderer:
         return Rendered(subject, text, html)
 
     def render_many(self, message: TemplateParts, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
-        """One answer per set of variables, in order; one that fails does not disturb the others."""
+        """One result per set of variables, in order; a failure does not affect the others."""
         return [self.render(message, variables) for variables in many]
 
     def _part(self, part: str, name: str, values: Record) -> str:
@@ -203,17 +203,18 @@ class Renderer:
         except _NullPrinted:
             nulls = ", ".join(path[:_NEAR] for path in sorted(_null_paths(values))[:10]) or "an expression"
             raise _Failure(part, f"a null was printed, give it a default (null here: {nulls})") from None
-        except Exception as error:  # noqa: BLE001 - whatever the engine's binding raises is a failed rendering
+        except Exception as error:  # noqa: BLE001 - any exception of the engine's binding is a failed rendering
             raise _Failure(part, f"the template cannot use a value like this ({type(error).__name__})") from None
         if part == "html":
-            # The engine escapes slashes too. No parser needs that, and people read addresses in sources.
+            # The engine escapes slashes too. No parser needs that, and it makes URLs in sources harder to read.
             rendered = rendered.replace("&#x2f;", "/")
         if len(rendered) > MAX_PART:
             raise _Failure(part, f"the rendered part is longer than {MAX_PART} characters")
         return rendered
 
     def _explain(self, error: TemplateError) -> str:
-        # `detail` may quote values ("unable to calculate 5 / 0"), so only our words and the source are used.
+        # `detail` may quote values ("unable to calculate 5
+        # 0"), so only our texts and the source are used.
         reason = _REASONS.get(error.kind, "cannot be rendered")
         name, line, where = error.name or "", error.line or 0, error.range
         inner = _caused_in(str(error), self._sources) if error.kind == "BadInclude" else None
@@ -263,7 +264,7 @@ def _subject(rendered: str) -> str:
 
 
 def _expression(source: str, where: tuple[int, int]) -> str:
-    """The expression an error points at, completed to the left: the engine marks `.b` of `a.b`, `f` of `a|f`."""
+    """The expression of an error, extended to the left: the engine marks `.b` of `a.b`, `f` of `a|f`."""
     raw = source.encode()
     before, marked = (
         raw[: where[0]].decode(errors="replace"),
@@ -274,14 +275,14 @@ def _expression(source: str, where: tuple[int, int]) -> str:
 
 
 def _line_of(expression: str, source: str, written: str) -> int | None:
-    """The line of an expression as its author sees it; None if that is the line the engine names."""
+    """The line of an expression in the author's source; None if the engine's line is right."""
     if not expression or source == written or expression not in written:
         return None
     return 1 + written.count("\n", 0, written.index(expression))
 
 
 def _caused_in(description: str, sources: Mapping[str, str]) -> tuple[str, int, str] | None:
-    """Where inside the included files it went wrong: file, line and the source of that line."""
+    """The location of the error inside the included files: file, line and the source of that line."""
     for name, line in reversed(re.findall(r"\(in ([^\s():]+):(\d+)\)", description)):
         lines = sources.get(name, "").splitlines()
         if 0 < int(line) <= len(lines):

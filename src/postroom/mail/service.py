@@ -1,4 +1,4 @@
-"""Rendering: from a template and its variables to stored content."""
+"""Renders templates with their variables to stored content."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RenderedBatch:
-    """What a rendering pass did, and which lanes have something to send because of it."""
+    """The result of a rendering pass, and the lanes that have mail to send because of it."""
 
     rendered: int
     failed: int
@@ -31,10 +31,10 @@ class RenderedBatch:
 async def render_waiting(
     pool: Pool, catalog: Catalog, *, batch_limit: int = 200, now: datetime | None = None
 ) -> RenderedBatch:
-    """Render one batch in one transaction: its rows are locked, and stay as they were if this process dies.
+    """Render one batch in one transaction: its rows are locked, and unchanged if this process crashes.
 
-    A template that fails with these variables ends its delivery as failed (`render_failed`) and says why; its
-    neighbours are not touched by it.
+    A template that fails with these variables ends its delivery as failed (`render_failed`) with the reason; the
+    rest of the batch is not affected.
     """
     async with pool.acquire() as connection, connection.transaction():
         waiting = await deliveries.lock_unrendered(connection, batch_limit=batch_limit)
@@ -67,7 +67,7 @@ async def render_waiting(
 
 
 def _render(catalog: Catalog, delivery: Unrendered) -> Rendered | RenderError:
-    """The content, or a render error. Any error is this delivery's: the others of the batch are rendered."""
+    """The content, or a render error. Any exception counts as a failure of this delivery; the rest is rendered."""
     if delivery.problem is not None:
         return RenderError(delivery.template_id, "variables", delivery.problem)
     try:

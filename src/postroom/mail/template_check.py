@@ -1,9 +1,9 @@
-"""Refuse at acceptance what a worker could not render: an unknown template, a missing variable.
+"""Rejects at acceptance mail that a worker could not render: an unknown template, a missing variable.
 
-A process that has the catalog renders a request once, as a trial, and remembers the shape of its variables: which names
-there are, of which types, empty or not. Requests of a known shape are not rendered again, so a busy sender pays for the
-look-up only. Templates can decide by values too; such a request passes here and fails as `render_failed`, as does mail
-from SQL and `postroom.send`, where no catalog is at hand. API, command line and workers need the same
+A process with the catalog renders a request once, as a trial, and caches the shape of its variables: their names,
+their types, empty or not. Requests of a known shape are not rendered again, so frequent senders only pay for the
+look-up. Templates can depend on values too; such a request passes here and fails as `render_failed`, as does mail
+from SQL and `postroom.send`, which have no catalog. API, command line and workers need the same
 POSTROOM_TEMPLATE_DIR.
 """
 
@@ -31,7 +31,7 @@ class TemplateCheck:
 
     @classmethod
     def of(cls, settings: Settings) -> "TemplateCheck":
-        """With the templates that the settings name."""
+        """A check with the templates of the settings."""
         own = settings.template_dir
         return cls(Catalog.load(BUILTIN_TEMPLATES, *([own] if own else [])))
 
@@ -63,7 +63,7 @@ def _named(error: RenderError) -> FieldError:
 
 
 def _shape(value: Any) -> Hashable:
-    """Names, types and emptiness of a JSON value: what a template usually decides by."""
+    """Names, types and emptiness of a JSON value, on which templates usually depend."""
     if isinstance(value, Mapping):
         return frozenset((name, _shape(item)) for name, item in value.items())
     if isinstance(value, list | tuple):

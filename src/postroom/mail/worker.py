@@ -11,7 +11,7 @@ from postroom.runtime.loop import Loop
 
 
 class RenderWorker:
-    """One process's share of the rendering."""
+    """The rendering loop of one process."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class RenderWorker:
         self._poll_interval, self._clock = poll_interval, clock
 
     def loop(self) -> Loop:
-        """Batch after batch until nothing waits; then after a notification or the poll interval."""
+        """Render batches until no delivery waits; then wait for a notification or the poll interval."""
         return Loop(
             "renderer",
             self.run_once,

@@ -1,4 +1,4 @@
-"""post: everything about mail that needs neither a database nor a socket.
+"""post: the rules and formats of mail, without database or socket.
 
 NAME     post, the rules and formats of mail
 OWNS     no table; every module is pure
@@ -7,8 +7,8 @@ OWNS     no table; every module is pure
          message_id, return_path   signed names of a delivery that reports quote back
          mime, dkim   the bytes of a message and its signatures
          mime_guard   the cost of parsing a message, computed before it is parsed
-         reply        envelope, content, and what the other side replied
-         meaning      what a reply means: the one table
+         reply        envelope, content, and the reply of the other side
+         meaning      the meaning of replies: one table
          report, prose     delivery status notifications, complaints, and bounces written for people
          text         text that PostgreSQL can store
 CALLED BY  every capability that handles mail; it imports nothing but `postroom.errors`

@@ -14,13 +14,13 @@ from email_validator import EmailNotValidError, validate_email
 
 LOCAL_LIMIT = 64
 EMAIL_LIMIT = 254
-WRITTEN_LIMIT = 1000  # with its name; longer is an accident or an attack
+WRITTEN_LIMIT = 1000  # with its name; longer input is a mistake or an attack
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _TOP_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+{_TOP_LABEL}|localhost")
-# Nearly every address in the world takes this one match; email-validator is some forty times slower.
+# Nearly every address matches this one expression; email-validator is some forty times slower.
 _ORDINARY = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_DOMAIN.pattern})")
 _NAMED = re.compile(r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)" *|(?P<plain>[^"<>]*))<(?P<email>[^<>]*)>')
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -48,7 +48,7 @@ def normalize(email: str) -> str:
 
 
 def parse_address(value: str) -> Address:
-    """Read `a@example.org` or `Name <a@example.org>`; ValueError says in a few words what is wrong."""
+    """Read `a@example.org` or `Name <a@example.org>`; ValueError names the problem in a few words."""
     if (ordinary := _ORDINARY.fullmatch(value)) is not None:
         return Address(_join(ordinary[1], ordinary[2]))
     if len(value) > WRITTEN_LIMIT:
@@ -64,9 +64,9 @@ def parse_address(value: str) -> Address:
 
 
 def parse_bare(text: str) -> str:
-    """Read an address without a name, such as `a@example.org` or `<a@example.org>`; ValueError says what is wrong.
+    """Read an address without a name, such as `a@example.org` or `<a@example.org>`; ValueError names the problem.
 
-    The stand-in for an erased address is valid too: suppression lists are exported with it and imported again.
+    The placeholder of an erased address is valid too: suppression lists are exported with it and imported again.
     """
     address = text.strip()
     if _ERASED.fullmatch(address):
@@ -79,12 +79,12 @@ def parse_bare(text: str) -> str:
 
 
 def fold_local(local: str) -> str:
-    """A local part as it is stored: in lower case unless it is ASCII, because a database may lower only ASCII."""
+    """A local part in its stored form: in lower case unless it is ASCII, because a database may lower only ASCII."""
     return local if local.isascii() else unicodedata.normalize("NFC", local.lower())
 
 
 def find_address(text: str | None) -> str | None:
-    """The address in a field of a report, or None: a report may hold anything."""
+    """The address in a field of a report; None if it has none."""
     if text is None or "@" not in text:
         return None
     try:
@@ -118,8 +118,8 @@ def _parse_email(email: str) -> str:
     if not email:
         raise ValueError("is empty")
     local, _, domain = email.rpartition("@")
-    # email-validator refuses reserved names such as `localhost`; behind an unusual local part they are as good
-    # as elsewhere, so a domain we can judge ourselves is put back afterwards.
+    # email-validator rejects reserved names such as `localhost`; after an unusual local part they are as valid as
+    # elsewhere, so a domain that we can check ourselves is restored afterwards.
     is_ordinary = _DOMAIN.fullmatch(domain) is not None
     try:
         checked = validate_email(

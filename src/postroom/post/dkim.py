@@ -2,7 +2,7 @@
 
 A `Signer` holds one key of one domain, loaded once. `sign_all` puts several signatures on one message, so
 that receivers which do not know Ed25519 yet find an RSA one beside it; the message is canonicalised once for
-all. Fields that decide who wrote, who reads, what is shown and what a click does are over-signed: a second field
+all. Fields for author, recipients, displayed content and links are over-signed: a second field
 of that name, added on the way, breaks the signature.
 """
 
@@ -35,7 +35,7 @@ SIGNED_HEADERS = (
     b"feedback-id",
     b"auto-submitted",
 )
-"""What a signature covers when it is there, in the order of the h= tag."""
+"""Fields that a signature covers if present, in the order of the h= tag."""
 
 OVERSIGNED_HEADERS = frozenset(
     {
@@ -70,7 +70,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """One key: where receivers find its public half, and what it does to a SHA-256 digest."""
+    """One key: the location of its public half, and the signing of a SHA-256 digest."""
 
     domain: str
     selector: str
@@ -79,7 +79,7 @@ class Signer:
 
     @classmethod
     def from_pem(cls, domain: str, selector: str, pem: bytes) -> "Signer":
-        """Load a private key; ValueError tells why it cannot sign (never what is in it)."""
+        """Load a private key; ValueError gives the reason why it cannot sign, without its content."""
         names = [_domain_name(domain), _domain_name(selector)]
         algorithm, sign_digest = _load_key(pem)
         return cls(names[0], names[1], algorithm, sign_digest)
@@ -91,7 +91,7 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class _SignedMessage:
-    """What every signature of one message shares."""
+    """The parts that all signatures of one message share."""
 
     h_tag: bytes
     canonical_headers: bytes
@@ -99,10 +99,10 @@ class _SignedMessage:
 
 
 def canonical_body(body: bytes) -> bytes:
-    """The body by the relaxed rules: one space for many, none at line ends, no empty lines at the end."""
+    """The body by the relaxed rules: single spaces, none at line ends, no empty lines at the end."""
     if b"\t" in body:
         body = body.replace(b"\t", b" ")
-    while b"  " in body:  # each round halves the runs, so even a page of blanks takes few
+    while b"  " in body:  # each round halves the runs, so even long runs take few rounds
         body = body.replace(b"  ", b" ")
     if not body.endswith(b"\r\n"):
         body += b"\r\n"
@@ -114,14 +114,14 @@ def canonical_body(body: bytes) -> bytes:
 
 
 def canonical_value(value: bytes) -> bytes:
-    """A field's value by the relaxed rules: unfolded, runs of blanks one space, none at the ends."""
+    """A field's value by the relaxed rules: unfolded, single spaces, none at the ends."""
     return b" ".join(value.split())
 
 
 def sign_all(
     signers: Iterable[Signer], headers: Sequence[tuple[bytes, bytes]], body: bytes, *, timestamp: int
 ) -> bytes:
-    """One DKIM-Signature field per signer, to be put before the message they cover."""
+    """One DKIM-Signature field per signer, to be placed before the signed message."""
     message = _digestible(headers, body)
     return b"".join([_signature(signer, message, timestamp) for signer in signers])
 
@@ -135,7 +135,7 @@ def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _SignedM
     names: list[bytes] = []
     lines: list[bytes] = []
     for name in SIGNED_HEADERS:
-        for value in reversed(present.get(name, ())):  # verifiers take fields of one name from the bottom up
+        for value in reversed(present.get(name, ())):  # verifiers read fields of one name from the bottom up
             names.append(name)
             lines.append(b"%b:%b\r\n" % (name, canonical_value(value)))
         if name in OVERSIGNED_HEADERS:
@@ -150,7 +150,7 @@ def _h_tag(names: list[bytes]) -> bytes:
 
 
 def _signature(signer: Signer, message: _SignedMessage, timestamp: int) -> bytes:
-    """The field: signed with an empty b= tag, which stands last so that the signature is simply appended."""
+    """The field, signed with an empty b= tag, which comes last so that the signature is simply appended."""
     value = b"v=1; a=%b; c=relaxed/relaxed;\r\n d=%b;\r\n s=%b; t=%d;\r\n bh=%b;\r\n h=%b;\r\n b=" % (
         signer.algorithm.encode(),
         signer.domain.encode(),

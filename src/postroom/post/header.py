@@ -35,7 +35,7 @@ FORBIDDEN_HEADERS = frozenset(
         "to",
     }
 )
-"""Fields a caller may not set by hand, in lower case: they follow from the delivery itself."""
+"""Fields a caller may not set, in lower case: they follow from the delivery."""
 
 RESERVED_PREFIX = "postroom-"
 """Reserved for Postroom's own use; an application cannot set such a header."""
@@ -59,7 +59,7 @@ _STRUCTURED = frozenset(
 )
 _TOKEN = r"[A-Za-z0-9!#$&^_.+-]{1,127}"  # noqa: S105 - a token of RFC 2045, not a secret
 MEDIA_TYPE = re.compile(rf'{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}=(?:{_TOKEN}|"[ !#-:<-\[\]-~]{{0,200}}")){{0,10}}')
-"""What an attachment may say it is: a type, and parameters such as `method=REQUEST` or `charset="utf-8"`."""
+"""Content types allowed for an attachment: a type, and parameters such as `method=REQUEST` or `charset="utf-8"`."""
 
 LINE_LIMIT = 998
 NAME_LIMIT = 76
@@ -74,16 +74,16 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 Field = tuple[bytes, bytes]
 """A header field as emitted: its name and its folded value."""
 
-_COLUMNS = 76  # RFC 2047 asks for 76 where there are encoded words, RFC 5322 for 78: the smaller fits both
+_COLUMNS = 76  # RFC 2047 limits lines with encoded words to 76, RFC 5322 others to 78: the smaller fits both
 _WORD_OVERHEAD = len("=?utf-8?q??=")
 _WORD_ROOM = 75 - _WORD_OVERHEAD
-_INSIDE_CHARACTER = 0b1000_0000  # how the second and later octets of a UTF-8 character begin
-_LEAST_ROOM = 16  # beside a very long field name the first word still has to hold a character
+_INSIDE_CHARACTER = 0b1000_0000  # prefix of the second and later octets of a UTF-8 character
+_LEAST_ROOM = 16  # even after a very long field name the first word must hold one character
 _CHARSET = "UTF-8''"
 _PIECE_ROOM = _COLUMNS - len(f" filename*10*={_CHARSET};")
 
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-# An address that could end its own angle bracket or begin another is refused here, whoever checked before.
+# Reject an address that could end its own angle bracket or begin another, even if it was checked before.
 _MAILBOX = re.compile(
     r'[^\x00-\x20\x7f-\xa0<>()\[\],;:\\"@\ud800-\udfff]+@[^\x00-\x20\x7f-\xa0<>()\[\],;:\\"@\ud800-\udfff]+'
 )
@@ -95,7 +95,7 @@ _Q_TABLE = [chr(octet) if octet in _Q_SAFE else "_" if octet == ord(" ") else f"
 
 
 def check_header(name: str, value: str) -> str | None:
-    """Why a caller may not set this header, in a few words; None if he may."""
+    """The reason why a caller may not set this header, in a few words; None if allowed."""
     lowered = name.lower()
     if _HEADER_NAME.fullmatch(name) is None or len(name) > NAME_LIMIT:
         return "is not a header name"
@@ -105,7 +105,7 @@ def check_header(name: str, value: str) -> str | None:
 
 
 def check_text(value: str) -> str | None:
-    """Why this text can stand in no header at all; None if it can."""
+    """The reason why no header can contain this text; None if it can."""
     if _BREAKS.search(value) is not None:
         return "contains a line break or a NUL"
     if _SURROGATES.search(value) is not None:
@@ -128,7 +128,7 @@ def encode_addresses(field: str, addresses: Iterable[Address]) -> bytes:
 
 
 def encode_custom(name: str, value: str) -> bytes:
-    """The value of a header the caller chose, after a last check that he may."""
+    """The value of a caller's header, after a last check that it is allowed."""
     reason = check_header(name, value)
     if reason is not None:
         raise ValueError(f"header {name!r} {reason}")
@@ -140,9 +140,8 @@ def encode_custom(name: str, value: str) -> bytes:
 def encode_filename(filename: str) -> tuple[bytes, bytes]:
     """The parameters for a file name: those of Content-Disposition, and those to add to Content-Type.
 
-    A name that is not plain ASCII goes by RFC 2231 alone into the first; its ASCII stand-in goes into the
-    second, the place every reader looks next. With both in one field, readers such as Python's prefer the
-    stand-in.
+    A name that is not plain ASCII is written by RFC 2231 in the first only; its ASCII substitute goes into the
+    second, the next place readers check. With both in one field, readers such as Python's prefer the substitute.
     """
     refuse_breaks("attachment filename", filename)
     if not filename:
@@ -163,13 +162,13 @@ def encode_filename(filename: str) -> tuple[bytes, bytes]:
 
 
 def encode_text(field: str, value: str, *, longest_word: int = _COLUMNS - 1) -> bytes:
-    """Unstructured text such as a subject: as it is if it can be, otherwise in encoded words."""
+    """Unstructured text such as a subject: unchanged if possible, otherwise in encoded words."""
     used = len(field) + 2
     if _PRINTABLE.fullmatch(value) is not None and "=?" not in value:
         if len(value) + used <= _COLUMNS:
             return value.encode()
         words = value.split(" ")
-        # Two spaces in a row could leave a line of nothing but space after folding.
+        # Two spaces in a row could leave a line of only spaces after folding.
         if "" not in words and max(used + len(words[0]) - 1, *map(len, words)) <= longest_word:
             return _fold(words, used).encode()
     refuse_breaks(field, value)
@@ -177,7 +176,7 @@ def encode_text(field: str, value: str, *, longest_word: int = _COLUMNS - 1) -> 
 
 
 def refuse_breaks(field: str, value: str) -> None:
-    """ValueError for what must never reach a header: line breaks, NUL, half characters."""
+    """Raise ValueError for text forbidden in headers: line breaks, NUL, lone surrogates."""
     reason = check_text(value)
     if reason is not None:
         raise ValueError(f"{field} {reason}")
@@ -206,7 +205,7 @@ def _address_words(field: str, address: Address) -> list[str]:
 
 
 def _name_words(field: str, name: str) -> list[str]:
-    """A display name as atoms, as one quoted string, or as encoded words, whichever says it exactly."""
+    """A display name as atoms, as one quoted string, or as encoded words, whichever preserves it exactly."""
     if "=?" not in name:
         if _ATOMS.fullmatch(name) is not None and len(name) < _COLUMNS:
             return name.split(" ")
@@ -219,7 +218,7 @@ def _name_words(field: str, name: str) -> list[str]:
 
 
 def _encoded_words(value: str, columns: int) -> list[str]:
-    """The whole value as encoded words, the first of which fits in so many columns."""
+    """The whole value as encoded words; the first one fits in the given columns."""
     data = value.encode()
     room = max(_LEAST_ROOM, min(columns - _WORD_OVERHEAD, _WORD_ROOM))
     quoted_length = len(data) + 2 * len(data.translate(None, _Q_SAFE + b" "))
@@ -253,7 +252,7 @@ def _percent_pieces(filename: str) -> list[str]:
 
 
 def _pack(symbols: Sequence[str], room: int, *, later: int = _WORD_ROOM) -> list[str]:
-    """Join indivisible symbols into pieces: the first no longer than `room`, the others than `later`."""
+    """Join indivisible symbols into pieces: the first at most `room` long, the others at most `later`."""
     pieces: list[str] = []
     piece: list[str] = []
     left = room
@@ -268,8 +267,8 @@ def _pack(symbols: Sequence[str], room: int, *, later: int = _WORD_ROOM) -> list
 
 
 def _fold(words: Sequence[str], used: int) -> str:
-    """Join words by spaces, with a line break before the space where a line would grow too long."""
-    # The first word stays beside the name whatever its length: an empty first line upsets some readers.
+    """Join words by spaces, with a line break before the space where a line would be too long."""
+    # The first word stays beside the name whatever its length: some readers fail on an empty first line.
     column = used + len(words[0])
     pieces = [words[0]]
     for word in words[1:]:

@@ -1,14 +1,14 @@
-"""What a reply means: one table, read from the top; the first row that fits decides.
+"""The meaning of replies: one table, read from the top; the first row that matches decides.
 
-A row fits a reply if the stage and the SMTP code are among its own, and either the enhanced code or the words fit. It
-says how final the reply is (`Hardness`), whom it is about (`ReplyScope`) and what it asks of the sender (`Hint`). A
+A row matches a reply if the stage and the SMTP code are among its own, and either the enhanced code or a phrase does.
+It has the finality (`Hardness`), the subject (`ReplyScope`) and the request to the sender (`Hint`) of a reply. A
 4yz, an enhanced code 4.y.z and words such as "try again later" make any refusal temporary. Retries
 (`postroom.delivery`), the health of sender accounts (`postroom.senders`) and suppression (`postroom.feedback`) all read
 the same `Meaning`.
 
 The order puts every reason that is not the mailbox before the mailbox: a full mailbox is often also called unavailable,
-and a block on us an unknown user. A person is suppressed for good only on positive evidence that the mailbox does not
-exist (`GONE`): the wrong suppression of a person costs more than a useless mail tomorrow.
+and a block on us an unknown user. An address is suppressed permanently only on positive evidence that it does not
+exist (`GONE`): a wrong suppression costs more than a useless mail tomorrow.
 """
 
 import re
@@ -26,17 +26,17 @@ _HTTP = "HTTP "  # the enhanced code of webhooks: their text is the body of an e
 
 
 class Hardness(StrEnum):
-    """How final a reply is."""
+    """The finality of a reply."""
 
     TAKEN = "taken"
-    LATER = "later"  # try again
-    REFUSED = "refused"  # this mail is refused for good; the next one may be accepted
-    GONE = "gone"  # the mailbox does not exist: the next mail would be refused too
+    LATER = "later"  # temporary: retry
+    REFUSED = "refused"  # this mail is rejected permanently; the next one may be accepted
+    GONE = "gone"  # the mailbox does not exist: the next mail would be rejected too
     LOST = "lost"  # no reply to the complete message: it may have been accepted
 
 
 class ReplyScope(StrEnum):
-    """Whom a reply is about."""
+    """The subject of a reply."""
 
     RECIPIENT = "recipient"
     MESSAGE = "message"
@@ -47,16 +47,16 @@ class ReplyScope(StrEnum):
 
 
 class Hint(StrEnum):
-    """What the reply asks of the sender, beside trying again."""
+    """The request to the sender, besides a retry."""
 
     NONE = "none"
     SLOW_DOWN = "slow_down"  # send less to this destination
     PAUSE = "pause"  # send nothing through this account for a while
-    LOGIN = "login"  # the account's credentials are refused
+    LOGIN = "login"  # the account's credentials are rejected
 
 
 class Meaning(NamedTuple):
-    """What one reply means, and the name of the row that says so."""
+    """The meaning of one reply, and the name of the row that decided it."""
 
     hardness: Hardness
     scope: ReplyScope
@@ -65,7 +65,7 @@ class Meaning(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A reply that a row decides. Without a stage it stands in a report about one recipient."""
+    """A reply that a row decides. Without a stage it is quoted in a report about one recipient."""
 
     stage: Stage | None
     code: int | None
@@ -74,7 +74,7 @@ class Example(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One rule. `doubtful` is the scope of a GONE row where the text says that it is temporary."""
+    """One rule. `doubtful` is the scope of a GONE row whose text says that the problem is temporary."""
 
     name: str
     hardness: Hardness
@@ -130,7 +130,7 @@ TABLE = (
     Row("sender refused", _REFUSED, _ACCOUNT, "MAIL FROM names the sender only",
         Example(_SENDER, 550, "5.1.8", "not your address"), stages=_stages(_SENDER)),
 
-    # ── not the mailbox, whatever else is said ──
+    # ── not the mailbox, even if the text mentions it ──
     Row("mailbox full", _LATER, _RECIPIENT, "people empty mailboxes; the sender is not at fault, even under a 5yz",
         Example(_FINAL, 552, None, "mailbox full"), phrases.FULL_MAILBOX, "x.2.2"),
     Row("sending limit", _LATER, _ACCOUNT, "the quota of the sending account, such as Gmail's 550 5.4.5",
@@ -152,7 +152,7 @@ TABLE = (
     Row("too large", _REFUSED, _MESSAGE, "a smaller mail may be accepted; some servers say so under 5.1.1",
         Example(_FINAL, 550, "5.1.1", "max message size exceeded"), phrases.SIZE, "x.2.3 x.3.4"),
 
-    # ── evidence about the mailbox: only these two rows suppress a person for good ──
+    # ── evidence about the mailbox: only these two rows suppress an address permanently ──
     Row("no mailbox", _GONE, _RECIPIENT, "unknown, moved, closed (5.1.1, 5.1.6, 5.2.1), or no mail at all (RFC 7505)",
         Example(_RCPT, 550, "5.1.1", "no such user"), phrases.NOBODY, "x.1.1 x.1.6 x.1.10 x.2.1", doubtful=_RECIPIENT),
     Row("no domain", _GONE, _RECIPIENT, "the domain does not exist or takes no mail",
@@ -174,7 +174,7 @@ TABLE = (
     Row("protocol error", _REFUSED, _MESSAGE, "the server and we disagree about SMTP",
         Example(_FINAL, 554, "5.5.0", "no"), enhanced="x.5.*"),
 
-    # ── no reason in the enhanced code or the words: the bare SMTP code ──
+    # ── no reason in the enhanced code or the text: the bare SMTP code ──
     Row("bare mailbox code", _LATER, _RECIPIENT, "busy (450) or out of storage (422, 452, 552)",
         Example(_RCPT, 552, None, ""), codes=_codes(422, 450, 452, 552), stages=_ABOUT_RECIPIENT),
     Row("bare login code", _REFUSED, _US, "they ask us to authenticate",
@@ -190,20 +190,20 @@ TABLE = (
         Example(_CONTENT, 354, None, ""), stages=_SESSION),
     Row("failed", _REFUSED, _UNKNOWN, "a report that gives neither a code nor a reason", Example(None, None, None, "")),
 )  # fmt: skip
-"""From the top; the first row that fits decides. `x` in an enhanced code is 4 or 5, `*` any detail."""
+"""Read from the top; the first row that matches decides. `x` in an enhanced code is 4 or 5, `*` any detail."""
 
 _DELIVERED = Meaning(_TAKEN, _UNKNOWN, Hint.NONE, "accepted")
 
 
 def meaning_of(stage: Stage | None, code: int | None, enhanced: str | None, text: str) -> Meaning:
-    """What a reply means. `stage` is None for a refusal that a report quotes: it is about one recipient."""
+    """The meaning of a reply. Without `stage`: a rejection quoted in a report, about one recipient."""
     if code is not None and 200 <= code < 300:  # noqa: PLR2004 - RFC 5321 4.2.1; nearly all replies end here
         return _DELIVERED
     return _decide(stage, code, enhanced, text)
 
 
 def is_reason(text: str) -> bool:
-    """True if words alone give a reason why a mail did not arrive."""
+    """True if a text alone gives a reason why a mail did not arrive."""
     said = _said(None, None, None, text)
     return any(_has_words(row, said) for row in TABLE)
 
@@ -215,23 +215,23 @@ def find_enhanced(text: str) -> str | None:
 
 
 def find_code(text: str) -> int | None:
-    """The first SMTP code of a refusal in a text."""
+    """The first negative SMTP code in a text."""
     found = _CODE.search(text)
     return int(found[1]) if found else None
 
 
 class _Said(NamedTuple):
-    """A reply as rows look at it."""
+    """A reply, prepared for matching."""
 
     stage: Stage | None
     code: int | None
-    patterns: frozenset[str]  # that its enhanced code fits: 5.2.2 fits 5.2.2, x.2.2, 5.2.* and x.2.*
+    patterns: frozenset[str]  # matching its enhanced code: 5.2.2 matches 5.2.2, x.2.2, 5.2.* and x.2.*
     words: str
     certain_words: str  # without the sentences that guess at reasons
     is_temporary: bool
 
 
-@lru_cache(maxsize=4096)  # a block on us or a host that is down gives the same reply to a whole campaign
+@lru_cache(maxsize=4096)  # a block or a host that is down gives the same reply to a whole campaign
 def _decide(stage: Stage | None, code: int | None, enhanced: str | None, text: str) -> Meaning:
     said = _said(stage, code, enhanced, text)
     row = next(row for row in TABLE if _fits(row, said))
@@ -271,6 +271,6 @@ def _fits(row: Row, said: _Said) -> bool:
 
 
 def _has_words(row: Row, said: _Said) -> bool:
-    """True if the words of a row are in the text. Sentences that guess prove nothing against a mailbox."""
+    """True if the text contains the phrases of a row. Sentences that guess are no evidence against a mailbox."""
     words = said.certain_words if row.hardness is _GONE else said.words
     return row.words is not None and row.words.search(words) is not None

@@ -32,13 +32,13 @@ def make_message_id(delivery_id: int, created_at: datetime, *, domain: str, key:
 
 
 def find_message_ids(text: str) -> list[tuple[int, str, str]]:
-    """Message-IDs in a text that look like ours: delivery, digest, domain. They are still to be checked."""
+    """Candidates of our Message-IDs in a text: delivery, digest, domain. The caller must verify them."""
     found = [(int(each[1]), each[2].lower(), each[3].lower()) for each in PATTERN.finditer(text)]
     return [each for each in dict.fromkeys(found) if each[0] <= LARGEST_ID]
 
 
 def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys: Sequence[bytes]) -> bool:
-    """True if a delivery of this id and time of acceptance has this Message-ID; without keys none has."""
+    """True if a delivery of this id and time of acceptance has this Message-ID; without keys always false."""
     delivery_id, digest, domain = found
     return any(hmac.compare_digest(_digest(delivery_id, created_at, domain, key), digest) for key in keys)
 

@@ -48,20 +48,20 @@ class _Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file carried by the message; with a `content_id`, an image shown inside the HTML part."""
+    """An attached file; with a `content_id`, an image shown inside the HTML part."""
 
     filename: str
     content_type: str
-    content: str  # base64, as it came and as it will leave
+    content: str  # base64, unchanged from request to message
     content_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedMessage:
-    """A composed message: its headers are encoded already, its parts once it is known how they travel."""
+    """A composed message: its headers are encoded, its parts are encoded when the transfer encoding is known."""
 
     headers: tuple[Field, ...]
-    seed: str  # what the boundaries are derived from; the Message-ID does well
+    seed: str  # the boundaries are derived from it; usually the Message-ID
     text: str | None
     html: str | None
     attachments: tuple[Attachment, ...] = ()
@@ -79,12 +79,12 @@ class ComposedMessage:
 
     @property
     def needs_smtputf8(self) -> bool:
-        """True if a header holds an address that is not ASCII: only RFC 6531 servers may be handed this."""
+        """True if a header contains an address that is not ASCII: only RFC 6531 servers may receive it."""
         return not all(value.isascii() for _, value in self.headers)
 
 
 def wrap_base64(encoded: bytes) -> bytes:
-    """Base64 in lines of 76 columns, the last one ended too."""
+    """Base64 in lines of 76 columns, each with a line end."""
     columns = range(0, len(encoded), _BASE64_COLUMNS)
     return b"\r\n".join([*[encoded[i : i + _BASE64_COLUMNS] for i in columns], b""])
 
@@ -113,12 +113,12 @@ def _attached(message: ComposedMessage) -> list[Attachment]:
 
 
 def _inline(message: ComposedMessage) -> list[Attachment]:
-    """The images the HTML may refer to; without HTML they are files like all others."""
+    """The images that the HTML may refer to; without HTML they are ordinary attachments."""
     return [each for each in message.attachments if message.html is not None and each.content_id is not None]
 
 
 def _ended(entity: _Entity | None) -> _Entity:
-    """A part that is the whole message; unlike one before a boundary, it has to end its last line itself."""
+    """A part that is the whole message; unlike a part before a boundary, it must end its last line."""
     assert entity is not None
     return entity if entity.body.endswith(b"\r\n") else entity._replace(body=entity.body + b"\r\n")
 
@@ -128,9 +128,9 @@ def _field_lines(fields: Sequence[Field]) -> bytes:
 
 
 def _boundary(seed: str, bodies: Sequence[bytes]) -> bytes:
-    """The common end of a message's boundaries: always the same for one seed, and in none of its texts.
+    """The common suffix of a message's boundaries: deterministic for one seed, and absent from its texts.
 
-    It needs no look at base64, which has no underscore.
+    Base64 has no underscore and needs no check.
     """
     data = seed.encode()
     while True:
@@ -167,7 +167,7 @@ def _text_entity(subtype: str, content: str, eight_bit: bool) -> _Entity:  # noq
 
 
 def _can_travel_as_is(body: bytes) -> bool:
-    """True if no line is too long and there is no NUL; looks only at about one line in every 998 octets."""
+    """True if no line is too long and there is no NUL; checks only about one line per 998 octets."""
     start = 0
     while len(body) - start > LINE_LIMIT:
         end = body.rfind(b"\r\n", start, start + LINE_LIMIT + 2)
@@ -205,7 +205,7 @@ def _forwarded(encoded: bytes, eight_bit: bool) -> tuple[bytes, Field, bytes]:  
 
 
 def _file_body(attachment: Attachment) -> bytes:
-    """The base64 as it came, in our lines, after making sure that it is nothing but base64."""
+    """The given base64 in lines of 76 columns, after validation."""
     encoded = attachment.content.encode("utf-8", "replace")
     if encoded.translate(None, _BASE64_ALPHABET):
         encoded = encoded.translate(None, _BLANKS)
@@ -223,7 +223,7 @@ def _media_type(attachment: Attachment) -> bytes:
     lowered = attachment.content_type.lower()
     if lowered.partition(";")[0].strip().encode() == MESSAGE:
         return MESSAGE
-    # RFC 2046 forbids base64 for these; as a plain file they still arrive whole.
+    # RFC 2046 forbids base64 for these; as a plain file they still arrive complete.
     if lowered.startswith(("multipart/", "message/")):
         return OCTETS
     return attachment.content_type.replace("; ", ";").replace(";", ";\r\n ").encode()

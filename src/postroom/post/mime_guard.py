@@ -18,7 +18,7 @@ _END_OF_HEAD = (b"\r\n\r\n", b"\n\n")
 
 
 def find_boundaries(raw: bytes, *, most: int) -> list[int]:
-    """Where a message declares boundaries, up to `most` of them and one more."""
+    """The positions of boundary declarations, up to `most` and one more."""
     lowered = raw.lower()
     found: list[int] = []
     at = lowered.find(_WORD)
@@ -31,7 +31,7 @@ def find_boundaries(raw: bytes, *, most: int) -> list[int]:
 
 
 def find_excess(raw: bytes) -> str | None:
-    """Why a message is too complex to be parsed; None if it is not."""
+    """The reason why a message is too complex to be parsed; None if it is not."""
     ends = [at for end in _END_OF_HEAD if (at := raw.find(end, 0, MOST_HEAD_BYTES)) >= 0]
     if not ends and len(raw) > MOST_HEAD_BYTES:
         return f"has more than {MOST_HEAD_BYTES // 1024} kB of headers"

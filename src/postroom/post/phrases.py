@@ -1,6 +1,6 @@
-"""Words of mail servers that refuse a mail, by their meaning. Read by `meaning`; case does not matter.
+"""Phrases of mail servers that reject a mail, by their meaning. Used by `meaning`; case-insensitive.
 
-Each line is a pattern for a way of saying it. They are written for meaning, not for one product: the same sentence
+Each line is a pattern for one phrasing. They are written for meaning, not for one product: the same sentence
 comes from a dozen servers with small changes. They are matched against text without addresses, so a gap that excludes
 the end of a sentence is not ended by the dot of a domain.
 """
@@ -18,19 +18,19 @@ ACCOUNT_LIMIT = _any(r"rate[ -]?limit[ -]?exceeded|quotaexceeded|too many (?:log
 SENDING_LIMIT = _any(
     r"\b(?:sending|outgoing|submission|relay(?:ing)?) (?:\w+ )?(?:quota|limit)|\bdaily (?:user )?sending\b",
 )
-"""The sending account has used up its own quota."""
+"""The sending account has exhausted its own quota."""
 
 FULL_MAILBOX = _any(
     r"\b(?:mail ?box|inbox|mail ?drop|mail ?folder)\b[^.;]{0,30}"
     r"\b(?:full|over ?quota|(?:over|exceed\w*) (?:\w+ )?quota|(?:size )?limit exceeded)",
     r"\b(?:user|recipient|account)(?:'s| is| has|) (?:\w+ ){0,2}over-?\s?quota",
 )
-"""The mailbox is full, in words that leave no doubt; `FULL` has the others."""
+"""The mailbox is full, in unambiguous words; `FULL` has the others."""
 
 PACE = _any(
     r"\breceiving (?:mail|messages)\b.{0,40}\b(?:rate|too quickly)",
 )
-"""The person gets too much mail, from anybody."""
+"""The recipient gets too much mail, from all senders together."""
 
 GREYLISTED = _any(r"\bgr[ae]y-?list")
 
@@ -47,7 +47,7 @@ BLOCKED = _any(
     r"\bsender ?(?:score|base)\b|\btrend ?micro\b.{0,60}\b(?:block|list)|\bproofpoint\b.{0,80}\bblock",
     r"\b(?:rbl|dnsbl|dnswl|urib?l|surbl|zen|sbl|xbl|pbl)\b.{0,40}\b(?:list|block|reject|entr)",
     r"\b(?:block|black|deny|reject)[\s-]?list|\blisted (?:at|by|in|on)\b.{0,40}\b(?:rbl|dnsbl|\w+\.org|\w+\.net)\b",
-    # what we are, or what they take us for
+    # our identity, or a classification of us
     r"\breputation\b|\bpoor sender\b|\bunsolicited\b|\bjunk ?mail\b|\bbulk mail rejected|\bspam(?!\w)",
     r"\bvirus(?:es)?\b|\bmalware\b|\bphish|\bbanned\b|\bs31[45]0\b|\bcs01\b|\[(?:ts|tss|bl|ri|pt)\d{2,3}\]",
     r"\bour (?:system|network|filters?) (?:has |have )?(?:detected|blocked|flagged)",
@@ -82,7 +82,7 @@ BLOCKED = _any(
     r"\brejected (?:by|due|for|because)\b[^.;]{0,60}\b(?:rule|filter|polic|reason|content|administrat|owner|user)",
     r"\b(?:challenge|whitelist|white-list|allow-?list)\b|\btls (?:is )?required|\bblocked\b|\bblock list",
 )
-"""They do not want our mail, or this mail, or mail at this pace."""
+"""They reject our mail, this mail, or mail at this rate."""
 
 FULL = _any(
     r"\b(?:mail|in)?box(?:es)?\b.{0,40}\b(?:full|exceed|quota|over)|\bfull mail ?box|\bfolder is full|"
@@ -142,13 +142,13 @@ NOBODY = _any(
     r"\b(?:adresat|u[zż]ytkownik|skrzynka)\b[^.;]{0,40}nie istnieje|用户不存在|收件人.{0,12}不存在",
     r"(?:宛先|ユーザー?).{0,20}(?:見つかりません|存在しません)",
 )
-"""The mailbox does not exist, or not any more."""
+"""The mailbox does not exist, or no longer exists."""
 
 SUSPENDED = _any(
     rf"\b{_THERE}\b{_GAP}\b(?:suspended|inactive|locked|frozen|dormant|not active|on hold)",
     rf"\b(?:inactive|suspended|locked|frozen) {_THERE}\b",
 )
-"""The mailbox is there and takes nothing: it may come back."""
+"""The mailbox exists but accepts nothing: it may come back."""
 
 NO_DOMAIN = _any(
     r"\b(?:domain|host)(?: or domain)?(?: name)?\b[^.;]{0,40}"
@@ -164,7 +164,7 @@ LATER = _any(
     r"\bretry (?:later|in|after)\b",
     r"(?<!not )\btemporar\w*|\bdeferred\b|\bcome back later|\bat a later time",
 )
-"""The sender is asked to try again: even a 5yz is then not final."""
+"""The sender is asked to retry: even a 5yz is then not final."""
 
 DOUBT = _any(
     r"\btry(?:ing)? (?:\w+ )?(?:again|later)|\btemporar\w*|\btransient\b|\bretry\b|\bat this time\b|"
@@ -199,7 +199,7 @@ MESSAGE = _any(
     r"\bline (?:is )?too long|\bheaders?\b.{0,30}\b(?:missing|malformed|invalid|duplicate)|\bsmtputf8\b",
     r"\bmime\b.{0,30}\b(?:error|invalid)|\battachment\b.{0,60}\b(?:not allowed|blocked|type)|\bbare (?:lf|cr)\b",
 )
-"""This mail is not understood."""
+"""This mail is invalid for the server."""
 
 _GUESS = _any(
     r"\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are))\b",
@@ -210,12 +210,12 @@ _ADDRESS = re.compile(r"<[^<>\s]{1,320}@[^<>\s]{1,320}>|[\w.+'=-]{1,64}@[\w.-]{1
 
 
 def without_guesses(text: str) -> str:
-    """A text without the sentences that guess: "the address may not exist, or the mailbox is full"."""
+    """A text without sentences that guess: "the address may not exist, or the mailbox is full"."""
     if _GUESS.search(text) is None:
         return text
     return ". ".join(sentence for sentence in _SENTENCE_ENDS.split(text) if _GUESS.search(sentence) is None)
 
 
 def without_addresses(text: str) -> str:
-    """A text without addresses: spam@example.org or blocklist.example.org inside <> is not a judgement."""
+    """A text without addresses: spam@example.org or blocklist.example.org inside <> is no reason."""
     return _ADDRESS.sub(" ", text)

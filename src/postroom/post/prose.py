@@ -1,11 +1,11 @@
-"""Reports that were written for people: qmail, Exim, Sendmail, old Exchange, and those in other languages. Pure.
+"""Parser of bounces in prose: qmail, Exim, Sendmail, old Exchange, and other languages. Pure.
 
 Read by structure first. A report comes from a mail system (its sender, an empty return path, X-Failed-Recipients), it
 says in the subject or the text that a mail was not delivered, and it names the recipient: after that statement, in
 X-Failed-Recipients, or by a name without domain that the headers of the returned mail complete. The text is cut where
 the returned mail begins. Words about the reason decide the class (`classify`), not whether it is a bounce.
 
-Each address is followed by what is said about it: its line, and the lines up to the next address. A false find does no
+The text about an address is its line and the lines up to the next address. A false find does no
 harm: an address counts only if it is one of the delivery's recipients, see `attribution`.
 """
 
@@ -20,7 +20,7 @@ LONGEST_TEXT = 32 * 1024
 LONGEST_SEGMENT = 1500
 LONGEST_BEGINNING = 4000
 LONGEST_FRAME = 4
-"""Brackets, a colon or a bullet around an address that stands alone on its line."""
+"""Brackets, a colon or a bullet around an address that is alone on its line."""
 MOST_ADDRESSES = 200
 
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z0-9-]{2,63}")
@@ -113,7 +113,7 @@ _AWAY_HEADERS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-mail-auto
 
 @dataclass(frozen=True, slots=True)
 class RecipientNote:
-    """What is told about one recipient, or about nobody in particular."""
+    """The text about one recipient, or about no particular one."""
 
     address: str | None
     code: int | None
@@ -123,16 +123,17 @@ class RecipientNote:
 
 @dataclass(frozen=True, slots=True)
 class ProseReport:
-    """What kind of message it is (a value of `ReportKind`), and who failed."""
+    """The kind of a message (a value of `ReportKind`), and the failed recipients."""
 
     kind: str
     failures: list[RecipientNote] = field(default_factory=list)
 
 
 def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> ProseReport:
-    """Read a message that no standard describes.
+    """Parse a message that no standard describes.
 
-    `headers` are by name in lower case, `texts` are its parts for people, `enclosed` the headers of the returned mail.
+    `headers` are by name in lower case, `texts` are its parts for people, `enclosed` the headers of the returned
+    mail.
     """
     pieces = [_split_copy(text[:LONGEST_TEXT].replace("\r\n", "\n")) for text in texts]
     said = "\n".join(before for before, _ in pieces)[:LONGEST_TEXT]
@@ -149,7 +150,7 @@ def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Pro
 
 
 def is_auto_reply(headers: Mapping[str, str]) -> bool:
-    """True for answering machines: those that say so (RFC 3834), and those that only sound like it."""
+    """True for automatic replies: those declared (RFC 3834), and those recognised by their text."""
     submitted = headers.get("auto-submitted", "no").partition(";")[0].strip().lower()
     precedence = headers.get("precedence", "").strip().lower()
     return (
@@ -166,12 +167,12 @@ def find_originals(copy: str) -> list[str]:
 
 
 def with_domain(name: str, others: Sequence[str]) -> str | None:
-    """The address among others that has this local part."""
+    """The address of a list that has this local part."""
     return next((each for each in others if each.rpartition("@")[0].lower() == name.lower()), None)
 
 
 def _is_bounce(headers: Mapping[str, str], said: str) -> bool:
-    """A mail system says that a mail was not delivered; anyone else must say it in the subject and in the text."""
+    """True if a mail system reports a failure, or any other sender does in both subject and text."""
     subject, beginning = headers.get("subject", ""), said[:LONGEST_BEGINNING]
     if _AWAY_SUBJECT.search(subject):
         return False
@@ -184,7 +185,7 @@ def _is_bounce(headers: Mapping[str, str], said: str) -> bool:
 
 
 def _split_copy(text: str) -> tuple[str, str]:
-    """What the mail system wrote, and the returned mail."""
+    """Split the text of the mail system from the returned mail."""
     found = _COPY_BEGINS.search(text)
     return (text[: found.start()], text[found.start() :]) if found else (text, "")
 
@@ -195,14 +196,14 @@ def _addresses(text: str) -> list[str]:
 
 
 def _cleaned(address: str) -> str:
-    """Without quotes and labels that stuck to it: `'ann@example.org`, `SMTP=ann@example.org`."""
+    """An address without attached quotes and labels: `'ann@example.org`, `SMTP=ann@example.org`."""
     bare = address.lstrip("'`/=.*|-").rstrip(".'-")
     label = _LABEL.match(bare)
     return bare[label.end() :] if label else bare
 
 
 def _mentioned(said: str, headers: Mapping[str, str]) -> list[str]:
-    """Addresses after the statement that a mail was not delivered, or else anywhere; not those of senders."""
+    """Addresses after the statement of failure, or else anywhere; without those of senders."""
     own = {each.lower() for name in ("from", "to", "sender", "reply-to") for each in _addresses(headers.get(name, ""))}
     statement = _UNDELIVERED.search(said)
     begin = said.rfind("\n", 0, statement.start()) + 1 if statement else 0
@@ -219,7 +220,7 @@ def _mentioned(said: str, headers: Mapping[str, str]) -> list[str]:
 
 
 def _completed(said: str, headers: Mapping[str, str], originals: Sequence[str]) -> list[str]:
-    """Recipients that the text names without domain, or not at all where the returned mail had only one."""
+    """Recipients named without domain, or the only one of the returned mail if the text names none."""
     words = {word.lower() for word in re.findall(r"[A-Za-z0-9._+-]{2,64}", said[:LONGEST_TEXT])}
     named = [each for each in originals if each.rpartition("@")[0].lower() in words]
     if named or len(originals) == 1:
@@ -232,7 +233,7 @@ def _completed(said: str, headers: Mapping[str, str], originals: Sequence[str]) 
 
 
 def _told(text: str, addresses: Sequence[str]) -> list[RecipientNote]:
-    """What is said about each address. Where some have a reason beside them, those without one are bystanders."""
+    """The text about each address. If some have a reason beside them, those without one are not failures."""
     spoken = {address: _segment(text, address, addresses) for address in addresses}
     reasons = [address for address in addresses if _is_refusal(spoken[address])]
     if reasons:
@@ -245,7 +246,7 @@ def _told(text: str, addresses: Sequence[str]) -> list[RecipientNote]:
 
 
 def _segment(text: str, address: str, addresses: Sequence[str]) -> str:
-    """The line of an address, and what follows until the line of the next one."""
+    """The line of an address and the text up to the line of the next one."""
     at = text.find(address)
     if at < 0:
         return ""
@@ -257,7 +258,7 @@ def _segment(text: str, address: str, addresses: Sequence[str]) -> str:
 
 
 def _is_named(line: str, address: str) -> bool:
-    """True if a line says that this address failed, or is nothing but the address."""
+    """True if a line says that this address failed, or contains only the address."""
     return bool(_UNDELIVERED.search(line)) or len(line.strip()) <= len(address) + LONGEST_FRAME
 
 

@@ -1,6 +1,6 @@
-"""An attempt to hand over a message: its envelope, its content, and what the other side replied.
+"""An attempt to deliver a message: its envelope, its content, and the reply of the other side.
 
-A reply holds facts. `postroom.post.meaning` decides what they mean.
+A reply holds facts. `postroom.post.meaning` decides their meaning.
 """
 
 from enum import StrEnum
@@ -10,19 +10,19 @@ import msgspec
 
 
 class Stage(StrEnum):
-    """How far the conversation got before the reply that decided it."""
+    """The stage of the session at the deciding reply."""
 
-    CONNECT = "connect"  # nothing was said yet: refused, timed out, no such host
-    TLS = "tls"  # the channel could not be secured or trusted
+    CONNECT = "connect"  # before any command: connection refused, timeout, unknown host
+    TLS = "tls"  # TLS failed or was not trusted
     LOGIN = "login"  # our credentials
     SENDER = "sender"  # MAIL FROM
     RECIPIENT = "recipient"  # RCPT TO
-    CONTENT = "content"  # DATA was asked for, or content is being transferred
-    FINAL = "final"  # the whole content was handed over; with no code, nobody knows what became of it
+    CONTENT = "content"  # DATA was sent, or content is being transferred
+    FINAL = "final"  # the whole content was sent; without a code, the outcome is unknown
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Who sends, who receives, and the name this message keeps over all its attempts."""
+    """Sender, recipients, and the identifiers that this message keeps over all attempts."""
 
     delivery_id: int
     message_id: str
@@ -33,20 +33,20 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def needs_smtputf8(self) -> bool:
-        """True if it can only be handed to servers with internationalised mail (RFC 6531)."""
+        """True if only servers with internationalised mail (RFC 6531) can accept it."""
         addresses = (self.sender, *self.recipients)
         return self.has_utf8_headers or not all(address.isascii() for address in addresses)
 
 
 class Content(Protocol):
-    """A composed message that can be put into bytes for what the server can take."""
+    """A composed message that can be encoded for the capabilities of the server."""
 
     def encode(self, *, eight_bit: bool) -> bytes:
         """Return the message with CRLF line ends; with `eight_bit` false, every byte is ASCII."""
 
 
 class RecipientReply(msgspec.Struct, frozen=True):
-    """What was said about one recipient."""
+    """The reply about one recipient."""
 
     address: str
     code: int
@@ -55,10 +55,10 @@ class RecipientReply(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the other side said to one attempt.
+    """The reply of the other side to one attempt.
 
-    `code` is None when no answer came (a refused connection, a time-out, a dropped line). `recipients` holds one
-    entry for each recipient the other side spoke about; one without an entry shares the reply of the whole.
+    `code` is absent if no answer came (connection refused, timeout, connection lost). `recipients` has one entry for
+    each recipient with its own reply; the others share the reply of the whole.
     """
 
     stage: Stage
@@ -69,4 +69,4 @@ class Reply(msgspec.Struct, frozen=True):
     remote_host: str | None = None
     tls: str | None = None  # protocol version, such as "TLSv1.3"
     recipients: tuple[RecipientReply, ...] = ()
-    suppress: bool = False  # the stub transport: end as suppressed, nothing was tried
+    suppress: bool = False  # the stub transport: end as suppressed, nothing was sent

@@ -1,11 +1,12 @@
-"""From the bytes of a message to what it reports. Hostile input: whatever comes, nothing here raises.
+"""Parser of reports: delivery status, complaints, automatic replies. Hostile input: nothing here raises.
 
 In this order: a complaint (ARF, RFC 5965, and the older form of Microsoft's programme); a delivery status (RFC 3464,
-whether or not it stands in a proper RFC 6522 report); an answering machine (RFC 3834), which is no bounce; and last the
-texts of servers that write for people only, see `prose`. Only `Action: failed` is a bounce: delayed, delivered, relayed
-and expanded never are.
+whether or not it is in a proper RFC 6522 report); an automatic reply (RFC 3834), which is no bounce; and last the
+texts of servers that write for people only, see `prose`. Only `Action: failed` is a bounce: delayed, delivered,
+relayed and expanded never are.
 
-Reading proves nothing. Whose delivery it is, and whether to believe it, is decided in `attribution` from `evidence`.
+Parsing proves nothing. `attribution` decides from `evidence` which delivery a report is about and whether to trust
+it.
 """
 
 import hashlib
@@ -25,10 +26,10 @@ from postroom.post.meaning import find_code, find_enhanced
 from postroom.post.mime_guard import find_boundaries
 
 LARGEST = 256 * 1024
-"""Reports are small; of a larger message the beginning is read, where every server puts its reasons."""
+"""Size limit: only the beginning of a larger message is read, where every server puts its reasons."""
 MOST_PARTS = 200
 MOST_BOUNDARIES = 10
-"""The standard parser matches every open boundary against every line."""
+"""Limit of boundaries: the standard parser matches every open boundary against every line."""
 MOST_DEPTH = 5
 MOST_TRACES = 200
 MOST_FAILURES = 1000
@@ -45,10 +46,10 @@ _LARGEST_POINT = 0x10FFFF
 
 
 class ReportKind(StrEnum):
-    """What a message turned out to be."""
+    """The kind of a message."""
 
     BOUNCE = "bounce"
-    DELAY = "delay"  # it is still being tried
+    DELAY = "delay"  # the server is still retrying
     SUCCESS = "success"  # delivered, relayed, expanded
     COMPLAINT = "complaint"
     UNSUBSCRIBE = "unsubscribe"
@@ -58,10 +59,10 @@ class ReportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One recipient a report speaks of; None where it does not say which."""
+    """One recipient of a report; None if the report does not name it."""
 
     address: str | None
-    original: str | None = None  # whom we had written to, if the mail was forwarded
+    original: str | None = None  # our recipient, if the mail was forwarded
     code: int | None = None
     enhanced: str | None = None
     text: str = ""
@@ -69,17 +70,17 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A message that was read. `evidence` is where return paths and Message-IDs of ours are looked for."""
+    """A parsed message. `evidence` is searched for our return paths and Message-IDs."""
 
     kind: ReportKind
-    identity: str  # the same for the same message, whichever way it came
+    identity: str  # the same for the same message, whatever its route
     failures: tuple[Failure, ...] = ()
     evidence: str = ""
     feedback_type: str = ""
 
 
 def read_report(raw: bytes) -> Report:
-    """What a message reports."""
+    """Parse a message."""
     beginning = raw[:LARGEST]
     try:
         message = BytesParser(policy=compat32).parsebytes(_flattened(beginning))
@@ -87,7 +88,7 @@ def read_report(raw: bytes) -> Report:
         identity = _identity(message, beginning)
         kind, failures, feedback_type = _read(message, parts)
         evidence = _evidence(message, parts, beginning)
-    except Exception:  # noqa: BLE001 - the parser of mail has bugs that only hostile mail finds
+    except Exception:  # noqa: BLE001 - the standard parser has bugs that hostile mail triggers
         return Report(ReportKind.OTHER, _digest(beginning), (), _traces(beginning.decode("latin-1")))
     return Report(kind, identity, failures[:MOST_FAILURES], evidence, feedback_type)
 
@@ -133,7 +134,7 @@ def _statuses(
 
 
 def _action(block: Mapping[str, str]) -> str:
-    """What the block says was done; where it does not, its status says it."""
+    """The action of the block; without one, derived from its status."""
     found = re.search(r"[a-z]+", block.get("action", "").lower())
     word = found[0] if found else ""
     if word in (_DELAYED, _FAILED, *_FINE):
@@ -167,7 +168,7 @@ def _recipient(field: str | None) -> str | None:
 
 
 def _with_domain(field: str, originals: Sequence[str]) -> str | None:
-    """A recipient that was named without domain, by the headers of the returned mail."""
+    """Complete a recipient without domain from the headers of the returned mail."""
     return prose.with_domain(field.rpartition(";")[2].strip().strip("<>"), originals)
 
 
@@ -177,7 +178,7 @@ def _point(match: re.Match[str]) -> str:
 
 
 def _blocks(part: Message) -> Iterator[dict[str, str]]:
-    """The groups of fields in a part; servers that forget blank lines get one group per recipient all the same."""
+    """The groups of fields in a part; without blank lines, one group per recipient."""
     payload = part.get_payload()
     for each in payload if isinstance(payload, list) else [payload]:
         if isinstance(each, Message):
@@ -219,7 +220,7 @@ def _complaint(arf: Message, parts: Sequence[Message]) -> tuple[ReportKind, tupl
         kind = ReportKind.UNSUBSCRIBE
     elif feedback_type in _COMPLAINTS:
         kind = ReportKind.COMPLAINT
-    else:  # not-spam, auth-failure (RFC 6591), dmarc, virus, other: nobody complained
+    else:  # not-spam, auth-failure (RFC 6591), dmarc, virus, other: not a complaint
         return ReportKind.OTHER, (), feedback_type
     named = fields.get("original-rcpt-to") or fields.get("removal-recipient") or _original_recipient(parts)
     return kind, (Failure(_recipient(named), text=feedback_type),), feedback_type
@@ -228,7 +229,7 @@ def _complaint(arf: Message, parts: Sequence[Message]) -> tuple[ReportKind, tupl
 def _microsoft_complaint(
     message: Message, parts: Sequence[Message]
 ) -> tuple[ReportKind, tuple[Failure, ...], str] | None:
-    """The junk mail reporting of Outlook.com: the mail itself, with a note of who complained."""
+    """The junk mail report of Outlook.com: the mail itself, with a note of who complained."""
     for part in parts:
         named = part.get("X-HmXmrOriginalRecipient")
         if named is not None and part is not message:
@@ -237,7 +238,7 @@ def _microsoft_complaint(
 
 
 def _original_recipient(parts: Sequence[Message]) -> str | None:
-    """The only addressee of the mail that a complaint encloses."""
+    """The only recipient of the mail that a complaint encloses."""
     for part in parts[1:]:
         enclosed = header_text(part.get("To", ""))
         if enclosed and enclosed.count("@") == 1:
@@ -249,7 +250,7 @@ def _original_recipient(parts: Sequence[Message]) -> str | None:
 
 
 def _flattened(raw: bytes) -> bytes:
-    """A message with more boundaries than a report has, without the parts behind the fifth: they are read as text."""
+    """Limit the boundaries of a message: parts after the fifth boundary are read as text."""
     found = find_boundaries(raw, most=MOST_BOUNDARIES)
     if len(found) <= MOST_BOUNDARIES:
         return raw
@@ -272,7 +273,7 @@ def _parts(message: Message, *, into_enclosed: bool = True) -> Iterator[Message]
 
 
 def _human_texts(message: Message) -> list[str]:
-    """What is written for people: plain texts, or else HTML without its tags; nothing of the returned mail."""
+    """The parts for people: plain text, or else HTML without its tags; not the returned mail."""
     parts = [part for part in _parts(message, into_enclosed=False) if not part.is_multipart()]
     for wanted in ("text/plain", "text/html"):
         found = [_decoded(part) for part in parts if part.get_content_type() == wanted]
@@ -308,7 +309,7 @@ def _without_tags(html: str) -> str:
 
 
 def _evidence(message: Message, parts: Sequence[Message], raw: bytes) -> str:
-    """Marks of ours: in whom it came to, the headers of what it encloses, its texts, and then all of it as it came."""
+    """Traces of ours in the recipients, the headers of enclosed mail, the texts, and then the raw message."""
     pieces = [header_text(value) for name in _ADDRESSED for value in message.get_all(name, [])]
     for part in parts[1:]:
         pieces += [header_text(part.get(name, "")) for name in ("Message-ID", "Return-Path", "X-Original-Message-ID")]
@@ -318,13 +319,13 @@ def _evidence(message: Message, parts: Sequence[Message], raw: bytes) -> str:
 
 
 def _traces(text: str) -> str:
-    """What looks like a return path or a Message-ID of ours, each once; whether it is one is checked elsewhere."""
+    """Candidates of our return paths and Message-IDs, each once; the caller must verify them."""
     found = islice(_MARK.finditer(text), MOST_TRACES * 10)
     return "\n".join(list(dict.fromkeys(each[0] for each in found))[:MOST_TRACES])
 
 
 def header_text(value: object) -> str:
-    """A header's value with its encoded words read, as well as they can be."""
+    """A header's value with its encoded words decoded as far as possible."""
     text = str(value)
     if "=?" not in text:
         return text

@@ -25,7 +25,7 @@ def make_return_path(delivery_id: int, *, domain: str, key: bytes) -> str:
 
 
 def read_return_path(address: str, *, domain: str, keys: Sequence[bytes]) -> int | None:
-    """The delivery a return path was made for; None if it is none of ours. Every wrong tag takes the same time."""
+    """The delivery of a return path; None if it is not ours. Every wrong tag takes the same time."""
     found = PATTERN.fullmatch(address.strip().removeprefix("<").removesuffix(">"))
     if found is None or found[3].lower() != domain.lower():
         return None
@@ -33,7 +33,7 @@ def read_return_path(address: str, *, domain: str, keys: Sequence[bytes]) -> int
 
 
 def find_return_paths(text: str, *, domain: str, keys: Sequence[bytes]) -> list[int]:
-    """Every delivery whose return path stands somewhere in a text, in order."""
+    """The deliveries of all valid return paths in a text, in order."""
     ids = [_checked(found[1], found[2], keys) for found in PATTERN.finditer(text) if found[3].lower() == domain.lower()]
     return list(dict.fromkeys(delivery_id for delivery_id in ids if delivery_id is not None))
 

@@ -1,9 +1,9 @@
-"""The sender accounts of a process: their settings, their transports, their turns.
+"""The sender accounts of a process: their settings, transports and start times.
 
-Accounts are read once per claim, so a change is seen by the next claim. A way out is made when it is first needed, one
-per account and lane, and kept until the way to connect changes (server, user, secret): a note or a limit that is edited
-costs no connection. Mail that waits for a connection of the old way out is still sent through it. Holds that are over
-are written together.
+Accounts are read once per claim, so a change takes effect with the next claim. A transport is created on first use,
+one per account and lane, and kept until the connection settings change (server, user, secret): an edited note or
+limit closes no connection. Mail that waits for a connection of the old transport is still sent through it. Released
+holds are written in batches.
 """
 
 import asyncio
@@ -34,21 +34,21 @@ _log = structlog.get_logger()
 GONE = UnusableTransport("the account is gone")
 
 PATIENCE_S = 2.0
-"""A mail that waits longer for a place at its destination lets its account go, and comes again."""
+"""Longest wait for a connection to a destination. After it the mail releases its account and is claimed again."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """An account as it was when it was last read, and the ways out made for it."""
+    """An account as last read, and the transports created for it."""
 
     account: SenderAccount
-    connection: tuple[object, ...] = field(repr=False)  # how to connect: what a way out is made of
-    credentials: Credentials | str = field(repr=False)  # a text says why they cannot be used
+    connection: tuple[object, ...] = field(repr=False)  # the connection settings a transport is built from
+    credentials: Credentials | str = field(repr=False)  # a text is the reason they cannot be used
     transports: dict[str, Transport] = field(default_factory=dict)
 
 
 class AccountsInUse:
-    """The accounts of one process. `close` gives back connections and writes the last holds."""
+    """The accounts of one process. `close` closes connections and writes the last releases."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AccountsInUse:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def prepare(self, slots: Sequence[StartSlot]) -> None:
-        """A claim has come: begin its turns and read its accounts."""
+        """Start the pacing of a new claim and load its accounts."""
         self.turns.open(slots)
         named = {account_id for slot in slots for account_id in (slot.account_id, slot.doubtful_account_id)}
         ids = sorted(account_id for account_id in named if account_id is not None)
@@ -81,12 +81,15 @@ class AccountsInUse:
             await self._keep(sealed)
 
     def account(self, account_id: int) -> SenderAccount | None:
-        """An account of a claim that was prepared."""
+        """Return an account of a prepared claim."""
         entry = self._entries.get(account_id)
         return None if entry is None else entry.account
 
     def transport(self, account_id: int, lane: str) -> Transport:
-        """The way out of an account for one lane: a one-time code does not wait for connections of bulk mail."""
+        """Return the transport of an account for one lane.
+
+        Lanes do not share connections, so bulk mail delays no one-time code.
+        """
         entry = self._entries.get(account_id)
         if entry is None:
             return GONE
@@ -95,13 +98,13 @@ class AccountsInUse:
         return entry.transports[lane]
 
     async def was_sent(self, account_id: int, lane: str, message_id: str) -> bool:
-        """True if an account says that it has sent a message. Only some providers can be asked."""
+        """True if an account reports that it sent a message. Only some providers can be queried."""
         transport = self.transport(account_id, lane)
         return isinstance(transport, SentMailbox) and await transport.was_sent(message_id) is True
 
     @asynccontextmanager
     async def turn(self, slot: StartSlot) -> AsyncIterator[StartPermit | None]:
-        """A mail's turn, and its place among the connections to its destination; None if it must not start."""
+        """Wait for a mail's start time and a connection to its destination; None if it must not start."""
         places = self._places_at(slot)
         try:
             if places is not None:
@@ -119,12 +122,12 @@ class AccountsInUse:
             yield turn
         finally:
             if turn is not None:
-                turn.begin()  # if it did not: it could not be written, and the account is free for the next
+                turn.begin()  # if the mail did not start (it could not be composed), free the account for the next one
             if places is not None:
                 places.release()
 
     async def has_turns(self, lane: str) -> bool:
-        """True if an account of this lane has quota left, now or after a rest of at most a minute."""
+        """True if an account of this lane has quota left, now or after a pause of at most a minute."""
         if self._releases:
             return True
         async with self._pool.acquire() as connection:
@@ -176,8 +179,8 @@ class AccountsInUse:
             self._begin(self._write_releases())
 
     async def _write_releases(self) -> None:
-        """Let the accounts go. If the database does not hear it, they are free when their claim is over."""
-        await asyncio.sleep(0)  # others may be over in the same breath
+        """Release the accounts. If the database cannot be reached, they become free when their claim ends."""
+        await asyncio.sleep(0)  # collect other releases of the same loop iteration
         over, self._releases = self._releases, []
         now = time.monotonic()
         try:
@@ -200,7 +203,7 @@ class AccountsInUse:
 
 
 def _connection_of(sealed: SealedAccount) -> tuple[object, ...]:
-    """Everything that decides how an account is reached and as whom."""
+    """Every field that decides where an account connects and as whom."""
     account = sealed.account
     server = account.smtp_host, account.smtp_port, account.smtp_username, account.smtp_use_tls
     return account.auth_type, account.email, *server, account.gmail_subject_email, account.ses_region, sealed.secret

@@ -1,4 +1,4 @@
-"""Sender accounts and limits of destinations over HTTP. A secret goes in and never comes out."""
+"""HTTP endpoints of sender accounts and destination limits. Secrets are write-only."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -31,26 +31,26 @@ SenderChange = change(
 
 
 class PauseQuery(Shape, frozen=True, kw_only=True):
-    """Why, for whoever finds it paused."""
+    """Query parameters of a pause: its reason, shown with the account."""
 
     reason: Text | None = None
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The account is gone."""
+    """Response after an account was removed."""
 
     id: int
 
 
 class DomainBody(Shape, frozen=True, kw_only=True):
-    """How fast a destination may be sent to; null: no limit of that kind."""
+    """Limits of a destination; null means no limit."""
 
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     messages_per_second: Annotated[float, msgspec.Meta(gt=0, le=100_000)] | None = None
 
 
 class Unlimited(msgspec.Struct, frozen=True):
-    """The destination has no limits any more."""
+    """Response after the limits of a destination were removed."""
 
     domain: str
 
@@ -94,7 +94,7 @@ async def delete_domain(call: Call) -> Answer:
 
 
 class _WithTools:
-    """The handlers that touch secrets or the outside."""
+    """Handlers that use secrets or connect to providers."""
 
     def __init__(self, tools: Callable[[Room], Tools]) -> None:
         self._tools = tools
@@ -125,7 +125,7 @@ _ALL, _ONE, _DOMAIN = "/v1/senders", "/v1/senders/{sender_id:int}", "/v1/domains
 
 
 def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
-    """Everything about accounts and destinations; `tools` seal secrets and make ways out."""
+    """Return the endpoints of accounts and destinations; `tools` seals secrets and creates transports."""
     tooled = _WithTools(tools)
     shown = {200: SenderAccount}
     return [
@@ -144,22 +144,23 @@ def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
         ),
         _endpoint("DELETE", _ONE, delete_sender, "Remove an account and its secret.", answers={200: Removed}),
         _endpoint(
-            "POST", f"{_ONE}/pause", pause_sender, "Send nothing through it until it is resumed.", query=PauseQuery,
-            answers=shown,
+            "POST", f"{_ONE}/pause", pause_sender, "Stop sending through the account until it is resumed.",
+            query=PauseQuery, answers=shown,
         ),
-        _endpoint("POST", f"{_ONE}/resume", resume_sender, "Send through it again, its record cleared.", answers=shown),
+        _endpoint("POST", f"{_ONE}/resume", resume_sender, "Resume an account and clear its record.", answers=shown),
         _endpoint(
-            "POST", f"{_ONE}/test", tooled.test_sender, "Send a mail from it to itself and say how far it got.",
+            "POST", f"{_ONE}/test", tooled.test_sender, "Send a mail from the account to itself and return each step.",
             answers={200: Trial}, problems=(409,),
         ),
         _endpoint(
-            "GET", "/v1/domains", list_domains, "List destinations with limits or rests.", query=PageQuery,
+            "GET", "/v1/domains", list_domains, "List destinations with limits or an active pause.", query=PageQuery,
             answers={200: Page[DestinationLimits]},
         ),
         _endpoint(
-            "PUT", _DOMAIN, put_domain, "Limit a destination.", body=DomainBody, answers={200: DestinationLimits},
+            "PUT", _DOMAIN, put_domain, "Set the limits of a destination.", body=DomainBody,
+            answers={200: DestinationLimits},
         ),
-        _endpoint("DELETE", _DOMAIN, delete_domain, "Lift its limits.", answers={200: Unlimited}),
+        _endpoint("DELETE", _DOMAIN, delete_domain, "Remove the limits of a destination.", answers={200: Unlimited}),
     ]  # fmt: skip
 
 

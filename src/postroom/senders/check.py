@@ -1,4 +1,4 @@
-"""What people say about an account, checked before it is stored. Pure."""
+"""Validation of sender accounts before they are stored. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ _KeyFile = Annotated[str, Meta(max_length=20_000)]
 
 
 class SenderRequest(Shape, frozen=True, kw_only=True):
-    """A mailbox to send through. A field that belongs to another type of account is refused."""
+    """A sender account to create. A field of another account type is rejected."""
 
     email: Text
     auth_type: AuthType
@@ -64,7 +64,7 @@ class SenderRequest(Shape, frozen=True, kw_only=True):
     notes: Text | None = None
 
     def __repr__(self) -> str:
-        """Without its secrets: a representation ends in logs and tracebacks."""
+        """Leave out the secrets: representations end up in logs and tracebacks."""
         return f"SenderRequest({self.email!r}, {self.auth_type!r})"
 
     @property
@@ -77,7 +77,7 @@ OF_TYPE: Mapping[AuthType, frozenset[str]] = {
     AuthType.GMAIL: frozenset({"gmail_subject_email", "gmail_credentials"}),
     AuthType.SES: frozenset({"ses_region", "ses_access_key_id", "ses_secret_access_key"}),
 }
-"""Which fields belong to which type; those of another are refused, not ignored."""
+"""The fields of each account type; fields of another type are rejected, not ignored."""
 
 
 _CONNECTION: Mapping[AuthType, tuple[str, tuple[str, ...]]] = {
@@ -85,18 +85,18 @@ _CONNECTION: Mapping[AuthType, tuple[str, tuple[str, ...]]] = {
     AuthType.GMAIL: ("gmail_credentials", ("gmail_subject_email",)),
     AuthType.SES: ("ses_secret_access_key", ("ses_region",)),
 }
-"""By type, the secret and the fields that say where and as whom it is used."""
+"""For each type, the secret field and the fields that decide where and as whom it is used."""
 
 
 def check_sender(request: SenderRequest, *, has_secret: bool = False) -> None:
-    """Raise `BadInput` with every field that is wrong. `has_secret`: one is stored already."""
+    """Raise `BadInput` with every invalid field. `has_secret`: a secret is already stored."""
     errors = [FieldError(name, problem) for name, problem in _problems(request, has_secret)]
     if errors:
         raise BadInput(errors)
 
 
 def check_same_connection(old: SenderRequest, asked: SenderRequest) -> None:
-    """Raise `BadInput` if a stored secret would be shown to another server, or used as another user or mailbox."""
+    """Raise `BadInput` if a stored secret would be sent to another server, user or mailbox."""
     secret, fields = _CONNECTION[asked.auth_type]
     changed = [name for name in fields if getattr(old, name) != getattr(asked, name)]
     if changed:
@@ -104,7 +104,7 @@ def check_same_connection(old: SenderRequest, asked: SenderRequest) -> None:
 
 
 def check_domain(domain: str) -> str:
-    """A destination in the form in which it is stored. Raises `BadInput`."""
+    """Return a destination in its stored form. Raises `BadInput`."""
     lowered = domain.strip().rstrip(".").lower()
     try:
         lowered = lowered.encode("idna").decode() if not lowered.isascii() else lowered
@@ -162,7 +162,7 @@ def _gmail_problems(request: SenderRequest, has_secret: bool) -> Iterator[tuple[
 
 
 def _ses_problems(request: SenderRequest, _has_secret: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - handed on
-    """Without an access key the worker uses its own credentials, by AWS's default chain."""
+    """Check SES fields. Without an access key the worker uses AWS's default credential chain."""
     if request.ses_region is None or not _REGION.fullmatch(request.ses_region):
         yield "ses_region", "must be a region such as eu-west-1"
     given = [request.ses_access_key_id is not None, request.ses_secret_access_key is not None]

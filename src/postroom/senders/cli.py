@@ -1,4 +1,4 @@
-"""Sender accounts at the command line. Secrets are asked for or come from files, never from the list of arguments."""
+"""Commands for sender accounts. Secrets come from a prompt or a file, never from arguments."""
 
 import sys
 from dataclasses import replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.senders.model import SenderAccount
 
 senders = typer.Typer()
-domains = typer.Typer(no_args_is_help=True, help="Destinations that are sent to with limits.")
+domains = typer.Typer(no_args_is_help=True, help="Limits of destinations.")
 senders.add_typer(domains, name="domains")
 
 _LISTED = (
@@ -37,14 +37,14 @@ _LISTED = (
 )  # fmt: skip
 _DOMAINS = ("domain", "max_connections", "messages_per_second", "backoff_level", "paused_until")
 
-Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of an account.")]
-Lanes = Annotated[list[str] | None, typer.Option("--lane", help="Which lanes; repeatable. Otherwise all.")]
+Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="Id of the account.")]
+Lanes = Annotated[list[str] | None, typer.Option("--lane", help="Lane of the account; repeatable. Default: all lanes.")]
 Secret = Annotated[
     Path | None,
-    typer.Option(help="A file with the secret (- reads standard input): password, key file, or id:secret of SES."),
+    typer.Option(help="File with the secret (-: standard input): password, key file, or SES id:secret."),
 ]
 Host = Annotated[str | None, typer.Option(help="host:port of the SMTP server.")]
-Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Begin with few mails a day.")]
+Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Raise the daily limit in stages.")]
 
 
 @senders.command()
@@ -52,9 +52,9 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     email: Annotated[str, typer.Argument(help="The mailbox.")],
     *,
     auth_type: Annotated[str, typer.Option("--type", help="smtp, gmail or ses.")] = "smtp",
-    name: Annotated[str | None, typer.Option(help="The name shown beside the address.")] = None,
+    name: Annotated[str | None, typer.Option(help="Display name beside the address.")] = None,
     host: Host = None,
-    username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
+    username: Annotated[str | None, typer.Option(help="User name at the SMTP server.")] = None,
     tls: Annotated[
         bool,
         typer.Option(
@@ -62,17 +62,17 @@ def add(  # noqa: PLR0913 - every option of a mailbox
             help="STARTTLS, or TLS from the start at port 465; `--no-tls` for a relay on this machine.",
         ),
     ] = True,
-    subject: Annotated[str | None, typer.Option(help="Gmail: the mailbox to speak for.")] = None,
-    region: Annotated[str | None, typer.Option(help="SES: the region.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Gmail: mailbox to send as.")] = None,
+    region: Annotated[str | None, typer.Option(help="SES: AWS region.")] = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option(help="Mails of one UTC day.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Mails of one claim.")] = None,
-    send_delay_ms: Annotated[int | None, typer.Option(help="From one start to the next, in milliseconds.")] = None,
+    daily_limit: Annotated[int | None, typer.Option(help="Maximum mails per UTC day.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Maximum mails per claim.")] = None,
+    send_delay_ms: Annotated[int | None, typer.Option(help="Delay between two starts, in milliseconds.")] = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add an account and print it. Without --secret-file a login's password is asked for."""
+    """Add an account and print it. Without --secret-file, prompt for the password of a login."""
     from postroom.senders import service
     from postroom.senders.check import SenderRequest
     from postroom.senders.tools import tools_of
@@ -97,18 +97,18 @@ def add(  # noqa: PLR0913 - every option of a mailbox
 def update(  # noqa: PLR0913 - every option of a mailbox
     sender_id: Id,
     *,
-    name: Annotated[str | None, typer.Option(help="The name shown beside the address.")] = None,
+    name: Annotated[str | None, typer.Option(help="Display name beside the address.")] = None,
     host: Host = None,
-    username: Annotated[str | None, typer.Option(help="The login of the SMTP server.")] = None,
+    username: Annotated[str | None, typer.Option(help="User name at the SMTP server.")] = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option(help="Mails of one UTC day.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Mails of one claim.")] = None,
-    send_delay_ms: Annotated[int | None, typer.Option(help="From one start to the next, in milliseconds.")] = None,
+    daily_limit: Annotated[int | None, typer.Option(help="Maximum mails per UTC day.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Maximum mails per claim.")] = None,
+    send_delay_ms: Annotated[int | None, typer.Option(help="Delay between two starts, in milliseconds.")] = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change what is given and print the account."""
+    """Change the given fields and print the account."""
     from postroom.senders import service
     from postroom.senders.tools import tools_of
 
@@ -142,8 +142,10 @@ def show(sender_id: Id, *, as_json: AsJson = False) -> None:
 
 
 @senders.command()
-def pause(sender_id: Id, *, reason: Annotated[str | None, typer.Option(help="Why, for people.")] = None) -> None:
-    """Send nothing through an account until it is resumed."""
+def pause(
+    sender_id: Id, *, reason: Annotated[str | None, typer.Option(help="Reason, shown to people.")] = None
+) -> None:
+    """Stop sending through an account until it is resumed."""
     from postroom.senders import service
 
     say(in_room(lambda room: service.pause_sender(room.pool, sender_id, reason=reason, actor=actor())).status.value)
@@ -151,7 +153,7 @@ def pause(sender_id: Id, *, reason: Annotated[str | None, typer.Option(help="Why
 
 @senders.command()
 def resume(sender_id: Id) -> None:
-    """Send through an account again, its record cleared."""
+    """Resume an account and clear its error record."""
     from postroom.senders import service
 
     say(in_room(lambda room: service.resume_sender(room.pool, sender_id, actor=actor())).status.value)
@@ -168,7 +170,7 @@ def remove(sender_id: Id) -> None:
 
 @senders.command("test")
 def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
-    """Send a mail from an account to itself and say how far it got. Exit 1 if it was not taken."""
+    """Send a test mail from an account to itself and print each step. Exit 1 if it was not accepted."""
     from postroom.senders import service
     from postroom.senders.tools import tools_of
 
@@ -184,9 +186,9 @@ def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
 @senders.command("rotate-key")
 def rotate_key(
     *,
-    old_key_file: Annotated[Path, typer.Option(help="A file with the key before (- reads standard input).")],
+    old_key_file: Annotated[Path, typer.Option(help="File with the previous key (-: standard input).")],
 ) -> None:
-    """Seal every secret anew, with POSTROOM_SECRET_KEY or the key of AWS KMS; can be interrupted and begun again."""
+    """Re-encrypt every secret with POSTROOM_SECRET_KEY or the AWS KMS key. Safe to interrupt and run again."""
     from rich.progress import Progress
 
     from postroom.senders import service
@@ -213,7 +215,7 @@ def rotate_key(
 
 @domains.command("list")
 def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List destinations with limits or rests."""
+    """List destinations with limits or an active pause."""
     from postroom.senders import service
 
     found = in_room(lambda room: service.list_domains(room.pool, cursor=cursor, limit=limit))
@@ -222,13 +224,13 @@ def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = 
 
 @domains.command("set")
 def set_domain(
-    domain: Annotated[str, typer.Argument(help="The domain that receives, such as gmail.com.")],
+    domain: Annotated[str, typer.Argument(help="Recipient domain, such as gmail.com.")],
     *,
-    connections: Annotated[int | None, typer.Option(min=1, help="At a time, per process.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Mails a second.")] = None,
+    connections: Annotated[int | None, typer.Option(min=1, help="Maximum connections per process.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Maximum mails per second.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Limit a destination."""
+    """Set the limits of a destination."""
     from postroom.senders import service
 
     shape = in_room(
@@ -240,8 +242,8 @@ def set_domain(
 
 
 @domains.command("remove")
-def remove_domain(domain: Annotated[str, typer.Argument(help="The domain that receives, such as gmail.com.")]) -> None:
-    """Lift the limits of a destination."""
+def remove_domain(domain: Annotated[str, typer.Argument(help="Recipient domain, such as gmail.com.")]) -> None:
+    """Remove the limits of a destination."""
     from postroom.senders import service
 
     in_room(lambda room: service.delete_domain(room.pool, domain, actor=actor()))
@@ -278,7 +280,7 @@ def _host(host: str | None) -> dict[str, Any]:
 
 
 def _secret(kind: str, file: Path | None, *, ask: bool) -> dict[str, str]:
-    """The secret from a file, from standard input, or from whoever sits there."""
+    """Read the secret from a file, standard input or a prompt."""
     if file is None:
         return {"smtp_password": _ask_password()} if ask and kind == "smtp" else {}
     text = _read(file)

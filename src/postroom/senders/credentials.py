@@ -1,4 +1,4 @@
-"""From what people give to what is stored, and back: each type of account has one secret."""
+"""Conversion of credentials between requests and sealed storage. Each account type has one secret."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ Credentials = SmtpCredentials | GmailCredentials | AwsCredentials | CredentialCh
 
 
 class AccessKey(msgspec.Struct, frozen=True):
-    """An access key of AWS, as it is sealed."""
+    """An AWS access key, as it is sealed."""
 
     access_key_id: str
     secret_access_key: str
@@ -23,7 +23,7 @@ class AccessKey(msgspec.Struct, frozen=True):
 
 
 def check_gmail(service_account: str, *, base_url: str | None) -> bytes:
-    """The key file of a service account, if its tokens come from where they should. Raises `BadInput`."""
+    """Return the key file of a service account if its token URI is allowed. Raises `BadInput`."""
     try:
         GmailCredentials.from_json(service_account).check_token_uri(base_url)
     except ValueError as error:
@@ -32,7 +32,7 @@ def check_gmail(service_account: str, *, base_url: str | None) -> bytes:
 
 
 async def open_credentials(sealed: SealedAccount, sealer: Sealer) -> Credentials:
-    """The credentials of an account. Raises `ConfigurationError` if they cannot be opened."""
+    """Return the credentials of an account. Raises `ConfigurationError` if they cannot be decrypted."""
     kind = sealed.account.auth_type
     if sealed.secret is None:
         return CredentialChain() if kind is AuthType.SES else SmtpCredentials()

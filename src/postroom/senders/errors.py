@@ -1,4 +1,4 @@
-"""The errors of senders; the whole tree is drawn in `postroom.errors`."""
+"""Errors of senders; `postroom.errors` shows the whole tree."""
 
 from postroom.errors import ConflictError, NotFoundError
 

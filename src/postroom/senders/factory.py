@@ -1,4 +1,4 @@
-"""From an account and its credentials to a way out."""
+"""Creation of the transport of an account."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ IMPLICIT_TLS_PORT = 465
 
 
 class UnusableTransport:
-    """Stands for an account that cannot be used from here: says so instead of sending.
+    """Replaces the transport of an account that cannot be used here; every send returns the reason.
 
-    It asks for a rest and not for a suspension: the fault may be this host's, with a key that is not the others'.
+    The reply asks for a pause and not for a suspension: the fault may be on this host, for example a wrong key.
     """
 
     name = "unusable"
@@ -39,7 +39,7 @@ class UnusableTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """How providers are reached; the addresses are settings so that a local server can stand in for them."""
+    """Connection settings of the providers; addresses are configurable so that a local server can replace them."""
 
     local_name: str = "localhost"
     connections: int = 10  # per account and lane
@@ -49,7 +49,7 @@ class ProviderAddresses:
     allow_private: bool = False  # accounts may name servers on loopback and in private networks
 
     def __call__(self, account: SenderAccount, credentials: Credentials) -> Transport:
-        """A `TransportFactory`."""
+        """Create a transport; the `TransportFactory` protocol."""
         if isinstance(credentials, SmtpCredentials):
             return SmtpTransport(
                 relay_of(account, credentials),
@@ -72,12 +72,12 @@ class ProviderAddresses:
 
 
 def host_guard(*, allow_private: bool) -> GuardedResolver:
-    """Judges the servers of accounts: a key that manages accounts must not reach into the private network."""
+    """The guard for the servers of accounts: an API key that manages accounts must not reach the private network."""
     return GuardedResolver(allow_private=allow_private, setting="POSTROOM_SENDERS_ALLOW_PRIVATE")
 
 
 def relay_of(account: SenderAccount, credentials: SmtpCredentials) -> SmtpRelay:
-    """The server of an account. TLS is required and verified; on loopback it is used when it is offered."""
+    """The server of an account. TLS is required and verified; on loopback it is used if offered."""
     host, port = account.smtp_host or "", account.smtp_port or 0
     return SmtpRelay(
         host,

@@ -1,6 +1,7 @@
-"""How long so many mails take through a pool of accounts: by their pace within a day, by their quota from day to day.
+"""Forecast of the time a pool of accounts needs for a number of mails, from their delays and daily quotas.
 
-Pure. Warm-ups are taken as they stand today, so a forecast over many days errs on the long side.
+Pure. The warm-up limits of today are used for every day, so a forecast over many days is too long rather than too
+short.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class AccountPool:
-    """What the accounts of one lane can do together, at most `rate` mails a second."""
+    """The combined capacity of the accounts of one lane, at most `rate` mails a second."""
 
     today: int
     daily: int
@@ -23,7 +24,7 @@ class AccountPool:
 
     @classmethod
     def of(cls, accounts: Sequence[SenderAccount], *, lane: str, rate: float) -> "AccountPool | None":
-        """None if the lane has no account that sends: then accounts do not hold its mail up."""
+        """Return the pool, or None if no account serves the lane: accounts then do not delay its mail."""
         ours = [account for account in accounts if account.status in SENDING and lane in account.lanes]
         if not ours:
             return None
@@ -35,7 +36,7 @@ class AccountPool:
         )
 
     def time_for(self, mails: int, *, now: datetime) -> timedelta:
-        """From now until the last of so many has left; quotas begin anew with each UTC day."""
+        """The time until the last of `count` mails has left; quotas reset each UTC day."""
         midnight = (now.astimezone(UTC) + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
         first = (midnight - now).total_seconds()
         today = min(self.today, int(first * self.per_second))

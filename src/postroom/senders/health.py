@@ -1,11 +1,11 @@
-"""What the results of attempts say about the account that made them: `postroom.post.meaning`, counted. Pure.
+"""The effect of attempt results on the account that made them, from `postroom.post.meaning`. Pure.
 
 | meaning                                                  | for the account                                         |
 |----------------------------------------------------------|---------------------------------------------------------|
 | taken                                                    | sent                                                    |
 | hint `login`                                             | suspended at once; the mail goes back as if never tried  |
-| hint `pause`                                             | rests for the hinted time; the mail goes back likewise   |
-| the same, where a second account got it for this mail    | neither: the mail is at fault and follows its ladder     |
+| hint `pause`                                             | paused for the hinted time; mail goes back likewise      |
+| the same, where a second account got it for this mail    | neither: the mail is at fault and is retried later    |
 | about the account, or refused because of us              | error                                                   |
 | refused: recipient, destination, or no reason            | bounce                                                  |
 | about the message, or temporary                          | neither                                                 |
@@ -27,7 +27,7 @@ _BOUNCED = frozenset({ReplyScope.RECIPIENT, ReplyScope.DESTINATION, ReplyScope.U
 
 
 class AttemptKind(StrEnum):
-    """What one attempt counts as."""
+    """The category that one attempt is counted in."""
 
     SENT = "sent"
     BOUNCE = "bounce"
@@ -40,23 +40,23 @@ class AttemptKind(StrEnum):
 
 _FORGIVING = {Hint.PAUSE: AttemptKind.THROTTLED, Hint.LOGIN: AttemptKind.LOGIN_REFUSED}
 FORGIVEN = frozenset(_FORGIVING.values())
-"""What is the account's affair: the mail is due again at once, and its budget is untouched."""
+"""Results caused by the account: the mail is due again at once, and its attempts are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthResult:
-    """One result, as far as accounts and destinations care."""
+    """The part of one result that concerns accounts and destinations."""
 
     slot: StartSlot
-    reply: Reply | None  # None: it was not tried
+    reply: Reply | None  # None: not attempted
     domain: str | None
-    blames_mail: bool = False  # a throttle that is not the account's fault
-    is_forgiven: bool = False  # it used nothing of the account's quota
+    blames_mail: bool = False  # a throttle caused by the mail, not the account
+    is_forgiven: bool = False  # used none of the account's quota
 
 
 @dataclass(slots=True)
 class HealthCounts:
-    """What a batch of results adds to one account, in the order in which they came."""
+    """The changes that a batch of results makes to one account, in order."""
 
     tried: int = 0
     bounces: int = 0
@@ -81,7 +81,7 @@ class HealthCounts:
 
 
 def judge(reply: Reply | None) -> AttemptKind:
-    """What a reply counts as; see the table above."""
+    """Return the category of a reply; see the table above."""
     if reply is None or reply.suppress:
         return AttemptKind.UNTRIED
     meaning = meaning_of(reply.stage, reply.code, reply.enhanced, reply.text)
@@ -96,24 +96,24 @@ def judge(reply: Reply | None) -> AttemptKind:
 
 
 def is_about_account(reply: Reply) -> bool:
-    """True if the reply came before the mail was mentioned, so that no mail can be the reason for it."""
+    """True if the reply came before the mail was mentioned, so the mail cannot be its reason."""
     return reply.stage in (Stage.CONNECT, Stage.TLS, Stage.LOGIN)
 
 
 def rest_after(reply: Reply) -> float:
-    """How long an account rests after it was told to slow down."""
+    """The duration of an account's pause after a throttling reply."""
     return min(reply.retry_after_s or DEFAULT_REST_S, LONGEST_REST_S)
 
 
 def is_slowdown(reply: Reply | None) -> bool:
-    """True if the destination, not the account, asks to be sent to more slowly."""
+    """True if the destination, not the account, asks for a lower rate."""
     if reply is None or reply.suppress:
         return False
     return meaning_of(reply.stage, reply.code, reply.enhanced, reply.text).hint is Hint.SLOW_DOWN
 
 
 def tally(outcomes: Iterable[HealthResult]) -> dict[int, HealthCounts]:
-    """What a batch of results adds to each account."""
+    """Return the changes that a batch of results makes to each account."""
     tallies: dict[int, HealthCounts] = {}
     for outcome in outcomes:
         kind, account_id = judge(outcome.reply), outcome.slot.account_id

@@ -1,7 +1,7 @@
-"""AWS KMS as the keeper of the key: every secret has a data key of its own, which only KMS can unwrap.
+"""Sealing with AWS KMS: each secret has its own data key, which only KMS can unwrap.
 
-The secret itself never leaves this process. The purpose is KMS's encryption context, so a wrapped key is of no use for
-anything else, and the account's own trail says who unwrapped what for.
+The secret itself never leaves this process. The purpose is the encryption context, so a wrapped key is useless for
+anything else, and the AWS audit trail records each unwrapping with its purpose.
 """
 
 import base64
@@ -27,7 +27,7 @@ _OK = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KmsSealer:
-    """Seals under one key of AWS KMS; opens whatever any key of that account sealed."""
+    """Seals with one AWS KMS key; opens secrets sealed with any key of that account."""
 
     key_id: str
     region: str
@@ -54,7 +54,7 @@ class KmsSealer:
             raise does_not_open(purpose) from error
 
     async def _ask(self, action: str, question: dict[str, Any], purpose: str) -> dict[str, Any]:
-        """One call of the JSON API. What KMS says is told by its code alone: its texts may repeat what was sent."""
+        """Make one call of the JSON API. Errors repeat only the code of KMS: its texts may contain the request."""
         url = self.endpoint_url or f"https://kms.{self.region}.amazonaws.com"
         body = msgspec.json.encode({**question, "EncryptionContext": {"purpose": purpose}})
         headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": f"TrentService.{action}"}
@@ -75,7 +75,7 @@ class KmsSealer:
             ):
                 status, said = response.status, await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ConfigurationError(f"AWS KMS does not answer: {type(error).__name__}.") from error
+            raise ConfigurationError(f"AWS KMS cannot be reached: {type(error).__name__}.") from error
         return _answer(status, said)
 
 
@@ -86,5 +86,5 @@ def _answer(status: int, said: bytes) -> dict[str, Any]:
         answer = {}
     if status != _OK:
         kind = str(answer.get("__type", "")).rpartition("#")[2] or f"status {status}"
-        raise ConfigurationError(f"AWS KMS refused: {kind}.")
+        raise ConfigurationError(f"AWS KMS rejected the request: {kind}.")
     return answer

@@ -1,4 +1,4 @@
-"""What a sender account is, and what can be said about one without a database."""
+"""Sender accounts and the rules about them that need no database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ LANES = ("auth", "transactional", "bulk")
 
 
 class AuthType(StrEnum):
-    """How an account hands mail over."""
+    """The protocol and authentication of an account."""
 
     SMTP = "smtp"
     GMAIL = "gmail"
@@ -26,22 +26,22 @@ class AuthType(StrEnum):
 SEND_DELAY_MS: Mapping[AuthType, int] = {
     AuthType.SMTP: 100,
     AuthType.GMAIL: 400,  # 250 quota units a second, 100 for each mail
-    AuthType.SES: 0,  # the service keeps its own rate and says 429; it is built to be used from many connections
+    AuthType.SES: 0,  # the service limits its own rate with 429 and is built for many connections
 }
 
 
 class SenderStatus(StrEnum):
-    """Whether anything leaves through an account."""
+    """The status of an account: whether it may send."""
 
     ACTIVE = "active"
-    PAUSED = "paused"  # by a person, or by its own health; back when a person says so
-    SUSPENDED = "suspended"  # its credentials were refused; back when a person says so
-    WARMING_UP = "warming_up"  # active, with a limit that grows
-    PAUSED_LIMIT_REACHED = "paused_limit_reached"  # back by itself on the next UTC day
+    PAUSED = "paused"  # by a person or by poor health; only a person resumes it
+    SUSPENDED = "suspended"  # its login was rejected; only a person resumes it
+    WARMING_UP = "warming_up"  # active, with a growing limit
+    PAUSED_LIMIT_REACHED = "paused_limit_reached"  # resumes automatically on the next UTC day
 
 
 class PausedBy(StrEnum):
-    """Who paused an account."""
+    """The cause of a pause."""
 
     PERSON = "person"
     HEALTH = "health"
@@ -87,13 +87,13 @@ class SenderAccount:
 
     @property
     def limit(self) -> int:
-        """How much may leave today."""
+        """Maximum number of mails today."""
         return min(self.daily_limit, self.warmup_current_limit or self.daily_limit)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedAccount:
-    """An account with its secret as it is stored."""
+    """An account with its encrypted secret."""
 
     account: SenderAccount
     secret: str | None = field(repr=False)
@@ -102,30 +102,30 @@ class SealedAccount:
 
 @dataclass(frozen=True, slots=True)
 class SmtpCredentials:
-    """The password of a login; None for a server that asks for none."""
+    """The password of a login; None for a server without authentication."""
 
     password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartSlot:
-    """When a claimed mail may start, seen from the claim, and what holds it: its account, its destination, or both."""
+    """The start time of a claimed mail, relative to the claim, and the account or destination that limits it."""
 
     claim_id: int
     account_id: int | None = None
     start_in_s: float = 0.0
-    delay_s: float = 0.0  # from start to start; 0: the account has no pace
+    delay_s: float = 0.0  # between two starts; 0: no delay
     domain: str | None = None  # a destination with limits
-    connections: int | None = None  # to that destination, from this process
-    doubtful_account_id: int | None = None  # the account of an ambiguous attempt, asked before the next one
+    connections: int | None = None  # limit to that destination, in this process
+    doubtful_account_id: int | None = None  # account of an ambiguous attempt, queried before the next one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPolicy:
-    """When an account is taken out of use by its own results."""
+    """The thresholds at which an account is paused because of its results."""
 
     window: timedelta = timedelta(hours=1)
-    minimum: int = 50  # attempts, below which a rate means nothing
+    minimum: int = 50  # attempts below which a rate is not significant
     bounce_rate: float = 0.05
     error_rate: float = 0.10
     errors_in_a_row: int = 10
@@ -133,7 +133,7 @@ class HealthPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SenderFigures:
-    """How an account fared within the window."""
+    """The results of an account within the window."""
 
     tried: int
     bounces: int
@@ -143,7 +143,7 @@ class SenderFigures:
 
 @dataclass(frozen=True, slots=True)
 class DestinationLimits:
-    """The limits of one destination, and the rest it asked for."""
+    """The limits of one destination and its current pause."""
 
     domain: str
     max_connections: int | None
@@ -154,7 +154,7 @@ class DestinationLimits:
 
 
 def find_trouble(figures: SenderFigures, policy: HealthPolicy) -> str | None:
-    """Why an account with these figures must not go on; None if it may."""
+    """The reason to pause an account with these figures; None if it is healthy."""
     if figures.errors_in_a_row >= policy.errors_in_a_row:
         return f"{figures.errors_in_a_row} errors in a row"
     if figures.tried < policy.minimum:

@@ -1,10 +1,11 @@
-"""PacedStarts: when each mail of a claim may start.
+"""The start times of the mails of a claim.
 
-An account with a pace is held by one claim at a time, anywhere; that claim's process starts its mails one delay apart
-by the monotonic clock. Whoever has a mail takes a turn exactly once and begins it when the mail starts (`take`,
-`wait`), or says that it needs none (`skip`). After the last has begun the hold is given back, with when that was.
+An account with a delay is held by one claim at a time, across all processes; the process of that claim starts its
+mails one delay apart by the monotonic clock. Each mail takes its turn exactly once and begins it when it starts
+(`take`, `wait`), or skips it (`skip`). After the last start the hold is released, together with the time of that
+start.
 
-A claim that could not renew its lease gets no more turns: somebody else may hold the account by then.
+A claim that could not renew its lease gets no more turns: another claim may hold the account by then.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from postroom.senders.model import StartSlot
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A hold that is over."""
+    """A hold that ended."""
 
     claim_id: int
     account_id: int
-    last_start: float  # by the monotonic clock; if nothing was started, what the next may follow all the same
+    last_start: float  # monotonic clock; if nothing started, the time from which the delay counts
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class _Hold:
 
 
 class StartPermit:
-    """The right to start one mail. `begin` says that it starts now, or that it will not need its turn; once."""
+    """The right to start one mail. `begin` starts it now or gives up its turn; callable once."""
 
     def __init__(self, on_begin: Callable[[], None]) -> None:
         self._on_begin: Callable[[], None] | None = on_begin
@@ -49,7 +50,7 @@ class StartPermit:
 
 
 class PacedStarts:
-    """The turns of one process. `on_release` hears of every hold that is over."""
+    """The turns of one process. `on_release` receives each hold that ended."""
 
     def __init__(self, on_release: Callable[[Release], None], *, now: Callable[[], float] = time.monotonic) -> None:
         self._on_release, self._now = on_release, now
@@ -58,7 +59,7 @@ class PacedStarts:
         self._good_until: dict[int, float] = {}
 
     def open(self, slots: Sequence[StartSlot]) -> None:
-        """A claim has come with these slots; their times count from now."""
+        """Register a claim with these slots; their times count from now."""
         for slot in slots:
             if slot.account_id is None:
                 continue
@@ -71,17 +72,17 @@ class PacedStarts:
         self._opened_at.update({slot.claim_id: self._now() for slot in slots})
 
     def renew(self, claim_ids: Iterable[int], good_until: float) -> None:
-        """These claims hold until then, by the monotonic clock. A claim nobody renews is not watched."""
+        """Set the expiry of these claims, by the monotonic clock. A claim that is never renewed is not watched."""
         self._good_until.update(dict.fromkeys(claim_ids, good_until))
 
     def forget(self, claim_ids: Iterable[int]) -> None:
-        """These claims are over."""
+        """Drop these ended claims."""
         for claim_id in claim_ids:
             self._good_until.pop(claim_id, None)
             self._opened_at.pop(claim_id, None)
 
     async def take(self, slot: StartSlot) -> "StartPermit | None":
-        """Wait for this mail's turn. None: its account or its claim is gone, and the mail must not start."""
+        """Wait for this mail's turn. None: its account or claim is gone, and the mail must not start."""
         earliest = self._opened_at.get(slot.claim_id, 0.0) + slot.start_in_s if slot.domain else 0.0
         if slot.account_id is None:
             await self._until(lambda: earliest)
@@ -107,7 +108,7 @@ class PacedStarts:
             return True
 
     async def wait(self, slot: StartSlot) -> bool:
-        """Wait for this mail's turn and begin it at once. False: it must not start."""
+        """Wait for this mail's turn and begin it at once. False: the mail must not start."""
         turn = await self.take(slot)
         if turn is None:
             return False
@@ -115,26 +116,26 @@ class PacedStarts:
         return True
 
     def skip(self, slot: StartSlot) -> None:
-        """A mail needs no turn: it will not be sent."""
+        """Give up the turn of a mail that will not be sent."""
         if slot.account_id is not None:
             hold = self._holds.get((slot.claim_id, slot.account_id))
             if hold is not None:
                 self._settle(slot.claim_id, slot.account_id, hold)
 
     def close(self, slot: StartSlot) -> None:
-        """Nothing more starts through this account in this claim."""
+        """Start nothing more through this account in this claim."""
         if slot.account_id is not None:
             hold = self._holds.get((slot.claim_id, slot.account_id))
             if hold is not None:
                 hold.closed = True
 
     async def _until(self, moment: Callable[[], float]) -> None:
-        """Loops may fire a timer a little early, and early is what must not be."""
-        while (left := moment() - self._now()) > 0:  # noqa: ASYNC110 - for a time, not for an event
+        """Sleep until the moment. Event loops may fire a timer slightly early, which would break the delay."""
+        while (left := moment() - self._now()) > 0:  # noqa: ASYNC110 - waits for a time, not for an event
             await asyncio.sleep(left)
 
     def _begun(self, claim_id: int, account_id: int, hold: _Hold) -> None:
-        """Stamped as late as can be: whatever came between the turn and the start must not shorten the distance."""
+        """Stamp the start as late as possible: time between the turn and the start must not shorten the delay."""
         hold.next_at = max(hold.next_at, self._now() + hold.delay_s)
         self._settle(claim_id, account_id, hold)
 

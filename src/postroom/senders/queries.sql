@@ -1,7 +1,7 @@
--- Everything senders asks of the database, in alphabetical order.
+-- Statements of senders, in alphabetical order.
 
 -- name: change_sender :maybe
--- Set what people set. What the account had used up of today stays used; a limit that was raised lets it go on.
+-- Set the editable fields. The quota used today is kept; a raised limit resumes an account paused at its limit.
 UPDATE sender_accounts
 SET email = :email, display_name = :display_name, gmail_subject_email = :gmail_subject_email, smtp_host = :smtp_host,
     smtp_port = :smtp_port, smtp_username = :smtp_username, smtp_use_tls = :smtp_use_tls, ses_region = :ses_region,
@@ -17,7 +17,7 @@ WHERE id = :id
 RETURNING id;
 
 -- name: decay_backoff :exec
--- A destination that takes mail again is trusted a little more; what was only learnt and is over is forgotten.
+-- Lower the back-off of a destination that accepts mail again; delete rows that hold only an expired back-off.
 WITH calmer AS (
     UPDATE destination_domains
     SET deferrals = 0, backoff_level = greatest(backoff_level - 1, 0), updated_at = coalesce(:now::timestamptz, now())
@@ -32,13 +32,13 @@ WHERE domain = ANY(:domains::text[])
     AND (paused_until IS NULL OR paused_until <= coalesce(:now::timestamptz, now()));
 
 -- name: delete_domain :maybe
--- Send to a destination without limits again.
+-- Remove the limits of a destination.
 DELETE FROM destination_domains
 WHERE domain = :domain
 RETURNING domain;
 
 -- name: delete_sender :maybe
--- Forget an account and its secrets. What it has claimed keeps its number; the ledger too.
+-- Delete an account and its secrets. Claims and the ledger keep its id.
 DELETE FROM sender_accounts
 WHERE id = :id
 RETURNING email;
@@ -54,7 +54,7 @@ FROM sender_accounts
 WHERE id = :id;
 
 -- name: has_turns :one
--- Whether an account of a lane has quota left, now or within a minute.
+-- True if an account of a lane has quota left, now or within a minute.
 SELECT EXISTS (
     SELECT FROM sender_accounts
     WHERE status IN ('active', 'warming_up')
@@ -65,7 +65,7 @@ SELECT EXISTS (
 ) AS has_turns;
 
 -- name: insert_sender :one
--- A new mailbox.
+-- Insert an account.
 INSERT INTO sender_accounts (
     id, email, display_name, auth_type, gmail_subject_email, smtp_host, smtp_port, smtp_username, smtp_use_tls, ses_region,
     smtp_password_encrypted, credentials_encrypted, credentials_key_id, daily_limit, batch_size, send_delay_ms, lanes,
@@ -80,7 +80,7 @@ VALUES (
 RETURNING id;
 
 -- name: list_domains :many
--- Destinations with limits or rests, by name, after a cursor.
+-- Destinations with limits or an active pause, by name, after a cursor.
 SELECT domain, max_connections, messages_per_second, paused_until, backoff_level, updated_at
 FROM destination_domains
 WHERE :after_domain::text IS NULL OR domain > :after_domain
@@ -88,14 +88,14 @@ ORDER BY domain
 LIMIT :page_limit;
 
 -- name: list_sealed :many
--- Every account that has a secret.
+-- Every account with a secret.
 SELECT id
 FROM sender_accounts
 WHERE credentials_key_id IS NOT NULL
 ORDER BY id;
 
 -- name: list_senders :many
--- Accounts, oldest first, after a cursor, or these ones; with their sealed secrets.
+-- Accounts, oldest first, after a cursor or with these ids; with their sealed secrets.
 SELECT id, email, display_name, auth_type, status, status_reason, paused_by, resume_status, gmail_subject_email,
     smtp_host, smtp_port, smtp_username, smtp_use_tls, ses_region, daily_limit, batch_size, send_delay_ms, lanes::text[],
     daily_sent, daily_bounces, daily_errors, consecutive_errors, last_reset_at, warmup_stage, warmup_current_limit,
@@ -108,28 +108,28 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: lock_sender :maybe
--- Keep an account as it is until the transaction ends.
+-- Lock an account until the transaction ends.
 SELECT id
 FROM sender_accounts
 WHERE id = :id
 FOR UPDATE;
 
 -- name: pause_sender :maybe
--- A person takes an account out of use; nothing but a person brings it back.
+-- Pause an account on behalf of a person; only a person resumes it.
 UPDATE sender_accounts
 SET status = 'paused', paused_by = 'person', status_reason = :reason, resume_status = NULL
 WHERE id = :id AND paused_by IS DISTINCT FROM 'person'
 RETURNING id;
 
 -- name: pause_unhealthy :exec
--- Take accounts out of use whose results say so. Who is paused or suspended already stays as it is.
+-- Pause accounts with poor results. Accounts already paused or suspended are unchanged.
 UPDATE sender_accounts AS a
 SET status = 'paused', paused_by = 'health', status_reason = i.reason, resume_status = NULL
 FROM unnest(:account_id::bigint[], :reason::text[]) AS i(account_id, reason)
 WHERE a.id = i.account_id AND a.status IN ('active', 'warming_up', 'paused_limit_reached');
 
 -- name: put_domain :one
--- Set the limits of a destination; a rest it asked for stays.
+-- Set the limits of a destination; an active pause stays.
 INSERT INTO destination_domains (domain, max_connections, messages_per_second)
 VALUES (:domain, :max_connections, :messages_per_second)
 ON CONFLICT (domain) DO UPDATE
@@ -138,8 +138,9 @@ SET max_connections = excluded.max_connections, messages_per_second = excluded.m
 RETURNING domain, max_connections, messages_per_second, paused_until, backoff_level, updated_at;
 
 -- name: raise_backoff :exec
--- Destinations told us to slow down. The third time in a row all mail to them rests, each time twice as long as before:
--- a minute, two, four … an hour. What was on its way when the rest began is not counted again.
+-- Record throttling by destinations. The third time in a row all mail to them is paused, each time twice as long as
+-- before:
+-- a minute, two, four … an hour. Replies to mail that was in flight when the pause began are not counted.
 INSERT INTO destination_domains AS d (domain, deferrals)
 SELECT i.domain, i.count
 FROM unnest(:domain::text[], :count::integer[]) AS i(domain, count)
@@ -161,8 +162,9 @@ SET deferrals = CASE
     updated_at = coalesce(:now::timestamptz, now());
 
 -- name: record_results :many
--- What attempts made of their accounts: counters, the health of the last hour, a rest or a suspension. Answers how each
--- account stands now, these attempts included.
+-- Add the results of attempts to their accounts: counters, health of the last hour, a pause or a suspension. Returns
+-- the
+-- figures of each account, these attempts included.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest(
@@ -170,7 +172,7 @@ WITH input AS MATERIALIZED (
         :only_errors::boolean[], :rest::interval[], :login_problem::text[]
     ) AS i(account_id, tried, bounces, errors, errors_in_a_row, only_errors, rest, login_problem)
 ),
-locked AS MATERIALIZED ( -- in one order, or two would wait for each other
+locked AS MATERIALIZED ( -- one lock order prevents deadlocks
     SELECT id FROM sender_accounts WHERE id = ANY(:account_id::bigint[]) ORDER BY id FOR UPDATE
 ),
 counted AS (
@@ -205,7 +207,7 @@ FROM counted,
     ) AS earlier;
 
 -- name: release_senders :exec
--- Holds are over. When the next may start follows from how long ago the last did, by this database's clock.
+-- Release holds. The next start follows from the age of the last start, by the clock of this database.
 UPDATE sender_accounts AS a
 SET held_by = NULL,
     next_start_at = coalesce(:now::timestamptz, clock_timestamp()) - i.since_start
@@ -214,7 +216,7 @@ FROM unnest(:account_id::bigint[], :claim_id::bigint[], :since_start::interval[]
 WHERE a.id = i.account_id AND a.held_by = i.claim_id;
 
 -- name: replace_secret :exec
--- The same secret under another key.
+-- Store the same secret, sealed with another key.
 UPDATE sender_accounts
 SET smtp_password_encrypted = CASE WHEN auth_type = 'smtp' THEN :secret END,
     credentials_encrypted = CASE WHEN auth_type <> 'smtp' THEN :secret END,
@@ -222,11 +224,11 @@ SET smtp_password_encrypted = CASE WHEN auth_type = 'smtp' THEN :secret END,
 WHERE id = :id;
 
 -- name: reserve_id :one
--- The id of a new account, before its secret is sealed for it.
+-- The id of a new account, reserved because its secret is sealed with it.
 SELECT nextval('sender_accounts_id_seq') AS id;
 
 -- name: resume_sender :maybe
--- A person brings an account back: to its warm-up if it was in one, with its record cleared.
+-- Resume an account for a person: to its warm-up if it was in one, with its error record cleared.
 WITH cleared AS (
     DELETE FROM sender_health
     WHERE account_id = :id
@@ -238,5 +240,5 @@ WHERE id = :id AND status IN ('paused', 'suspended')
 RETURNING id;
 
 -- name: roll_days :one
--- Begin the day for accounts that nothing was claimed for yet; see functions/roll_sender_days.sql.
+-- Start the day for accounts without a claim today; see functions/roll_sender_days.sql.
 SELECT roll_sender_days(coalesce(:now::timestamptz, now())) AS rolled;

@@ -1,4 +1,4 @@
-"""Results become counters, health, rests and suspensions, in the transaction that writes the results."""
+"""Writes results to counters, health, pauses and suspensions, in the transaction that writes the results."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 async def record_outcomes(
     connection: Connection, outcomes: Sequence[HealthResult], *, policy: HealthPolicy, now: datetime | None
 ) -> None:
-    """Count what came of mails, account by account and destination by destination."""
+    """Count results by account and by destination."""
     tallies = tally(outcomes)
     if tallies:
         columns = _columns(tallies)
@@ -41,7 +41,7 @@ async def _pause_unhealthy(connection: Connection, figures: dict[int, SenderFigu
 
 
 async def _record_destinations(connection: Connection, outcomes: Sequence[HealthResult], now: datetime | None) -> None:
-    """Only accounts teach us about destinations: a relay answers for itself, whoever the mail is for."""
+    """Count throttling by destination. Only accounts count: a relay replies for itself, whatever the destination."""
     slowed = Counter(o.domain for o in outcomes if o.slot.account_id and o.domain and is_slowdown(o.reply))
     if slowed:
         await store.raise_backoff(connection, domain=list(slowed), count=list(slowed.values()), now=now)
@@ -51,7 +51,7 @@ async def _record_destinations(connection: Connection, outcomes: Sequence[Health
 
 
 def _columns(tallies: dict[int, HealthCounts]) -> dict[str, list[Any]]:
-    """In the order of ids, as everybody else locks them."""
+    """The counts as columns, ordered by id, the lock order of all statements."""
     ordered = sorted(tallies.items())
     rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for _, each in ordered]
     return {

@@ -1,9 +1,9 @@
-"""Secrets of accounts at rest: one line of text that says which provider and which key sealed it.
+"""Encryption of account secrets at rest: one line of text that names the provider and the key that sealed it.
 
     local:<key id>:<base64 of nonce, ciphertext, tag>              AES-256-GCM under the installation's key
     kms:<key arn>:<base64 of the wrapped data key>:<base64 of …>   the same under a data key that AWS KMS wraps
 
-A secret is bound to its kind and its account: copied to another row it does not open.
+A secret is bound to its kind and its account: copied to another row it cannot be decrypted.
 """
 
 import base64
@@ -23,21 +23,21 @@ def purpose_of(auth_type: str, sender_id: int) -> str:
 
 
 class Sealer(Protocol):
-    """Something that seals secrets and opens what it sealed."""
+    """Seals secrets and opens the secrets it sealed."""
 
     @property
     def scheme(self) -> str:
-        """The word before the first colon of what it seals."""
+        """The prefix before the first colon of its sealed texts."""
 
     async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
-        """The id of the key, and the text to store."""
+        """Return the id of the key and the text to store."""
 
     async def open(self, text: str, *, purpose: str) -> bytes:
-        """Raises `ConfigurationError` if the key is another, or the text was changed."""
+        """Decrypt a text. Raises `ConfigurationError` if the key differs or the text was modified."""
 
 
 class LocalSealer:
-    """AES-256-GCM under the installation's key; keys of before can be given to open what they sealed."""
+    """AES-256-GCM with the installation's key; previous keys can be given to open older secrets."""
 
     scheme = "local"
 
@@ -46,7 +46,7 @@ class LocalSealer:
 
     @classmethod
     def from_keys(cls, *keys: bytes | None) -> "LocalSealer":
-        """The first key seals; None stands for a key that is not set."""
+        """Build a sealer; the first key seals. None stands for a key that is not set."""
         return cls(SecretBox([key for key in keys if key is not None]))
 
     async def seal(self, secret: bytes, *, purpose: str) -> tuple[str, str]:
@@ -59,7 +59,7 @@ class LocalSealer:
 
 
 class Sealers:
-    """Seals with the first and opens with whichever sealed it: how an installation moves from one to another."""
+    """Seals with the first sealer and opens with the matching one, for migration between providers."""
 
     scheme = "any"
 
@@ -73,15 +73,17 @@ class Sealers:
     async def open(self, text: str, *, purpose: str) -> bytes:
         sealer = self._by_scheme.get(text.partition(":")[0])
         if sealer is None:
-            raise ConfigurationError("A secret was sealed by a provider that is not configured here.")
+            raise ConfigurationError(
+                "A secret was sealed by a provider that is not configured here; set its key settings."
+            )
         return await sealer.open(text, purpose=purpose)
 
 
 def split(text: str, parts: int) -> Sequence[str]:
-    """The parts of a sealed text. Key names of AWS contain colons, so the middle takes what is left."""
+    """The parts of a sealed text. AWS key names contain colons, so the middle part takes the rest."""
     fields = text.split(":")
     if len(fields) < parts:
-        raise ConfigurationError("A sealed secret is not in a form that is known here.")
+        raise ConfigurationError("A sealed secret has an unknown format.")
     tail = fields[len(fields) - (parts - 2) :]
     return [fields[0], ":".join(fields[1 : len(fields) - (parts - 2)]), *tail]
 
@@ -90,4 +92,4 @@ def decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error:
-        raise ConfigurationError("A sealed secret was changed.") from None
+        raise ConfigurationError("A sealed secret was modified after sealing.") from None

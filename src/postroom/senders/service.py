@@ -1,4 +1,4 @@
-"""Making, changing, pausing and removing accounts; their keys; the limits of destinations."""
+"""Services of sender accounts, their keys and the limits of destinations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ from postroom.transports.guard import AddressForbidden
 from postroom.transports.smtp.relay import is_loopback
 
 Progress = Callable[[int, int], None]
-"""Hears how many of how many are done."""
+"""Progress callback: done, total."""
 
 
 SLOWEST, FASTEST = 0.001, 100_000
-"""Messages a second that a destination can be limited to."""
+"""Bounds of the messages per second of a destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What stores secrets, and what makes ways out."""
+    """The sealer of secrets and the factory of transports."""
 
     sealer: Sealer
     factory: TransportFactory
@@ -41,7 +41,7 @@ class Tools:
     gmail_base_url: str | None = None
 
     def check(self, request: SenderRequest) -> None:
-        """Raise `BadInput` if an account would lead somewhere it must not."""
+        """Raise `BadInput` if an account names a forbidden server."""
         host = "127.0.0.1" if is_loopback(request.smtp_host or "") else request.smtp_host
         try:
             host_guard(allow_private=self.allow_private).check_host(host or "")
@@ -52,7 +52,7 @@ class Tools:
 
 
 async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, actor: str) -> SenderAccount:
-    """A new mailbox to send through. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
+    """Create an account. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
     check_sender(request)
     tools.check(request)
     async with pool.acquire() as connection:
@@ -79,7 +79,7 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
 async def change_sender(
     pool: Pool, tools: Tools, sender_id: int, changes: Mapping[str, Any], *, actor: str
 ) -> SenderAccount:
-    """Set these fields of a request; the others stay. Its type is for ever. Raises as `create_sender` does."""
+    """Set these fields and keep the others. The type cannot change. Raises like `create_sender`."""
     described = replace(request_of(await get_sender(pool, sender_id)), **changes)
     tools.check(described)
     given = await _seal(described, tools.sealer, sender_id)
@@ -111,7 +111,7 @@ async def change_sender(
 
 
 async def delete_sender(pool: Pool, sender_id: int, *, actor: str) -> None:
-    """Forget an account and its secret. Mail it has claimed goes back when its turn comes."""
+    """Delete an account and its secret. Mail it has claimed is requeued at its turn."""
     async with pool.acquire() as connection, connection.transaction():
         email = await store.delete_sender(connection, id=sender_id)
         if email is None:
@@ -131,7 +131,7 @@ async def list_senders(pool: Pool, *, cursor: str | None = None, limit: int = 50
 
 
 async def pause_sender(pool: Pool, sender_id: int, *, reason: str | None = None, actor: str) -> SenderAccount:
-    """Take an account out of use until a person says otherwise; twice is once."""
+    """Pause an account until a person resumes it. Idempotent."""
     before = await get_sender(pool, sender_id)
     async with pool.acquire() as connection, connection.transaction():
         if await store.pause_sender(connection, id=sender_id, reason=reason):
@@ -147,7 +147,7 @@ async def pause_sender(pool: Pool, sender_id: int, *, reason: str | None = None,
 
 
 async def resume_sender(pool: Pool, sender_id: int, *, actor: str) -> SenderAccount:
-    """Bring back an account that was paused or suspended, with its record cleared; twice is once."""
+    """Resume a paused or suspended account and clear its error record. Idempotent."""
     before = await get_sender(pool, sender_id)
     async with pool.acquire() as connection, connection.transaction():
         if await store.resume_sender(connection, id=sender_id):
@@ -162,15 +162,15 @@ async def resume_sender(pool: Pool, sender_id: int, *, actor: str) -> SenderAcco
 
 
 async def rotate_keys(pool: Pool, sealer: Sealer, *, actor: str, progress: Progress = lambda _done, _of: None) -> int:
-    """Seal every secret anew with the present key; returns how many there were.
+    """Reseal every secret with the current key; returns their number.
 
-    One at a time, each in a transaction of its own: it can be interrupted and begun again.
+    Each secret has its own transaction, so the rotation can be interrupted and run again.
     """
     async with pool.acquire() as connection:
         waiting = await store.list_sealed(connection)
     for done, sender_id in enumerate(waiting, 1):
         async with pool.acquire() as connection, connection.transaction():
-            if await store.lock_sender(connection, id=sender_id):  # else it was removed meanwhile
+            if await store.lock_sender(connection, id=sender_id):  # else it was deleted meanwhile
                 await _seal_again(connection, sender_id, sealer, actor=actor)
         progress(done, len(waiting))
     return len(waiting)
@@ -194,7 +194,7 @@ async def _seal_again(connection: Session, sender_id: SenderId, sealer: Sealer, 
 
 
 async def try_sender(pool: Pool, tools: Tools, sender_id: int, *, actor: str) -> Trial:
-    """Connect, log in, send a mail from the account to itself; changes nothing about the account."""
+    """Connect, log in and send a mail from the account to itself; the account is not changed."""
     sealed = await _get(pool, sender_id)
     try:
         transport = tools.factory(sealed.account, await open_credentials(sealed, tools.sealer))
@@ -231,7 +231,7 @@ async def put_domain(
     if messages_per_second is not None and not SLOWEST <= messages_per_second <= FASTEST:
         raise BadInput.of("messages_per_second", f"must be between {SLOWEST} and {FASTEST}")
     if max_connections is None and messages_per_second is None:
-        raise BadInput.of("max_connections", "or messages_per_second must be given")
+        raise BadInput.of("max_connections", "give max_connections, messages_per_second or both")
     limits = {"max_connections": max_connections, "messages_per_second": messages_per_second}
     async with pool.acquire() as connection, connection.transaction():
         shape = await store.put_domain(
@@ -252,7 +252,7 @@ _SAME = (
 
 
 def request_of(account: SenderAccount) -> SenderRequest:
-    """The request that would make this account, but for its secret."""
+    """The request that would create this account, without its secret."""
     shared = {name: getattr(account, name) for name in _SAME}
     return SenderRequest(auth_type=account.auth_type, warmup=account.warmup_stage > 0, **shared)
 
@@ -268,7 +268,7 @@ def _warmup(limits: tuple[int, ...], stage: int) -> dict[str, Any]:
 
 
 def _standing(account: SenderAccount, asked: SenderRequest) -> dict[str, Any]:
-    """Where the account stands after a change: warm-ups begin and end, and a limit that was raised lets it go on."""
+    """The status after a change: warm-ups start and end, and a raised limit resumes the account."""
     stage = min(account.warmup_stage, len(asked.warmup_limits)) if asked.warmup else 0
     begins = asked.warmup and stage == 0
     stage = 1 if begins else stage
@@ -284,14 +284,14 @@ def _standing(account: SenderAccount, asked: SenderRequest) -> dict[str, Any]:
 
 
 def _differences(account: SenderAccount, asked: SenderRequest) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a change changes, before and after. No secret is among these fields."""
+    """The changed fields, before and after. None of them is a secret."""
     old, new = _columns(request_of(account)), _columns(asked)
     changed = [name for name in new if old[name] != new[name]]
     return {name: old[name] for name in changed}, {name: new[name] for name in changed}
 
 
 async def _seal(request: SenderRequest, sealer: Sealer, sender_id: int) -> dict[str, str | None]:
-    """The columns of the secret that was given; all empty if none was."""
+    """The columns of the given secret; all empty without one."""
     secret = _secret(request)
     key_id = text = None
     if secret is not None:
@@ -310,7 +310,7 @@ def _secret(request: SenderRequest) -> bytes | None:
 
 
 def _kept_secret(old: SealedAccount, asked: SenderRequest) -> dict[str, str | None]:
-    """The secret that is stored; none if the login it belonged to is gone."""
+    """The stored secret; None if its login was removed."""
     if asked.auth_type is AuthType.SMTP and asked.smtp_username is None:
         return _secret_columns(AuthType.SMTP, None, None)
     return _secret_columns(asked.auth_type, old.key_id, old.secret)
@@ -334,7 +334,7 @@ async def _get(pool: Pool, sender_id: int) -> SealedAccount:
 
 
 async def _locked(connection: Session, sender_id: int) -> SealedAccount:
-    """An account that nobody else changes until the transaction ends."""
+    """Return an account, locked until the transaction ends."""
     if not await store.lock_sender(connection, id=sender_id):
         raise SenderNotFound
     found = await store.find_sender(connection, id=sender_id)

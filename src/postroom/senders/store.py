@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+"""One function per statement of `queries.sql`, under the same name. Only this module converts rows to models."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -104,7 +104,7 @@ async def raise_backoff(
 async def record_results(
     connection: Connection, *, health_window: timedelta, now: datetime | None, **columns: Sequence[Any]
 ) -> dict[int, SenderFigures]:
-    """Count results given as columns; answers how each account stands."""
+    """Count results given as columns; returns the figures of each account."""
     rows = await QUERIES["record_results"].many(connection, health_window=health_window, now=now, **columns)
     return {
         row["account_id"]: SenderFigures(row["tried"], row["bounces"], row["errors"], row["consecutive_errors"])

@@ -1,4 +1,4 @@
-"""The tools of an installation, made of its settings: what seals secrets and what makes ways out."""
+"""Creation of the sealer and the transport factory from the settings."""
 
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
@@ -12,7 +12,7 @@ from postroom.settings import Settings
 
 
 def tools_of(room: Room) -> Tools:
-    """What the settings name: the installation's own key or AWS KMS, and every provider at its address."""
+    """Return the tools for these settings: the installation's own key or AWS KMS, and each provider's address."""
     settings = room.settings
     ways_out = ProviderAddresses(
         local_name=settings.message_domain,
@@ -30,7 +30,7 @@ def tools_of(room: Room) -> Tools:
 
 
 def sealer_of(settings: Settings) -> Sealer:
-    """Keys of before still open what they sealed; so does the installation's own key after a move to KMS."""
+    """Return the sealer. Previous keys, and the installation's own key after a move to KMS, still open old secrets."""
     local = LocalSealer.from_keys(settings.secret_key, *settings.old_secret_keys)
     if settings.kms_key_id is None:
         return local
@@ -47,7 +47,7 @@ def sealer_of(settings: Settings) -> Sealer:
 
 
 def _kms_credentials(settings: Settings) -> CredentialSource:
-    """The access key of the settings; without one, the credentials of the process by AWS's default chain."""
+    """The access key of the settings; without one, AWS's default credential chain."""
     if settings.kms_access_key_id is None and settings.kms_secret_access_key is None:
         return CredentialChain()
     if settings.kms_access_key_id is None or settings.kms_secret_access_key is None:

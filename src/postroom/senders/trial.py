@@ -1,4 +1,4 @@
-"""A trial: connect, log in and send a mail from an account to itself, and say how far it got."""
+"""A trial: connect, log in, send a mail from an account to itself, and report each step."""
 
 import secrets
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TrialStep:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How far a trial got; `ok` if the mail was taken."""
+    """The steps of a trial; `ok` if the mail was accepted."""
 
     ok: bool
     steps: tuple[TrialStep, ...]
@@ -49,7 +49,7 @@ class _Letter:
 
 
 async def run_trial(account: SenderAccount, transport: Transport) -> Trial:
-    """Send one mail from the account to itself. It is not counted: a person asked for it."""
+    """Send one mail from the account to itself. It does not count against the quota."""
     message_id = f"<trial.{secrets.token_hex(8)}@{account.email.rpartition('@')[2]}>"
     envelope = Envelope(0, message_id, account.email, (account.email,))
     try:
@@ -60,7 +60,7 @@ async def run_trial(account: SenderAccount, transport: Transport) -> Trial:
 
 
 def tell(reply: Reply, *, is_plain: bool = False) -> tuple[TrialStep, ...]:
-    """Every step up to the one that decided; the steps before it went well. A plain line was never made secure."""
+    """The steps up to the one that decided; all before it succeeded. TLS is absent on a plain connection."""
     stages = [stage for stage in _STEPS if not (is_plain and stage is Stage.TLS and reply.stage is not stage)]
     passed = tuple(TrialStep(_STEPS[stage], ok=True) for stage in stages[: stages.index(reply.stage)])
     said = " ".join(str(part) for part in (reply.code, reply.enhanced, reply.text) if part)
@@ -79,5 +79,5 @@ def _letter(account: SenderAccount, message_id: str) -> bytes:
     message["Date"] = format_datetime(datetime.now(UTC))
     message["Message-ID"] = message_id
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("Somebody asked Postroom to send a mail from this mailbox to itself. It can.\n")
+    message.set_content("This test mail was sent by Postroom from this mailbox to itself. The mailbox can send.\n")
     return message.as_bytes()

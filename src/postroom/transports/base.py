@@ -1,8 +1,7 @@
-"""The transport seam: hand one message to the other side, report what it said.
+"""The transport protocol: hand over one message and report the reply.
 
-A transport returns facts and decides nothing. What a reply means is decided once, in
-`postroom.post.meaning`. A transport never raises for anything the network or the other side does;
-an exception out of `send` is a bug of ours.
+A transport returns facts; `postroom.post.meaning` decides what a reply means. A transport never raises for an error
+of the network or the other side; an exception out of `send` is a bug.
 """
 
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from postroom.post.reply import Content, Envelope, Reply, Stage
 
 
 class SendProgress:
-    """How far one message has come, for the caller of `send`, which cannot ask while it waits.
+    """Progress of one message, readable by the caller of `send` while it waits.
 
-    The caller makes one in the task that sends, with what tells whether the message has expired. A transport that knows
-    its stage says so with `follow`, and asks `may_leave` at the last moment before it offers the message.
+    The caller creates it in the sending task, with a check whether the message has expired. A transport that knows
+    its stage reports it with `follow`, and calls `may_leave` immediately before it offers the message.
     """
 
     __slots__ = ("_has_expired", "_stage", "is_late")
@@ -29,25 +28,25 @@ class SendProgress:
 
     @staticmethod
     def current() -> "SendProgress":
-        """That of the message this task sends."""
+        """The progress of the message that this task sends."""
         return _current.get() or SendProgress()
 
     def follow(self, stage: Callable[[], Stage]) -> None:
         self._stage = stage
 
     def may_leave(self) -> bool:
-        """False: the message has expired and must not be offered."""
+        """False if the message has expired and must not be offered."""
         self.is_late = self._has_expired()
         return not self.is_late
 
     @property
     def may_have_arrived(self) -> bool:
-        """True if the other side can have the whole message, or the transport does not say."""
+        """True if the other side may have the whole message, or the transport does not report its stage."""
         return self._stage is None or self._stage() is Stage.FINAL
 
     @property
     def is_handed_over(self) -> bool:
-        """True if the transport says that the whole message has left and nothing but the answer is missing."""
+        """True if the transport reports that the whole message has left and only the reply is missing."""
         return self._stage is not None and self._stage() is Stage.FINAL
 
 
@@ -55,9 +54,9 @@ _current: ContextVar[SendProgress | None] = ContextVar("passage", default=None)
 
 
 class Transport(Protocol):
-    """One way out. Safe to call from many tasks at once; connections are its own business.
+    """One transport. Safe to call from many tasks at once; it manages its own connections.
 
-    One that limits its connections has `max_connections`: delivery offers it no more messages at once.
+    A transport with a connection limit has `max_connections`: delivery offers it no more messages at once.
     """
 
     name: str
@@ -66,12 +65,12 @@ class Transport(Protocol):
         """Try once to hand the message over."""
 
     async def close(self) -> None:
-        """Give back connections. Messages that were given to `send` before are still sent; later ones are not."""
+        """Close connections. Messages already passed to `send` are still sent; later ones are not."""
 
 
 @runtime_checkable
 class SentMailbox(Protocol):
-    """A transport that can say later whether it sent a message."""
+    """A transport that can report later whether it sent a message."""
 
     async def was_sent(self, message_id: str) -> bool | None:
-        """True if it did, False if it did not, None if the other side cannot be asked."""
+        """True if it was sent, False if not, None if the other side cannot be queried."""

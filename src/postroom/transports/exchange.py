@@ -1,10 +1,10 @@
-"""One request to a provider's HTTP API, and how far it got when no answer came.
+"""One request to a provider's HTTP API, and the stage it reached if no response came.
 
-Providers take mail by POST. What matters when the line goes silent is whether the whole message had left by then:
-before that nothing was sent, after it nobody knows. `Exchange` tells the two apart, as `Stage.CONTENT` and
-`Stage.FINAL` without a code. A request is made once and redirects are not followed.
+Providers accept mail by POST. After a lost connection or a timeout, mail that had not completely left was not sent;
+otherwise the result is unknown. `Exchange` reports these as `Stage.CONTENT` and `Stage.FINAL` without a code. A
+request is made once and redirects are not followed.
 
-HOSTILE INPUT  answers: at most `ANSWER_LIMIT` bytes of one are read.
+HOSTILE INPUT  responses: at most `ANSWER_LIMIT` bytes of one are read.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ _SUCCESS, _REDIRECT = 200, 300
 
 
 def is_private_channel(url: str) -> bool:
-    """True for https, and for http that does not leave this machine: what may carry a token or a signed claim."""
+    """True for https and for http on loopback: a channel that may carry a token or a signed claim."""
     try:
         parts = urlsplit(url)
         is_local = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
-    except ValueError:  # a name, or no address at all
+    except ValueError:  # a host name, or no valid address
         is_local = False
     return is_http(url) and (is_local or url.startswith("https://"))
 
 
 def is_http(url: str) -> bool:
-    """True for an address that can be asked."""
+    """True for a valid http or https URL."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -51,7 +51,7 @@ def is_http(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -65,7 +65,7 @@ class Answered:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The body as an object; empty if it is none."""
+        """The body as an object; empty if it is not a JSON object."""
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -73,7 +73,7 @@ class Answered:
 
 
 class _Body:
-    """A request's body that knows when its last byte was taken."""
+    """A request body that records when its last byte was taken."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -84,29 +84,29 @@ class _Body:
         self.stage = Stage.CONTENT
         for start in range(0, len(self._content), _BLOCK):
             yield self._content[start : start + _BLOCK]
-        self.stage = Stage.FINAL  # asked for more, so the last block was written
+        self.stage = Stage.FINAL  # the next block was requested, so the last one was written
 
 
 class Exchange:
     """Requests to one provider over kept connections.
 
-    Callers take a `turn` first, of which there are `max_connections`: no time-out runs while they wait for one.
-    After `close`, the turns that were asked for before are still served.
+    Callers take a `turn` first, of which there are `max_connections`; no timeout runs while they wait for one. After
+    `close`, turns requested before are still served.
     """
 
     def __init__(self, *, timeout_s: float, max_connections: int, tls: ssl.SSLContext | None = None) -> None:
         if max_connections < 1 or timeout_s <= 0:
-            raise ValueError("a transport needs at least one connection and some patience")
+            raise ValueError("a transport needs at least one connection and a positive timeout")
         self._timeout_s, self._max_connections = timeout_s, max_connections
         self._turns = asyncio.Semaphore(max_connections)
-        self._users = 0  # callers that have a turn or wait for one
+        self._users = 0  # callers that have or await a turn
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
         self._closing = self._closed = False
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn; the last one that ends after `close` gives the connections back."""
+        """Wait for a turn; the last one that ends after `close` closes the connections."""
         SendProgress.current().follow(lambda: Stage.CONNECT)
         self._users += 1
         try:
@@ -120,11 +120,11 @@ class Exchange:
     async def ask(
         self, method: str, url: str, *, headers: Mapping[str, str], content: bytes = b"", timeout_s: float | None = None
     ) -> Answered | Reply:
-        """One request. A `Reply` without a code says that no answer came, and how far it got."""
+        """Make one request. A `Reply` without a code means that no response came; its stage is how far it got."""
         return await self._request(method, url, headers, _Body(content), timeout_s or self._timeout_s)
 
     async def hand_over(self, url: str, *, headers: Mapping[str, str], content: bytes) -> Answered | Reply:
-        """The request that carries the message: its `SendProgress` follows it, and an expired message is not sent."""
+        """Make the request that carries the message: `SendProgress` follows it, and an expired message is not sent."""
         body, passage = _Body(content), SendProgress.current()
         passage.follow(lambda: body.stage)
         if not passage.may_leave():
@@ -145,7 +145,7 @@ class Exchange:
             return _trouble(error, body, url)
 
     async def close(self) -> None:
-        """Give back connections as soon as no caller has a turn; calling it twice does no harm."""
+        """Close connections as soon as no caller has a turn. Idempotent."""
         self._closing = True
         if self._users:
             return
@@ -165,7 +165,7 @@ class Exchange:
             return Answered(response.status, response.headers, said, host, response.tls_version)
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The session, made at the first use: it belongs to the loop that runs then."""
+        """The session, created on first use because it belongs to the running event loop."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._max_connections, ssl=self._tls or True)
             self._session = aiohttp.ClientSession(
@@ -180,19 +180,19 @@ class Exchange:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """As much of the answer as is kept. A status that came is an answer, whatever becomes of the body."""
+    """Read the response up to the limit. A received status is an answer even if the body fails."""
     try:
         said = await response.content.readexactly(ANSWER_LIMIT)
     except asyncio.IncompleteReadError as ended:
         return ended.partial
     except (aiohttp.ClientError, OSError):
         return b""
-    response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
+    response.close()  # the rest is not read, so the connection cannot be reused
     return said
 
 
 def _trouble(error: Exception, body: _Body, url: str) -> Reply:
-    """No answer: how far it got. The words are ours, because the library's would repeat the URL."""
+    """The reply if no response came. The texts are our own, because those of the library contain the URL."""
     host = URL(url, encoded=True).host
     if isinstance(error, aiohttp.ClientConnectorSSLError | aiohttp.ClientConnectorCertificateError):
         return Reply(Stage.TLS, text="the certificate or the TLS cannot be trusted", remote_host=host)
@@ -208,5 +208,5 @@ def _silent(body: _Body, text: str, url: str) -> Reply:
 
 
 def excerpt(said: str) -> str:
-    """Foreign text, safe to store and show."""
+    """Text of the other side, safe to store and show."""
     return " ".join(clean_text(said).split()).rstrip(" :")

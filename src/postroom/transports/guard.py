@@ -1,8 +1,8 @@
-"""The guard against requests into our own network: which addresses webhooks and mail of sender accounts may go to.
+"""Guard against requests into our own network (SSRF), for webhooks and sender accounts.
 
-A host name is resolved once, every address it has is judged, and the connection goes to an address that was judged and
-to no other, so that a name cannot answer differently the second time. Whatever leads back inside, by whatever notation
-(mapped, translated, tunnelled), is judged by the address that would be reached in the end.
+A host name is resolved once, all its addresses are checked, and the connection goes to one of the checked addresses,
+so that DNS rebinding has no effect. Mapped, translated and tunnelled notations are checked by the address they lead
+to.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ _CLOSED_V4 = tuple(
     IPv4Network(text)
     for text in (
         "0.0.0.0/8",
-        "100.64.0.0/10",  # carriers' NAT, and the metadata of some clouds
-        "168.63.129.16/32",  # a cloud's host, under a public address
+        "100.64.0.0/10",  # carrier-grade NAT, and the metadata service of some clouds
+        "168.63.129.16/32",  # host services of a cloud, under a public address
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
@@ -28,8 +28,8 @@ _CLOSED_V4 = tuple(
 _CLOSED_V6 = tuple(
     IPv6Network(text)
     for text in (
-        "::/96",  # unspecified, loopback, and addresses of version 4 in an abandoned notation
-        "64:ff9b:1::/48",  # translation inside somebody's own network
+        "::/96",  # unspecified, loopback, and the deprecated IPv4-compatible notation
+        "64:ff9b:1::/48",  # local-use translation
         "100::/64",
         "2001::/23",  # tunnels and tests
         "2001:db8::/32",
@@ -41,18 +41,18 @@ _CLOSED_V6 = tuple(
 _NEVER = tuple(
     ip_network(text)
     for text in (
-        "169.254.0.0/16",  # link-local, and the metadata of nearly every cloud
+        "169.254.0.0/16",  # link-local, and the metadata service of most clouds
         "168.63.129.16/32",
         "100.100.100.200/32",
         "fe80::/10",
         "fd00:ec2::/32",
     )
 )
-"""Addresses that no setting allows: they hand out credentials of the machine and serve neither mail nor webhooks."""
+"""Addresses that no setting allows: they return credentials of the machine and serve neither mail nor webhooks."""
 
 
 class AddressForbidden(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
-    """The other side is at an address that may not be connected to."""
+    """The address may not be connected to."""
 
     def __init__(self, address: str, setting: str | None) -> None:
         way = f"{setting}=1 allows private addresses" if setting else "no setting allows it"
@@ -60,7 +60,7 @@ class AddressForbidden(Exception):  # noqa: N818 - a condition, like the leaves 
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """True for an address anywhere on the internet and nowhere else."""
+    """True for a public internet address."""
     if isinstance(address, IPv6Address):
         inner = _embedded(address)
         if inner is not None:
@@ -72,7 +72,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def parse_literal(host: str) -> IPv4Address | IPv6Address | None:
-    """The address a URL names directly; None for a host name."""
+    """The address that a URL names directly; None for a host name."""
     try:
         return ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -85,7 +85,7 @@ def _is_never(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """The address of version 4 that this one leads to."""
+    """The IPv4 address that an IPv6 address leads to."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address in _NAT64:
@@ -94,13 +94,13 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves host names to addresses that may be connected to, or raises `AddressForbidden`."""
+    """Resolves host names to allowed addresses, or raises `AddressForbidden`."""
 
     def __init__(self, *, allow_private: bool, setting: str = "POSTROOM_WEBHOOK_ALLOW_PRIVATE") -> None:
         self._allow_private, self._setting = allow_private, setting
 
     def check_host(self, host: str) -> None:
-        """Judge a host that is written as an address, which is never resolved."""
+        """Check a host written as an address, which is never resolved."""
         address = parse_literal(host)
         if address is None or is_public(address):
             return
@@ -117,7 +117,7 @@ class GuardedResolver(AbstractResolver):
         return [self._judged(host, port, entry) for entry in found]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resource is held."""
 
     def _judged(self, host: str, port: int, entry: tuple[Any, ...]) -> ResolveResult:
         family, _type, proto, _name, sockaddr = entry

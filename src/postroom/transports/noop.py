@@ -1,4 +1,4 @@
-"""The no-op transport: accepts everything and keeps nothing, so that the ledger alone can be measured."""
+"""The no-op transport: accepts everything and stores nothing, to measure the ledger alone."""
 
 from postroom.post.reply import Content, Envelope, Reply, Stage
 
@@ -6,12 +6,12 @@ DISCARDED = Reply(stage=Stage.FINAL, code=250, text="discarded")
 
 
 class NoopTransport:
-    """Answers every message as a server that took it would. The content is not even encoded."""
+    """Replies to every message like a server that accepted it. The content is not encoded."""
 
     name = "noop"
 
-    async def send(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - the seam's signature
+    async def send(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - signature of the protocol
         return DISCARDED
 
     async def close(self) -> None:
-        """Nothing is held, so there is nothing to give back."""
+        """Do nothing; no resource is held."""

@@ -1,4 +1,4 @@
-"""An HTTP answer that remembers who gave it, for the ledger; shared by every transport that speaks HTTP."""
+"""An HTTP response that keeps its peer for the ledger; used by every HTTP transport."""
 
 from typing import Self
 
@@ -7,7 +7,7 @@ from aiohttp.connector import Connection
 
 
 class KnownResponse(aiohttp.ClientResponse):
-    """Keeps the peer and the TLS version: by the time the answer can be read, the connection may be gone."""
+    """Keeps the peer and the TLS version: when the response is read, the connection may be closed."""
 
     peer: str | None = None
     tls_version: str | None = None

@@ -1,4 +1,4 @@
-"""The stub transport: tries nothing and says so, which ends every delivery as suppressed."""
+"""The stub transport: sends nothing and reports that, which ends every delivery as suppressed."""
 
 from postroom.post.reply import Content, Envelope, Reply, Stage
 
@@ -6,12 +6,12 @@ SUPPRESSED = Reply(stage=Stage.FINAL, suppress=True, text="stub")
 
 
 class StubTransport:
-    """For staging systems that run the whole product but must not write to anybody."""
+    """For staging systems that run the whole product but must not send mail."""
 
     name = "stub"
 
-    async def send(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - the seam's signature
+    async def send(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - signature of the protocol
         return SUPPRESSED
 
     async def close(self) -> None:
-        """Nothing is held, so there is nothing to give back."""
+        """Do nothing; no resource is held."""

@@ -1,11 +1,11 @@
--- Take any number of requests at once: check suppression, keep the idempotency promise, store, and wake a sleeping worker.
+-- Accept any number of requests at once: check suppression, enforce idempotency, store, and wake a sleeping worker.
 --
--- One array per column, one element per request; recipients are flat and point to their request by ordinal (from 1).
--- JSON travels as text, so that it does not matter which codecs the caller's connection has. Answers one row per
--- request: accepted (new), replayed (same key, same body: the first answer again) or conflict (same key, other body).
+-- One array per column, one element per request; recipients are flat and refer to their request by ordinal (from 1).
+-- JSON is passed as text, so that the codecs of the caller's connection do not matter. Returns one row per request:
+-- accepted (new), replayed (same key, same body: the first answer again) or conflict (same key, other body).
 --
--- A unique index decides between two who bring the same key at once: the second waits for the first to commit and then
--- gets its answer. A key whose time has passed is taken from the old delivery and given to the new one.
+-- A unique index decides between concurrent requests with the same key: the second waits for the first to commit and
+-- then gets its answer. An expired key moves from the old delivery to the new one.
 CREATE OR REPLACE FUNCTION accept_deliveries(
     p_channel             text[],
     p_lane                text[],
@@ -90,7 +90,8 @@ BEGIN
             prepared AS MATERIALIZED (
                 SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
                     greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
-                    -- Bodies go in by length and as they are: quoting them inside the row costs more than hashing.
+                    -- Bodies are appended unquoted, with their length: quoting them inside the row costs more than
+                    -- hashing.
                     CASE WHEN idempotency_key IS NOT NULL THEN sha256(convert_to(ROW(
                         channel, lane, template_id, locale, variables, from_email, from_name, subject, headers,
                         attachments, tags, custom_data, extract(epoch FROM send_at), signature,
@@ -116,7 +117,7 @@ BEGIN
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
-                -- Keys in one order for everybody: two batches that share some wait for each other, never in a circle.
+                -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
                 ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING d.id, d.state
@@ -143,7 +144,7 @@ BEGIN
             LEFT JOIN inserted USING (id)
         LOOP
             IF v_row.id IS NULL THEN
-                -- Somebody holds this key. Their row is committed by now and a new statement sees it.
+                -- Another delivery has this key. Its row is committed by now and a new statement sees it.
                 SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
                 INTO v_existing
                 FROM deliveries AS d
@@ -153,7 +154,7 @@ BEGIN
                     SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
                     WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
                 END IF;
-                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- gone or released: the next round takes it
+                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- deleted or expired: the next round takes the key
                 v_ids[v_row.ordinal] := v_existing.id;
                 v_states[v_row.ordinal] := v_existing.state;
                 v_acceptances[v_row.ordinal] :=

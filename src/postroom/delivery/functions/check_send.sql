@@ -1,4 +1,4 @@
--- Refuse what send() cannot accept, naming the field; nothing has been stored yet. The rules are those of
+-- Reject arguments that send() cannot accept, naming the field; nothing has been stored yet. The rules are those of
 -- delivery/check.py; tests/support/requests.py holds the cases for both.
 CREATE OR REPLACE FUNCTION check_send(
     p_to              text[],
@@ -18,7 +18,7 @@ LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
-    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python ends with the year 9999, in every time zone
+    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python supports years up to 9999, in every time zone
     -- the characters that Python's str.strip removes; \S depends on the locale of the database
     c_not_blank CONSTANT text :=
         '[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]';

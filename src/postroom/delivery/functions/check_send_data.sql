@@ -1,4 +1,4 @@
--- The other half of check_send: the JSON that send() is given, and what stands beside it. Names the field, stores nothing.
+-- The second part of check_send: the JSON arguments of send() and a few others. Names the field, stores nothing.
 CREATE OR REPLACE FUNCTION check_send_data(
     p_locale          text,
     p_variables       jsonb,
@@ -30,7 +30,7 @@ BEGIN
     ) AS rule(field, message, is_broken)
     WHERE is_broken
     UNION ALL
-    -- Python cannot decode what is nested too deeply or a number of many digits; templates stop at 32 levels.
+    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
     SELECT field, 'must be JSON with numbers within 64 bits, nested at most 32 deep'
     FROM (VALUES ('variables', p_variables), ('custom_data', p_custom_data)) AS given(field, value)
     WHERE jsonb_path_exists(value, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')

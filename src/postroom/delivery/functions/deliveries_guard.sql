@@ -1,5 +1,5 @@
--- Refuse every step that the state machine does not draw. The condition stands in the trigger itself, so an allowed
--- step costs a comparison and no function call.
+-- Reject every transition that the state machine does not allow. The condition is in the trigger itself, so an allowed
+-- transition costs a comparison and no function call.
 CREATE OR REPLACE FUNCTION deliveries_guard() RETURNS trigger
 LANGUAGE plpgsql
 AS $$

@@ -1,4 +1,4 @@
--- Which fact a step of a delivery is; NULL for steps that are only the machinery's: rendering, claiming, giving back.
+-- The fact of a transition; NULL for internal ones: rendering, claiming, releasing.
 CREATE OR REPLACE FUNCTION delivery_fact(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer) RETURNS text
 LANGUAGE sql IMMUTABLE
 AS $$

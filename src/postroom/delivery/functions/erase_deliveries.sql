@@ -33,7 +33,7 @@ BEGIN
             WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
         END,
         detail = erase_text(d.detail, p_address, p_pseudonym),
-        -- A key that names the person goes, and with it the fingerprint: the same request is a new one from now on.
+        -- A key that contains the address is deleted with its fingerprint: the same request is then a new one.
         idempotency_key = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_key END,
         request_fingerprint = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.request_fingerprint END,
         idempotency_expires_at = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_expires_at END

@@ -1,11 +1,14 @@
--- Lock what is due in a lane, oldest first, and say in which order. Its own function, because a cached plan takes a LIMIT it
--- does not know for a tenth of the table and would rather read all of it than look up five hundred rows: here the index
--- decides, and ROWS tells the statement around it how few rows to expect.
+-- Lock the due deliveries of a lane, oldest first, and return their order. A separate function, because a cached plan
+-- estimates an unknown LIMIT as a tenth of the table and would read all of it instead of looking up five hundred rows:
+-- here
+-- the index is used, and ROWS gives the calling statement its estimate.
 --
--- Webhooks and mail are read apart, because mail may have to wait for a mailbox: where both are due, a batch holds half and
--- half, and no more webhooks than p_webhook_limit (NULL: any), so that receivers who do not answer hold up no mail. With
--- sender accounts or limits of destinations, lock_routed_mail says which mail may go, and how. p_bytes limits the content
--- of the mail, p_busy names accounts that take no more now.
+-- Webhooks and mail are read separately, because mail may have to wait for an account: if both are due, a batch has
+-- half of
+-- each, and at most p_webhook_limit webhooks (NULL: any), so that receivers that time out do not delay mail. With
+-- sender accounts or destination limits, lock_routed_mail selects the mail. p_bytes limits the content of the mail,
+-- p_busy
+-- names accounts to leave out.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false,
     p_webhook_limit integer DEFAULT NULL, p_bytes bigint DEFAULT NULL, p_busy bigint[] DEFAULT '{}'

@@ -1,8 +1,10 @@
--- Lock mail that is due in a lane, oldest first; see lock_due_deliveries, whose settings hold here too. Mail of a paused or
--- cancelled campaign never leaves, however it came to be due: a worker that stops gives back what it claimed before the
--- pause, and the feeder has not looked yet. No more than p_bytes of content are taken (NULL: any amount), but always one
--- mail. Sizes are read by a subquery for each row: as a join, a cached plan would read all payloads. Content is stored
--- uncompressed, so its stored size is its size.
+-- Lock the due mail of a lane, oldest first; the settings of lock_due_deliveries apply. Mail of a paused or cancelled
+-- campaign never leaves, even if it became due: a stopping worker releases mail claimed before the pause, and the
+-- feeder has
+-- not run yet. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
+-- subquery
+-- per row: as a join, a cached plan would read all payloads. Content is stored uncompressed, so its stored size is its
+-- size.
 CREATE OR REPLACE FUNCTION lock_due_mail(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_bytes bigint DEFAULT NULL
 ) RETURNS bigint[]

@@ -1,6 +1,7 @@
--- Lock due mail for which there is a way: accounts are reserved first, as much mail is locked as they may carry, what a
--- destination does not want yet is put off, and the rest is dealt out to the accounts in turn. Reservation and claim are
--- one transaction: both are there, or neither.
+-- Lock due mail that can be sent: accounts are reserved first, as much mail is locked as they may carry, mail over the
+-- limits of its destination is postponed, and the rest is dealt out to the accounts round robin. Reservation and claim
+-- are
+-- one transaction.
 CREATE OR REPLACE FUNCTION lock_routed_mail(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean, p_bytes bigint DEFAULT NULL,
     p_busy bigint[] DEFAULT '{}'
@@ -42,7 +43,7 @@ BEGIN
             array_agg(s.connections) AS connections, count(*)::integer AS count
         INTO v_mail
         FROM shape_mail(p_lane, v_ids, p_now) AS s;
-        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were put off: others may be free to go
+        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were postponed: others may be free to go
     END LOOP;
     IF p_use_senders THEN
         PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)

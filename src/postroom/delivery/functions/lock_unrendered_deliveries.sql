@@ -1,4 +1,4 @@
--- Lock what waits for its template, the lanes that wait for nobody first; see lock_due_deliveries for why it is a function.
+-- Lock deliveries that wait for rendering, highest lane first; lock_due_deliveries explains why it is a function.
 CREATE OR REPLACE FUNCTION lock_unrendered_deliveries(p_limit integer)
 RETURNS TABLE (id bigint, lane delivery_lane, template_id text, locale text)
 LANGUAGE plpgsql

@@ -1,12 +1,14 @@
--- Every fact about a delivery, appended in the statement that makes it true, whoever runs that statement: an operator's
--- UPDATE in psql leaves the same trace as a worker. Which facts are kept is a table, `recorded_facts`; with none of them
--- recorded this costs a look into that table. Facts name no person: who a delivery went to is in the ledger.
+-- Append every fact about a delivery in the statement that makes it true, for any client: an operator's UPDATE in psql
+-- is
+-- recorded like a worker's. The table `recorded_facts` selects the facts; with none selected the cost is one look-up.
+-- Facts
+-- name no person: the recipients are in the ledger.
 CREATE OR REPLACE FUNCTION record_delivery_facts() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may send need not be allowed to write events
+SECURITY DEFINER -- a role that may send need not be allowed to write events
 SET search_path FROM CURRENT
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
+SET jit = off -- the disabled nested loops raise the estimated cost, and the plan would be compiled
+SET enable_nestloop = off -- the size of transition tables is unknown, and every pair would be compared
 AS $$
 DECLARE
     v_recorded CONSTANT text[] := ARRAY(SELECT type FROM recorded_facts);
@@ -32,7 +34,7 @@ BEGIN
         END IF;
     ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
         OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
-    THEN -- not merely a claim or a rendering, which are the busiest statements of all and no facts
+    THEN -- skips claims and renderings, which are the most frequent statements and no facts
         SELECT array_agg(type), array_agg(id), array_agg(data)
         INTO v_types, v_ids, v_data
         FROM (

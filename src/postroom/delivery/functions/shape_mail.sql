@@ -1,5 +1,6 @@
--- Put locked mails to their destinations' limits: those that must wait are put off, without using up an attempt; those that
--- may go are returned in their order, with what the limits ask of them.
+-- Apply destination limits to locked mails: postpone those over a limit, without counting an attempt, and return the
+-- others
+-- in their order, with their start times.
 CREATE OR REPLACE FUNCTION shape_mail(p_lane delivery_lane, p_ids bigint[], p_now timestamptz)
 RETURNS TABLE (id bigint, domain text, start_in interval, connections integer)
 LANGUAGE plpgsql
@@ -10,7 +11,7 @@ DECLARE
     v_domains text[];
     v_shaped  record;
 BEGIN
-    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- as nearly everywhere
+    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- the usual case
         RETURN QUERY SELECT i.id, NULL::text, NULL::interval, NULL::integer FROM unnest(p_ids) AS i(id);
         RETURN;
     END IF;

@@ -1,5 +1,6 @@
--- Notify workers that sleep in these lanes. A NOTIFY takes a lock at commit that all notifying transactions share (it costs
--- two thirds of the throughput at ten clients), so a worker that is awake is not notified: it will look by itself.
+-- Notify workers that sleep in these lanes. A NOTIFY takes a lock at commit that all notifying transactions share (it
+-- costs
+-- two thirds of the throughput at ten clients), so a worker that is awake is not notified: it polls anyway.
 CREATE OR REPLACE FUNCTION wake_workers(p_lanes text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -7,7 +8,7 @@ DECLARE
     v_lane delivery_lane;
 BEGIN
     IF NOT EXISTS (SELECT FROM workers WHERE asleep && p_lanes::delivery_lane[]) THEN
-        RETURN; -- the usual case under load, and the only part of this that has to be cheap
+        RETURN; -- the usual case under load, and the only part that has to be cheap
     END IF;
     FOR v_lane IN
         SELECT DISTINCT sleeping.lane FROM workers, unnest(asleep) AS sleeping(lane)

@@ -1,4 +1,4 @@
--- The slots that accounts grant, dealt out in turn: the first of each, then the second of each, and so on.
+-- Deal out the slots that accounts grant, round robin: the first of each account, then the second of each, and so on.
 CREATE OR REPLACE FUNCTION deal_slots(p_account_ids bigint[], p_granted integer[], p_waits interval[], p_delays interval[])
 RETURNS TABLE (place bigint, account_id bigint, start_in interval, send_delay interval)
 LANGUAGE sql IMMUTABLE

@@ -1,5 +1,6 @@
--- Free accounts whose holder is gone: its claim was closed, or its lease ran out. Nobody knows when the dead started their
--- last mail, only that it was before now: the next may start one delay from now.
+-- Release accounts whose holder is gone: its claim was closed or its lease expired. The holder's last start is unknown
+-- but
+-- not later than now, so the next mail may start one delay from now.
 CREATE OR REPLACE FUNCTION free_held_senders(p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,6 @@
--- Give back what was reserved for mails that were not tried, one entry for each. A reservation of an earlier day is gone
--- with that day's counters. An account that had paused for its limit goes on.
+-- Return the quota reserved for mails that were not attempted, one entry per mail. A reservation of an earlier day
+-- expired
+-- with that day's counters. An account paused at its limit becomes active again.
 CREATE OR REPLACE FUNCTION return_sender_quota(p_account_ids bigint[], p_reserved_on date[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -7,7 +8,8 @@ BEGIN
     IF p_account_ids IS NULL THEN
         RETURN;
     END IF;
-    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE; -- in one order, or two would wait for each other
+    -- one lock order prevents deadlocks
+    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE;
     UPDATE sender_accounts AS a
     SET daily_sent = greatest(a.daily_sent - r.count, 0),
         status = coalesce(a.resume_status, a.status),

@@ -1,9 +1,10 @@
--- Begin a new day for every account that has not begun it: counters at nothing, a limit of yesterday forgotten, the warm-up
--- one day further if the day counts. Called at the first use of a day, so no host has to be up at midnight.
+-- Start a new day for every account that has not started it: reset counters, clear the pause of a reached limit, and
+-- advance
+-- the warm-up if the day counts. Called at the first use of a day, so no host has to run at midnight.
 --
--- A day of warm-up counts if at least half of what was allowed was sent: a quiet day, or a paused one, tells nobody that
--- the mailbox can do more. A stage that was used up moves on if fewer than 2 % of its mails bounced; otherwise it begins
--- again. After the last stage the account is active, and only its daily limit holds.
+-- A day of warm-up counts if at least half of the allowed mails were sent: a quiet or paused day does not show that the
+-- mailbox can do more. A completed stage advances if fewer than 2 % of its mails bounced; otherwise it starts again.
+-- After the last stage the account is active, and only its daily limit applies.
 CREATE OR REPLACE FUNCTION roll_sender_days(p_now timestamptz) RETURNS integer
 LANGUAGE plpgsql
 AS $$

@@ -1,9 +1,12 @@
--- What the limits of destinations make of mails that are about to be claimed, in their order: leave now (within a second,
--- after `start_in`), or wait until `postponed_until`. Mails to domains without a row are not mentioned.
+-- Apply the limits of destinations to mails about to be claimed, in their order: each leaves now (within a second,
+-- after
+-- `start_in`) or is postponed until `postponed_until`. Mails to domains without a row are not returned.
 --
--- A rate gives slots; those of the next second are granted, in any lane. Bulk mail beyond them is spread behind the bulk
--- mail that has its time already (`planned_until`, but no later than what really waits: end_of_plan), so that each is put off
--- once and not again and again; other lanes look again when their slot comes, and never wait behind that plan.
+-- A rate defines slots; those of the next second are granted in any lane. Bulk mail beyond them is scheduled after the
+-- bulk
+-- mail that already has a time (`planned_until`, but no later than the mail that is really queued: end_of_plan), so
+-- that each
+-- is postponed once. Other lanes try again at their slot and never wait for that plan.
 CREATE OR REPLACE FUNCTION shape_destinations(
     p_lane delivery_lane, p_ids bigint[], p_domains text[], p_now timestamptz
 )
@@ -42,7 +45,7 @@ BEGIN
     shaped AS (
         SELECT id, domain, max_connections, rate, slot_at, is_now,
             CASE
-                WHEN paused_until > p_now THEN -- together they would be told to slow down again
+                WHEN paused_until > p_now THEN -- spread over time: released together they would be throttled again
                     paused_until + random() * least(paused_until - p_now, interval '1 minute')
                 WHEN is_now THEN NULL
                 WHEN p_lane = 'bulk' THEN

@@ -1,5 +1,6 @@
--- Count what a claim takes from the accounts that reserve_senders locked, in the same transaction. An account with a pace
--- is held by the claim; one that has nothing left for today pauses itself and remembers what that interrupted.
+-- Count the mails that a claim takes from the accounts locked by reserve_senders, in the same transaction. An account
+-- with a
+-- delay is held by the claim; one without quota left is paused for the day and keeps its previous status.
 CREATE OR REPLACE FUNCTION take_senders(
     p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamptz
 ) RETURNS void
@@ -11,7 +12,7 @@ AS $$
         wanted_lane = NULL,
         wanted_at = NULL,
         held_by = CASE WHEN a.send_delay_ms > 0 THEN p_claim_id END,
-        -- until the holder tells when it really started its last; if it never does, not sooner than planned
+        -- provisional, until the holder reports its last start; without a report, the planned time
         next_start_at = CASE WHEN a.send_delay_ms > 0 THEN
             greatest(a.next_start_at, p_now) + t.count * a.send_delay_ms * interval '1 millisecond' END,
         status = CASE WHEN t.is_last THEN 'paused_limit_reached' ELSE a.status END,

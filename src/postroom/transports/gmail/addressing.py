@@ -1,9 +1,9 @@
-"""Recipients as the Gmail API wants them: it has no envelope and mails whoever stands in To, Cc and Bcc.
+"""Recipients for the Gmail API, which has no envelope and mails everyone in To, Cc and Bcc.
 
-So the headers are made to say what the envelope says. Who is in the envelope and not named becomes a blind copy, a
-header that Gmail takes out again. Who is named and not in the envelope (served before, or suppressed) is taken out: a
-message whose headers show a person less is better than a person who gets a message he must not get. Only then does a
-signature over those headers go too, since it would be broken.
+The headers are changed to match the envelope. A recipient of the envelope that no header names is added to Bcc,
+which Gmail removes. A named address that is not in the envelope (already delivered, or suppressed) is removed: a
+missing name in a header is better than a mail to a suppressed address. A signature over a changed header is removed
+too, since it would be invalid.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAMING = frozenset({b"to", b"cc"})
 
 
 def addressed(raw: bytes, recipients: Sequence[str]) -> bytes:
-    """The message for exactly these recipients."""
+    """Return the message addressed to exactly these recipients."""
     head, blank, body = raw.partition(b"\r\n\r\n")
     fields = [(found[1].lower(), found[0]) for found in _FIELD.finditer(head + b"\r\n")]
     receiving = {recipient.casefold() for recipient in recipients}
@@ -35,7 +35,7 @@ def _without(fields: Sequence[tuple[bytes, bytes]], names: set[bytes]) -> Iterat
 
 
 def _kept(fields: Sequence[tuple[bytes, bytes]], receiving: set[str]) -> Iterator[bytes]:
-    """The header without those who must not receive it, and without signatures over what it was."""
+    """The header without excluded recipients and without signatures over its old content."""
     for name, field in fields:
         if name not in _NAMING:
             if name not in (b"bcc", b"dkim-signature"):

@@ -1,4 +1,4 @@
-"""A service account, from the key file that Google gives out. Nothing here repeats what the file holds."""
+"""A service account, from the key file that Google issues. No text here repeats the content of the file."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from postroom.transports.exchange import is_private_channel
 
-TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - a URL, not a secret
 
 
 class _KeyFile(msgspec.Struct, frozen=True):
-    """What is read of the file; it holds more."""
+    """The fields read from the file; it has more."""
 
     client_email: str
     private_key: str
@@ -25,7 +25,7 @@ class _KeyFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class GmailCredentials:
-    """Who asks for tokens: a service account with domain-wide delegation. The key is in no representation."""
+    """A service account with domain-wide delegation. No representation contains the key."""
 
     client_email: str
     private_key: str = field(repr=False)  # PEM
@@ -34,7 +34,7 @@ class GmailCredentials:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "GmailCredentials":
-        """Read the key file; ValueError says what is wrong without repeating what it holds."""
+        """Read the key file; ValueError names the problem without repeating the content."""
         try:
             file = msgspec.json.decode(text, type=_KeyFile)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -46,20 +46,20 @@ class GmailCredentials:
         return credentials
 
     def check_token_uri(self, base_url: str | None) -> None:
-        """Raise ValueError unless tokens come from Google or, where the API is asked elsewhere, from there."""
+        """Raise ValueError unless tokens come from Google or from the configured base URL."""
         allowed = {_origin(TOKEN_URI)} | ({_origin(base_url)} if base_url else set())
         if _origin(self.token_uri) not in allowed:
             raise ValueError("its token_uri must be at https://oauth2.googleapis.com or POSTROOM_GMAIL_BASE_URL")
 
     @cached_property
     def key(self) -> RSAPrivateKey:
-        """The key, ready to sign; ValueError if it is none."""
+        """The parsed key; ValueError if it is invalid."""
         try:
             key = load_pem_private_key(self.private_key.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise ValueError("its private_key cannot be read") from None
         if not isinstance(key, RSAPrivateKey):
-            raise ValueError("its private_key is not an RSA key")  # noqa: TRY004 - a wrong file, not a wrong call
+            raise ValueError("its private_key is not an RSA key")  # noqa: TRY004 - an invalid file, not a wrong argument type
         return key
 
 

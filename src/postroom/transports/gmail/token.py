@@ -1,7 +1,6 @@
-"""Access tokens: a claim signed by the service account, exchanged for a token that lives an hour.
+"""Access tokens: a claim signed by the service account, exchanged for a token valid for an hour.
 
-A token is kept and renewed before it ends. However many ask at once, one request is on its way, and all get its
-answer, good or bad.
+A token is cached and renewed before it expires. Concurrent callers share one request and its result.
 """
 
 import asyncio
@@ -18,13 +17,14 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from postroom.post.reply import Reply, Stage
 from postroom.transports.exchange import Answered, Exchange, excerpt
 from postroom.transports.gmail.credentials import GmailCredentials
+from postroom.transports.http_reply import LOGIN_DEFERRED, LOGIN_REJECTED
 
 SEND = "https://www.googleapis.com/auth/gmail.send"
 READ = "https://www.googleapis.com/auth/gmail.readonly"
 
 CLAIM_S = 3600
 MARGIN_S = 300.0
-"""How long before its end a token is renewed; at most a tenth of its life."""
+"""Seconds before its expiry at which a token is renewed; at most a tenth of its lifetime."""
 
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -50,22 +50,22 @@ class TokenSource:
         self._renewal: asyncio.Task[str | Reply] | None = None
 
     async def get(self) -> str | Reply:
-        """A token that is good for a while, or why there is none."""
+        """A valid token, or the reply that explains the failure."""
         if self._token and self._clock() < self._renew_at:
             return self._token
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
             self._renewal.add_done_callback(self._renewed)
-        # Whoever gives up waiting does not take the others' answer away.
+        # Shielded: a cancelled caller must not cancel the request of the others.
         return await asyncio.shield(self._renewal)
 
     def forget(self, token: str) -> None:
-        """A token was refused; the next caller gets another. One that has been replaced already is nobody's concern."""
+        """Discard a rejected token, unless it was already replaced."""
         if token == self._token:
             self._token = ""
 
     async def close(self) -> None:
-        """Wait for a request that is on its way; it ends with the exchange, which is closed first."""
+        """Wait for a running request; it ends with the exchange, which is closed first."""
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
 
@@ -79,7 +79,7 @@ class TokenSource:
         form = urlencode({"grant_type": _GRANT, "assertion": assertion}).encode()
         answer = await self._exchange.ask("POST", self._credentials.token_uri, headers=_FORM, content=form)
         if isinstance(answer, Reply):
-            # Whatever became of this request, no message has left: nothing about it is doubtful.
+            # No message has left, whatever the result of this request: the attempt is not ambiguous.
             stage = Stage.LOGIN if answer.stage in (Stage.CONTENT, Stage.FINAL) else answer.stage
             return Reply(stage, text=f"no access token: {answer.text}", remote_host=answer.remote_host)
         granted = answer.json
@@ -94,7 +94,7 @@ class TokenSource:
 
 
 def _assertion(credentials: GmailCredentials, *, subject: str, scope: str, now: int) -> str:
-    """The claim: this service account wants to act for that mailbox (RFC 7523)."""
+    """The signed claim by which the service account requests access to a mailbox (RFC 7523)."""
     header = {"alg": "RS256", "typ": "JWT"}
     if credentials.private_key_id is not None:
         header["kid"] = credentials.private_key_id
@@ -119,5 +119,5 @@ def _refusal(answer: Answered) -> Reply:
     reason = " ".join(str(said[name]) for name in ("error", "error_description") if isinstance(said.get(name), str))
     text = excerpt(f"no access token: HTTP {answer.status} {reason}")
     is_temporary = answer.is_success or answer.status == _TOO_MANY or answer.status >= _SERVER
-    code, enhanced = (454, "4.7.0") if is_temporary else (535, "5.7.8")
-    return Reply(Stage.LOGIN, code, enhanced, text, remote_host=answer.remote_host, tls=answer.tls)
+    stage, code, enhanced = LOGIN_DEFERRED if is_temporary else LOGIN_REJECTED
+    return Reply(stage, code, enhanced, text, remote_host=answer.remote_host, tls=answer.tls)

@@ -1,4 +1,4 @@
-"""The seam: one message in, one reply out, through one mailbox."""
+"""The Gmail transport: sends one message through one mailbox and returns the reply."""
 
 import ssl
 from collections.abc import Awaitable, Callable
@@ -20,9 +20,9 @@ _UNAUTHORIZED = 401
 
 
 class GmailTransport:
-    """Sends as `subject`, a mailbox of the domain. Any number of tasks may send at once; some are served.
+    """Sends as `subject`, a mailbox of the domain. Any number of tasks may send; `max_connections` are served at once.
 
-    `timeout` is how long Google may take for a message; `tls` replaces the usual verification, for tests.
+    `timeout` limits the time for one message; `tls` replaces the default verification, for tests.
     """
 
     name = "gmail"
@@ -47,7 +47,7 @@ class GmailTransport:
         self._reading = TokenSource(self._exchange, credentials, subject=subject, scope=READ)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Try once. When Google does not answer, the mailbox says whether it holds the message."""
+        """Try once. If no response comes, search the mailbox for the message."""
         if not envelope.recipients:
             return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
         async with self._exchange.turn():
@@ -58,12 +58,12 @@ class GmailTransport:
             return reply
 
     async def was_sent(self, message_id: str) -> bool | None:
-        """True if the mailbox holds this message, False if it does not, None if it cannot be asked."""
+        """True if the mailbox contains this message, False if not, None if it cannot be queried."""
         async with self._exchange.turn():
             return await self._find(message_id)
 
     async def close(self) -> None:
-        """Give back connections; twice is once."""
+        """Close connections. Idempotent."""
         await self._exchange.close()
         await self._sending.close()
         await self._reading.close()
@@ -93,7 +93,7 @@ class GmailTransport:
 
 
 async def _with_token(source: TokenSource, request: Callable[[str], Awaitable[Answered | Reply]]) -> Answered | Reply:
-    """Make a request; if its token turns out to be dead, once more with a fresh one."""
+    """Make a request; repeat it once with a new token if the token was rejected."""
     token = await source.get()
     if isinstance(token, Reply):
         return token

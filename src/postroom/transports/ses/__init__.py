@@ -1,13 +1,13 @@
-"""transports.ses: mail through Amazon SES, by the API of version 2.
+"""transports.ses: mail through version 2 of the Amazon SES API.
 
-NAME       SesTransport, the way out through one account in one region
-FILES      message    what is asked: the raw message, who sends, who receives
-           verdict    what AWS's answers amount to
-           transport  the seam
+NAME       SesTransport, one account in one region
+FILES      message    the request: raw message, sender, recipients
+           verdict    AWS response → reply
+           transport  the `Transport` protocol
 PROMISES   `send` returns a `Reply` whatever AWS or the network does; the id that SES gave the message is in its text.
-           SES takes 50 recipients of a message at once: the others are deferred, one by one, and go next time.
-NOT        the envelope's sender, unless `return_path` asks for it: SES writes its own return path, and an address that
-           is not verified there would refuse every message
+           SES accepts 50 recipients per request: the others are deferred and sent with the next attempt.
+NOT        the envelope's sender, unless `return_path` is set: SES writes its own return path, and rejects every message
+           whose return path is not verified there
 SECURITY   every request is signed (`runtime.aws`); the secret appears in no text, log or representation
 """
 

@@ -1,4 +1,4 @@
-"""What SES is asked: `SendEmail` of version 2 with a raw message."""
+"""The request to SES: `SendEmail` of version 2 with a raw message."""
 
 import base64
 from email.parser import BytesHeaderParser
@@ -10,13 +10,13 @@ import msgspec
 from postroom.post.reply import Envelope
 
 MOST_RECIPIENTS = 50
-"""As many as SES takes for one message."""
+"""Limit of SES for the recipients of one request."""
 
 
 def request_body(
     envelope: Envelope, raw: bytes, *, return_path: bool = False, configuration_set: str | None = None
 ) -> bytes:
-    """The JSON of a request for the first recipients of the envelope."""
+    """The JSON body for the first recipients of the envelope."""
     body: dict[str, Any] = {
         "Destination": {"ToAddresses": list(envelope.recipients[:MOST_RECIPIENTS])},
         "Content": {"Raw": {"Data": base64.b64encode(raw).decode()}},
@@ -32,6 +32,6 @@ def request_body(
 
 
 def _sender(raw: bytes) -> str:
-    """The address in From: the identity that SES knows. The envelope's may be one for bounces only."""
+    """The address in From, which SES has verified. The envelope sender may only receive bounces."""
     head = raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
     return parseaddr(str(BytesHeaderParser().parsebytes(head).get("From", "")))[1]

@@ -1,4 +1,4 @@
-"""The seam: one message in, one reply out, through SES."""
+"""The SES transport: sends one message and returns the reply."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -22,13 +22,13 @@ _NEXT_TIME = "SES takes 50 recipients of a message at once"
 class SesTransport:
     """Sends through one account. Any number of tasks may send at once; `max_connections` of them are served.
 
-    `endpoint_url` leads elsewhere than to the region's own endpoint; `configuration_set` is the one whose events tell
-    of bounces and complaints; `return_path` sends those to the envelope's sender, which SES must have verified then.
+    `endpoint_url` replaces the endpoint of the region; `configuration_set` is the one that publishes bounce and
+    complaint events; `return_path` sends those to the envelope's sender, which SES must have verified.
     """
 
     name = "ses"
 
-    def __init__(  # noqa: PLR0913 - the account, its place, its options, and how it is reached
+    def __init__(  # noqa: PLR0913 - account, region, options and connection settings
         self,
         credentials: CredentialSource,
         *,
@@ -49,7 +49,7 @@ class SesTransport:
         self._exchange = Exchange(timeout_s=timeout.total_seconds(), max_connections=max_connections, tls=tls)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Try once. Never raises for what the network or AWS does."""
+        """Try once. Never raises for an error of the network or of AWS."""
         if not envelope.recipients:
             return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
         if envelope.needs_smtputf8:
@@ -62,17 +62,17 @@ class SesTransport:
         )
         async with self._exchange.turn():
             reply = await self._post(body)
-        return replace(reply, recipients=_left_over(envelope)) if reply.code == 250 else reply  # noqa: PLR2004 - taken
+        return replace(reply, recipients=_left_over(envelope)) if reply.code == 250 else reply  # noqa: PLR2004 - accepted
 
     async def close(self) -> None:
-        """Give back connections; twice is once."""
+        """Close connections. Idempotent."""
         await self._exchange.close()
 
     async def _post(self, body: bytes) -> Reply:
         now = datetime.now(UTC)
         try:
             credentials = await self._credentials.current()
-        except ConfigurationError as error:  # a role that cannot be assumed now: nothing was sent
+        except ConfigurationError as error:  # such as a role that cannot be assumed: nothing was sent
             return Reply(Stage.LOGIN, 454, "4.7.0", str(error))
         signed = sign(
             "POST",
@@ -89,5 +89,5 @@ class SesTransport:
 
 
 def _left_over(envelope: Envelope) -> tuple[RecipientReply, ...]:
-    """Those who were not part of the request, deferred in the words of SMTP."""
+    """Replies that defer the recipients beyond the limit of one request."""
     return tuple(RecipientReply(address, 452, "4.5.3", _NEXT_TIME) for address in envelope.recipients[MOST_RECIPIENTS:])

@@ -1,19 +1,19 @@
-"""transports.smtp: mail handed to one relay over kept, pipelined connections.
+"""transports.smtp: mail sent to one relay over kept, pipelined connections.
 
-NAME       SmtpTransport, the way out over SMTP; SmtpRelay, which server and how it is reached
+NAME       SmtpTransport, the SMTP client; SmtpRelay, a server and its connection settings
 FILES      relay       the relay's URL
-           answer      reply lines → answers; everything the other side says passes here
+           answer      reply lines → answers; parses all input from the server
            hint        "try again in 300 seconds" → 300.0
-           protocol    one connection: write, wait for answers, keep deadlines
+           protocol    one connection: write, wait for answers, enforce timeouts
            opening     connect, greeting, EHLO, STARTTLS, AUTH
-           verdict     what the answers to an envelope amount to
+           verdict     answers to an envelope → result
            session     one message over one open connection
            pool        connections kept, reused, limited
-           transport   the seam: acquire, open, deliver, give back
+           transport   the `Transport` protocol: acquire, open, deliver, release
 PROMISES   `send` returns a `Reply` whatever the server or the network does. A message is tried a second
-           time only on a fresh connection, only when a kept one turned out dead, and only if no byte of
-           content had left. After the closing dot, silence is reported as stage FINAL without a code. The
-           `Passage` of a message tells its stage at any time, and an expired message is not offered.
+           time only on a new connection, only after a kept one was found closed, and only if no byte of
+           content had left. A timeout after the closing dot is reported as stage FINAL without a code.
+           `SendProgress` has the stage of a message at any time, and an expired message is not offered.
 SECURITY   STARTTLS is required and verified unless the relay's URL says otherwise. Credentials never travel
            in the clear except on loopback, and never appear in a text, a log or a representation.
 """

@@ -1,8 +1,7 @@
-"""Reads the replies of an SMTP server: lines in, `SmtpReply` values out.
+"""Parser of SMTP replies: lines in, `SmtpReply` values out.
 
-HOSTILE INPUT  everything here was written by the other side. Lines and replies have a length limit, text
-loses its control characters and is cut, and anything that is not an SMTP reply becomes an answer without a
-code.
+HOSTILE INPUT everything here comes from the other side. Lines and replies have a length limit, control characters
+are removed, text is truncated, and input that is not an SMTP reply becomes an answer without a code.
 """
 
 import re
@@ -16,13 +15,13 @@ MAX_TEXT = 1_000
 SERVICE_CLOSING = 421
 
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
-# C0 and C1 controls, line separators and the marks that turn the direction of text.
+# C0 and C1 controls, line separators and bidirectional marks.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpReply:
-    """One whole reply; its lines are decoded on demand. `code` is None if it was not an SMTP reply."""
+    """One whole reply; its lines are decoded on demand. `code` is absent if it was not an SMTP reply."""
 
     code: int | None
     lines: tuple[bytes, ...]
@@ -37,7 +36,7 @@ class SmtpReply:
 
     @property
     def enhanced(self) -> str | None:
-        """The status code `x.y.z` that opens the text, if its class agrees with the reply code (RFC 2034)."""
+        """The status code `x.y.z` at the start of the text, if its class matches the reply code (RFC 2034)."""
         if self.code is None:
             return None
         found = _ENHANCED.match(_decode(self.lines[0][4:]))
@@ -56,7 +55,7 @@ class SmtpReply:
 
     @property
     def body(self) -> list[str]:
-        """Each line's text, as EHLO lists its keywords."""
+        """The text of each line; EHLO lists its keywords there."""
         return [_decode(line[4:]).strip() for line in self.lines]
 
 
@@ -71,7 +70,7 @@ def _decode(raw: bytes) -> str:
 
 
 class AnswerReader:
-    """Cuts a stream of bytes into answers. After junk it reads no further: the two sides no longer agree."""
+    """Splits a stream of bytes into answers. Stops after invalid input: the two sides are out of step."""
 
     __slots__ = ("_buffer", "_lines", "junk")
 
@@ -86,7 +85,7 @@ class AnswerReader:
         return bool(self._buffer or self._lines)
 
     def feed(self, data: bytes) -> list[SmtpReply]:
-        """Take what arrived; return the answers that are complete now."""
+        """Add received bytes; return the answers that are now complete."""
         *lines, self._buffer = (self._buffer + data if self._buffer else data).split(b"\n")
         answers: list[SmtpReply] = []
         for line in lines:

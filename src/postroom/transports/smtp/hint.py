@@ -1,8 +1,7 @@
-"""When a server says how long to wait, believe it: read the time out of its text.
+"""Parser of retry hints in the text of a reply.
 
-Only a duration that follows words of waiting or trying again counts, so that a rate limit ("100 messages in
-60 seconds") is not taken for a hint. What is done with the hint, and within which bounds, the retry policy
-decides.
+Only a duration after words about waiting or retrying counts, so that a rate limit ("100 messages in 60 seconds") is
+not taken for a hint. The retry policy bounds the hint.
 """
 
 import re
@@ -30,7 +29,7 @@ _COMPACT = re.compile(r"(\d)([hms])(?=\d)", re.IGNORECASE)
 
 
 def parse_retry_hint(text: str) -> float | None:
-    """Return the seconds a reply asks us to wait, or None if it does not say."""
+    """Return the seconds that a reply asks to wait, or None without a hint."""
     found = _HINT.search(_COMPACT.sub(r"\1\2 ", text))
     if found is None:
         return None

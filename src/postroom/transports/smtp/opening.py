@@ -1,7 +1,7 @@
-"""From nothing to a connection that can take mail: connect, greeting, EHLO, TLS, login.
+"""Opens a connection that can take mail: connect, greeting, EHLO, TLS, login.
 
-Each step returns None when the next may follow, or the `Reply` that ends the attempt. The step knows its
-stage: CONNECT up to and including EHLO, TLS for everything about the channel, LOGIN for credentials.
+Each step returns None if the next may follow, or the `Reply` that ends the attempt. Stages: CONNECT up to and
+including EHLO, TLS for everything about the channel, LOGIN for credentials.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ MAX_COMMAND = 512  # RFC 5321 4.5.3.1.4, with its CRLF
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long each kind of silence is borne, in seconds (RFC 5321 4.5.3.2).
+    """Timeouts in seconds (RFC 5321 4.5.3.2).
 
-    The last one is the RFC's full ten minutes: giving up earlier makes duplicates, because the server may
-    well be storing the message.
+    The final one is the RFC's full ten minutes: a shorter one causes duplicates, because the server may still be
+    storing the message.
     """
 
     connect: float = 30.0
@@ -43,16 +43,16 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOpener:
-    """Everything needed to open one more connection to the relay."""
+    """The settings needed to open a connection to the relay."""
 
     relay: SmtpRelay
     local_name: str
     timeouts: Timeouts
     context: ssl.SSLContext | None
-    guard: GuardedResolver | None = None  # None: the operator named the server, and may mean any
+    guard: GuardedResolver | None = None  # None: the operator named the server, so any address is allowed
 
     async def open(self) -> SmtpClientConnection | Reply:
-        """Return a connection ready for MAIL, or the reply that says why it could not be opened."""
+        """Return a connection ready for MAIL, or the reply that explains the failure."""
         connection = await self._connect()
         if isinstance(connection, Reply):
             return connection
@@ -60,7 +60,7 @@ class ConnectionOpener:
             failure = await self._prepare(connection)
             if failure is not None:
                 connection.quit()
-                # Waited for without owning it: cancelling us must not cancel the connection's own future.
+                # Shielded: cancelling this task must not cancel the connection's own future.
                 await asyncio.wait([connection.closed])
                 return failure
         except BaseException:
@@ -76,11 +76,11 @@ class ConnectionOpener:
             return self._failed(Stage.CONNECT, f"no connection within {self.timeouts.connect:g} s")
         except AddressForbidden as error:
             return self._failed(Stage.CONNECT, str(error))
-        except (OSError, UnicodeError) as error:  # UnicodeError: the name is not one DNS could know
+        except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
             return self._failed(Stage.CONNECT, describe(error))
 
     async def _addresses(self) -> list[str]:
-        """Where to connect: with a guard, only to addresses that it has judged, so that a name is resolved once."""
+        """The addresses to connect to; with a guard, only those it has checked, so that a name is resolved once."""
         if self.guard is None:
             return [self.relay.host]
         return [found["host"] for found in await self.guard.resolve(self.relay.host, self.relay.port)]
@@ -130,7 +130,7 @@ class ConnectionOpener:
         if not (answers and answers[0].positive):
             still_usable = optional and connection.trouble is None
             return None if still_usable else self._refused(Stage.TLS, answers, connection)
-        # Extensions offered in the clear may be forged: they are discarded and asked for again (RFC 3207 4.2).
+        # Extensions offered before TLS may be forged: discard them and send EHLO again (RFC 3207 4.2).
         return await self._secure(connection) or await self._hello(connection)
 
     async def _secure(self, connection: SmtpClientConnection) -> Reply | None:
@@ -178,7 +178,7 @@ class ConnectionOpener:
         return _base64(f"\0{self.relay.username}\0{self.relay.password}")
 
     def _without_secrets(self, reply: Reply) -> Reply:
-        """A server may repeat what it was given; the credentials still do not reach a ledger."""
+        """Remove the credentials from a server's text, which may repeat them, before the ledger stores it."""
         text = reply.text
         for secret in (self.relay.password or "", _base64(self.relay.password or ""), self._plain_token()):
             text = text.replace(secret, "***") if secret else text
@@ -201,9 +201,9 @@ def answer_reply(
     tls: str | None,
     recipients: tuple[RecipientReply, ...] = (),
 ) -> Reply:
-    """The reply of the whole when one refusing answer decides it.
+    """The reply of the attempt if one negative answer decides it.
 
-    A yes where only a no makes sense (250 to DATA, 354 to MAIL) is nothing to build on: the reply has no
+    A positive answer where only a negative one is valid (250 to DATA, 354 to MAIL) is not trusted: the reply has no
     code.
     """
     if not answer.negative:
@@ -228,7 +228,7 @@ def parse_extensions(answer: SmtpReply) -> Mapping[str, str]:
     """The keywords of an EHLO answer with their parameters; its first line is a greeting."""
     extensions: dict[str, str] = {}
     for line in answer.body[1:]:
-        # "AUTH=PLAIN LOGIN" is how servers older than RFC 2554 say it.
+        # Servers older than RFC 2554 write "AUTH=PLAIN LOGIN".
         keyword, _, parameters = line.replace("AUTH=", "AUTH ", 1).partition(" ")
         extensions[keyword.upper()] = f"{extensions.get(keyword.upper(), '')} {parameters}".strip()
     return MappingProxyType(extensions)

@@ -1,9 +1,8 @@
-"""Connections kept, reused and limited.
+"""Pool of connections, reused and limited.
 
-A place is the right to hold one connection; there are `limit` of them. `acquire` returns with a place:
-either a kept connection or None, meaning that the caller may open one. `release` gives the place back,
-first come, first served. The connection used last is used next, so that in quiet times the others grow old
-and are closed.
+A place is the right to hold one connection; there are `limit` of them. `acquire` returns with a place: a kept
+connection, or None if the caller may open one. `release` returns the place, first come, first served. The connection
+used last is used next, so that surplus connections become idle and are closed.
 """
 
 import asyncio
@@ -20,14 +19,14 @@ class ConnectionPool:
         self._limit = limit
         self._messages_per_connection = messages_per_connection
         self._idle_s = idle_s
-        self._taken = 0  # places given out or kept warm by an idle connection
+        self._taken = 0  # places given out or kept by an idle connection
         self._idle: list[SmtpClientConnection] = []
         self._leaving: set[SmtpClientConnection] = set()
         self._waiters: deque[asyncio.Future[SmtpClientConnection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def acquire(self) -> SmtpClientConnection | None:
-        """Wait for a place. Callers that wait when the pool is closed still get one."""
+        """Wait for a place. Callers already waiting when the pool is closed still get one."""
         while self._idle:
             connection = self._idle.pop()
             if connection.trouble is None:
@@ -39,7 +38,7 @@ class ConnectionPool:
         return await self._wait()
 
     def release(self, connection: SmtpClientConnection | None) -> None:
-        """Give a place back, with the connection if it may be used again."""
+        """Return a place, with the connection if it can be reused."""
         if connection is None or connection.trouble is not None:
             self._pass_on(None)
         elif connection.messages >= self._messages_per_connection:
@@ -48,7 +47,7 @@ class ConnectionPool:
             self._pass_on(connection)
 
     async def close(self) -> None:
-        """Say goodbye on idle connections and wait until they are gone; busy ones follow when no caller waits."""
+        """Quit idle connections and wait until they are closed; busy ones follow when no caller waits."""
         self.closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -69,7 +68,7 @@ class ConnectionPool:
             raise
 
     def _grant(self, connection: SmtpClientConnection | None) -> bool:
-        """Hand a place to the caller that has waited longest; False if no caller waits."""
+        """Give a place to the caller that has waited longest; False if no caller waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -95,7 +94,7 @@ class ConnectionPool:
             self._sweeper = loop.call_later(self._idle_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Dismiss what has been idle too long; look again when the next will be."""
+        """Close connections idle for too long; run again when the next one will be."""
         loop = asyncio.get_running_loop()
         self._sweeper = None
         old = loop.time() - self._idle_s + 0.001  # timers may fire a clock tick early
@@ -108,7 +107,7 @@ class ConnectionPool:
             self._sweeper = loop.call_at(oldest + self._idle_s, self._sweep)
 
     def _dismiss(self, connection: SmtpClientConnection) -> None:
-        """Close politely. The place is free when the server no longer counts the connection."""
+        """Quit a connection. Its place is free when the server no longer counts the connection."""
         connection.quit()
         self._leaving.add(connection)
         connection.closed.add_done_callback(lambda _: self._gone(connection))

@@ -1,11 +1,10 @@
-"""One SMTP connection: bytes out, answers in, never an exception for what the other side does.
+"""One SMTP connection: bytes out, answers in, no exception for errors of the other side.
 
-`ask` writes commands and returns their answers; fewer answers than commands means the connection is
-finished and `trouble` says why. An answer 421, an answer that is not SMTP, and anything said out of turn
-finish it as well: two sides that disagree about where they are must not exchange mail.
+`ask` writes commands and returns their answers; fewer answers than commands means that the connection is finished
+and `trouble` has the reason. A 421, an answer that is not SMTP, and an unsolicited answer finish it as well: two
+sides that are out of step must not exchange mail.
 
-Deadlines cost no timer per message: one timer per connection looks, when it fires, whether the deadline has
-moved.
+Timeouts need no timer per message: one timer per connection checks, when it fires, whether the deadline has moved.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ from typing import cast
 from postroom.post.reply import Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, AnswerReader, SmtpReply, clean_text
 
-BLOCK = 262_144  # content is written in blocks, each with a deadline of its own
+BLOCK = 262_144  # content is written in blocks, each with its own timeout
 FAREWELL_S = 5.0
 
 CLOSED_BY_PEER = "the other side closed the connection"
 
 
 class SmtpClientConnection(asyncio.Protocol):
-    """A connection and what is known about it. Used by one task at a time."""
+    """A connection and its state. Used by one task at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.extensions: Mapping[str, str] = MappingProxyType({})
         self.tls: str | None = None
-        self.trouble: str | None = None  # why nothing more can be said here
-        self.lost = False  # the trouble is that the other side went away
+        self.trouble: str | None = None  # the reason why the connection is finished
+        self.lost = False  # the other side closed the connection
         self.closed: asyncio.Future[None] = loop.create_future()
         self.messages = 0
         self.idle_since = 0.0
@@ -52,7 +51,7 @@ class SmtpClientConnection(asyncio.Protocol):
         self._timer_at = math.inf
 
     def stage(self) -> Stage:
-        """How far the message in hand has come; the server can have all of it at FINAL only."""
+        """The stage of the current message; only at FINAL the server may have all of it."""
         if self.content_finished:
             return Stage.FINAL
         return Stage.CONTENT if self.content_started else Stage.RECIPIENT
@@ -60,19 +59,19 @@ class SmtpClientConnection(asyncio.Protocol):
     # Called by sessions
 
     async def greeting(self, timeout_s: float) -> list[SmtpReply]:
-        """Wait for the server's first words."""
+        """Wait for the server's greeting."""
         return await self._answered(timeout_s)
 
     async def ask(self, commands: bytes, expected: int, timeout_s: float) -> list[SmtpReply]:
-        """Write commands in one go and return their answers, up to the one that ends the connection."""
+        """Write commands at once and return their answers, up to the one that ends the connection."""
         if self._begin(expected):
             self._write(commands)
         return await self._answered(timeout_s)
 
     async def hand_over(self, content: bytes, block_timeout_s: float, final_timeout_s: float) -> list[SmtpReply]:
-        """Write stuffed content with its closing dot and return the final answer.
+        """Write dot-stuffed content with its closing dot and return the final answer.
 
-        `content_finished` tells afterwards whether the server can have all of it.
+        Afterwards `content_finished` is true if the server may have all of it.
         """
         self.content_finished = False
         if not self._begin(1):
@@ -88,9 +87,9 @@ class SmtpClientConnection(asyncio.Protocol):
         return await self._answered(final_timeout_s)
 
     async def secure(self, context: ssl.SSLContext, server_name: str, timeout_s: float) -> None:
-        """Change to TLS; on failure `trouble` says why."""
+        """Switch to TLS; on failure `trouble` has the reason."""
         if self._answers or self._reader.pending:
-            # Plain text that arrived ahead of the handshake would be taken for protected answers.
+            # Plain text received before the handshake would be taken for protected answers.
             self.fail("plain text was sent ahead of the TLS handshake")
         if self.trouble is not None or self._transport is None:
             return
@@ -101,14 +100,14 @@ class SmtpClientConnection(asyncio.Protocol):
         except (OSError, ValueError) as error:
             self._unsecured(describe(error))
             return
-        if transport is None:  # asyncio's answer when the connection ended during the handshake
+        if transport is None:  # asyncio returns None if the connection ended during the handshake
             self._unsecured(CLOSED_BY_PEER)
             return
         self._adopt(transport)
         self.tls = transport.get_extra_info("ssl_object").version()
 
     def quit(self) -> None:
-        """Say goodbye; the connection closes by itself when the server has answered, or soon after."""
+        """Send QUIT; the connection closes when the server has answered, or after a short timeout."""
         if self.trouble is not None:
             self.abort()
             return
@@ -118,13 +117,13 @@ class SmtpClientConnection(asyncio.Protocol):
         self._arm(FAREWELL_S)
 
     def abort(self) -> None:
-        """Close at once; whatever was not written is dropped."""
+        """Close at once; unwritten bytes are dropped."""
         self.trouble = self.trouble or "closed by us"
         if self._transport is not None:
             self._transport.abort()
 
     def fail(self, trouble: str, *, lost: bool = False) -> None:
-        """Finish the connection for a reason and wake the task that waits for it."""
+        """Finish the connection with a reason and wake the waiting task."""
         if self.trouble is None:
             self.trouble = trouble
             self.lost = lost
@@ -180,7 +179,7 @@ class SmtpClientConnection(asyncio.Protocol):
 
     def _adopt(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # With no allowance, "paused" means exactly: bytes of ours have not left yet.
+        # With a write buffer limit of zero, "paused" means exactly: some bytes have not left yet.
         transport.set_write_buffer_limits(high=0)
 
     def _begin(self, expected: int) -> bool:
@@ -193,14 +192,14 @@ class SmtpClientConnection(asyncio.Protocol):
         return True
 
     def _write(self, data: bytes | memoryview) -> bool:
-        """Write, and tell whether the bytes were taken: a connection on its way down drops them silently."""
+        """Write; False if the bytes were not taken: a closing connection drops them silently."""
         if self._transport is None:
             return False
         self._transport.write(data)
         return not self._transport.is_closing()
 
     def _unsecured(self, trouble: str) -> None:
-        """Finish after a failed handshake, of which event loops do not always tell us by connection_lost."""
+        """Finish after a failed handshake, for which event loops do not always call connection_lost."""
         self.fail(trouble)
         self.connection_lost(None)
 
@@ -209,7 +208,7 @@ class SmtpClientConnection(asyncio.Protocol):
             self._transport.close()
 
     def _out_of_turn(self, answers: list[SmtpReply]) -> None:
-        """Keep the answers that were asked for; a server that goes on talking is not listened to again."""
+        """Keep the expected answers; after unsolicited ones the connection is not read again."""
         closing = any(answer.code == SERVICE_CLOSING for answer in answers)
         self._answers += answers[: self._expected - len(self._answers)]
         self.fail("spoke out of turn", lost=closing)
@@ -252,7 +251,7 @@ class SmtpClientConnection(asyncio.Protocol):
         self._timer_at = math.inf
         if self._deadline == math.inf:
             return
-        # A timer may fire a clock tick early; without the allowance it would be set again for no time at all.
+        # A timer may fire a clock tick early; without the tolerance it would be set again with no delay.
         if self._loop.time() + 0.001 < self._deadline:
             self._set_timer(self._deadline)
             return
@@ -260,7 +259,7 @@ class SmtpClientConnection(asyncio.Protocol):
 
 
 def describe(error: BaseException) -> str:
-    """Say in one line what went wrong, without Python's decoration."""
+    """Describe an error in one line, without Python's formatting."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return clean_text(f"certificate not trusted: {error.verify_message}")
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""Which server mail is handed to, and how the channel to it is protected.
+"""The relay: its server and the protection of the channel to it.
 
     smtp://user:password@mail.example.org:587     STARTTLS required, certificate and host name verified
     smtps://user:password@mail.example.org:465    TLS from the first byte, verified
@@ -6,7 +6,7 @@
 
 Parameters: `tls=starttls|opportunistic|none`, `verify=yes|no`, `ca_file=/path/to/authorities.pem`.
 
-HOSTILE INPUT  the URL may be mistyped anywhere, so no message of ours repeats any part of it: what looks
+HOSTILE INPUT  the URL may be mistyped anywhere, so no error message repeats any part of it: text that looks
 like a port may be half a password.
 """
 
@@ -36,7 +36,7 @@ class SmtpRelay:
 
     @property
     def address(self) -> str:
-        """`host:port`, as shown to people."""
+        """`host:port`, for display."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -45,7 +45,7 @@ class SmtpRelay:
 
     @classmethod
     def parse(cls, url: str) -> "SmtpRelay":
-        """Read a relay from its URL; ValueError says what is wrong without repeating what was written."""
+        """Parse a relay URL; ValueError names the problem without repeating the input."""
         parts = _split(url)
         parameters = _parameters(parts.query)
         host = parts.hostname or ""
@@ -64,7 +64,7 @@ class SmtpRelay:
 
 
 def is_loopback(host: str) -> bool:
-    """True if nothing said to this host leaves the machine."""
+    """True if traffic to this host stays on the machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -78,7 +78,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # urllib's own message quotes the text it stumbled over.
+        # urllib's own message quotes the invalid text.
         raise ValueError("not a URL: write reserved characters of the password as %XX") from None
     if parts.scheme not in DEFAULT_PORTS:
         raise ValueError("the scheme must be smtp:// or smtps://")
@@ -112,13 +112,13 @@ def _tls_mode(scheme: str, host: str, asked: str | None) -> TlsMode:
         return "opportunistic" if is_loopback(host) else "starttls"
     for mode in get_args(TlsMode):
         if asked == mode and mode != "implicit":
-            return mode  # type: ignore[no-any-return]  # get_args forgets the literals
+            return mode  # type: ignore[no-any-return]  # get_args loses the literal types
     raise ValueError("tls must be starttls, opportunistic or none (smtps:// for TLS from the first byte)")
 
 
 def _verify(tls: TlsMode, asked: str | None) -> bool:
     if asked is None:
-        # A relay that accepts no TLS at all gains nothing by refusing a certificate.
+        # Verification adds nothing on a relay that also accepts no TLS.
         return tls in {"starttls", "implicit"}
     if asked not in {"yes", "no"}:
         raise ValueError("verify must be yes or no")
@@ -127,6 +127,6 @@ def _verify(tls: TlsMode, asked: str | None) -> bool:
 
 def _check_credentials(relay: SmtpRelay) -> None:
     if (relay.username is None) != (relay.password is None):
-        raise ValueError("user name and password come together or not at all")
+        raise ValueError("give both user name and password, or neither")
     if relay.username is not None and relay.tls == "none" and not relay.on_loopback:
         raise ValueError("credentials are never sent without TLS; remove tls=none or the credentials")

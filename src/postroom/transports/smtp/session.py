@@ -1,9 +1,9 @@
 """One message over one open connection.
 
-`deliver` speaks the envelope, hands over the content and reports. With PIPELINING the whole envelope, DATA
-included, is one write, and every answer is read (RFC 2920); without it each command waits for its answer.
-When DATA was let through although no recipient is left, the server gets the empty message it now waits
-for, and its answer to that is of no interest.
+`deliver` sends the envelope and the content and returns the reply. With PIPELINING the whole envelope, DATA
+included, is one write, and every answer is read (RFC 2920); without it each command waits for its answer. If the
+server accepted DATA although no recipient is left, it is sent the empty message it waits for, and its answer is
+ignored.
 """
 
 import re
@@ -22,23 +22,23 @@ SIZE_DIGITS = 20
 EMPTY_MESSAGE = b".\r\n"
 UNSPEAKABLE_RECIPIENT = (553, "5.1.3", "the address cannot be written in a command")
 
-# Nothing that could end the command or leave its brackets, and nothing that cannot be encoded.
+# No character that could end the command or leave its brackets, and none that cannot be encoded.
 _UNSPEAKABLE = re.compile("[\x00-\x1f\x7f<>\ud800-\udfff]")
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpSession:
-    """The connection in use and the facts every reply about it carries."""
+    """The connection in use and the facts that every reply about it carries."""
 
     connection: SmtpClientConnection
     remote_host: str
     timeouts: Timeouts
 
     async def deliver(self, envelope: Envelope, content: Content) -> Reply:
-        """Try to hand one message over and return what was said.
+        """Try to hand one message over and return the reply.
 
-        An address that cannot be written in a command is refused here; the others travel without it.
+        An address that cannot be written in a command is rejected locally; the others are sent without it.
         """
         speakable = tuple(filter(is_speakable, envelope.recipients))
         if len(speakable) == len(envelope.recipients) or not speakable:
@@ -69,12 +69,12 @@ class SmtpSession:
         return self._report(verdict.stage, verdict.answer, verdict.refused)
 
     def _impossible(self, envelope: Envelope) -> Reply | None:
-        """Refuse here, with its own code, a message that this server can only refuse."""
+        """Reject locally, with its own code, a message that this server cannot accept."""
         if envelope.sender and not is_speakable(envelope.sender):
             return self._local(Stage.SENDER, 553, "5.1.7", "the address cannot be written in a command")
         if not envelope.recipients:
             return self._local(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
-        if not is_speakable(envelope.recipients[0]):  # then none is: the others were set aside
+        if not is_speakable(envelope.recipients[0]):  # then none is: the others were removed before
             return self._local(Stage.RECIPIENT, *UNSPEAKABLE_RECIPIENT)
         if envelope.needs_smtputf8 and "SMTPUTF8" not in self.connection.extensions:
             text = "the server does not take internationalised addresses"
@@ -83,7 +83,7 @@ class SmtpSession:
 
     def _oversize(self, size: int) -> Reply | None:
         announced = self.connection.extensions.get("SIZE", "")
-        # Twenty digits are RFC 1870's most; without a bound Python itself would refuse to read the number.
+        # RFC 1870 allows twenty digits; without a limit Python would raise an error on long numbers.
         limit = int(announced) if announced.isdecimal() and len(announced) <= SIZE_DIGITS else 0
         if not 0 < limit < size:
             return None
@@ -131,7 +131,7 @@ class SmtpSession:
         )
 
     def _report(self, stage: Stage, answer: SmtpReply | None, refused: tuple[RecipientReply, ...]) -> Reply:
-        """The reply for an attempt that did not end in a yes."""
+        """The reply for an attempt that did not succeed."""
         if answer is None:
             return self._silent(stage, refused)
         if not answer.negative:
@@ -148,12 +148,12 @@ class SmtpSession:
 
 
 def is_speakable(address: str) -> bool:
-    """True if the address can stand between the brackets of a command without becoming another command."""
+    """True if the address can be written between the brackets of a command without ending it."""
     return bool(address) and _UNSPEAKABLE.search(address) is None
 
 
 def envelope_commands(envelope: Envelope, connection: SmtpClientConnection, encoded: bytes) -> list[bytes]:
-    """MAIL, one RCPT for each recipient, DATA, with what the server's extensions allow to say."""
+    """MAIL, one RCPT per recipient and DATA, with the parameters that the server's extensions allow."""
     extensions = connection.extensions
     mail = f"MAIL FROM:<{envelope.sender}>"
     if "SIZE" in extensions:
@@ -170,10 +170,10 @@ def envelope_commands(envelope: Envelope, connection: SmtpClientConnection, enco
 
 
 def stuffed(content: bytes) -> bytes:
-    """Content as it travels: lines end in CRLF, a leading dot is doubled, a lone dot closes it.
+    """Content as transmitted: lines end in CRLF, a leading dot is doubled, a lone dot closes it.
 
-    A bare CR or LF, which composed content does not have, is made CRLF: a server that is lenient about line
-    ends could otherwise be made to see the end of one message and the commands of another inside the text.
+    A bare CR or LF, which composed content does not have, becomes CRLF: a server that is lenient about line ends
+    could otherwise see the end of one message and the commands of another inside the text (SMTP smuggling).
     """
     if not (content.count(b"\r\n") == content.count(b"\n") == content.count(b"\r")):
         content = _ANY_LINE_END.sub(b"\r\n", content)

@@ -1,4 +1,4 @@
-"""Sends a message over a free connection of the pool and returns the reply."""
+"""The SMTP transport: sends a message over a pooled connection and returns the reply."""
 
 import ssl
 
@@ -16,7 +16,7 @@ DEFAULT_TIMEOUTS = Timeouts()
 
 
 class SmtpTransport:
-    """Hands mail to one relay. Any number of tasks may send at once; `max_connections` of them are served."""
+    """Sends mail to one relay. Any number of tasks may send at once; `max_connections` of them are served."""
 
     name = "smtp"
 
@@ -61,7 +61,7 @@ class SmtpTransport:
             connection = opened
             return await self._deliver(connection, envelope, content, passage)
         except BaseException:
-            # Cancelled, or a bug of ours: the state of the conversation on this connection is unknown.
+            # Cancelled, or a bug: the state of this connection is unknown.
             if connection is not None:
                 connection.abort()
             raise
@@ -69,7 +69,7 @@ class SmtpTransport:
             self._pool.release(connection)
 
     async def close(self) -> None:
-        """Say goodbye on idle connections. Messages in flight and those that wait for a connection are still sent."""
+        """Quit idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
 
     async def _deliver(
@@ -86,13 +86,13 @@ def _at_connect() -> Stage:
 
 
 def went_stale(connection: SmtpClientConnection, reply: Reply) -> bool:
-    """True if a kept connection turned out dead and the message can safely go over a fresh one."""
+    """True if a kept connection was found closed and the message can safely use a new one."""
     unanswered = reply.code is None or reply.code == SERVICE_CLOSING
     return unanswered and connection.lost and not connection.content_started
 
 
 def tls_context(relay: SmtpRelay) -> ssl.SSLContext | None:
-    """The relay's TLS rules; made once, because loading the authorities takes milliseconds."""
+    """The relay's TLS context; created once, because loading the authorities takes milliseconds."""
     if relay.tls == "none":
         return None
     context = ssl.create_default_context(cafile=relay.ca_file)

@@ -1,4 +1,4 @@
-"""What the answers to an envelope amount to, decided without a connection in sight."""
+"""Evaluation of the answers to an envelope. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ GO_AHEAD = 354
 
 @dataclass(frozen=True, slots=True)
 class RefusedStage:
-    """Why the content is not handed over: the answer that decided (None: silence) and where it stood."""
+    """The reason why the content is not sent: the deciding answer (None: no answer) and its stage."""
 
     stage: Stage
     answer: SmtpReply | None
@@ -20,9 +20,9 @@ class RefusedStage:
 
 
 def judge(recipients: Sequence[str], answers: Sequence[SmtpReply]) -> RefusedStage | None:
-    """Return what ends the attempt before the content, or None if the content may follow.
+    """Return the rejection that ends the attempt before the content, or None if the content may follow.
 
-    `answers` are those to MAIL, each RCPT and DATA, as far as they came.
+    `answers` are the received answers to MAIL, each RCPT and DATA.
     """
     if not (answers and answers[0].positive):
         return RefusedStage(Stage.SENDER, answers[0] if answers else None)
@@ -38,7 +38,7 @@ def judge(recipients: Sequence[str], answers: Sequence[SmtpReply]) -> RefusedSta
 def refusals(
     recipients: Sequence[str], about: Sequence[SmtpReply], *, but: SmtpReply | None = None
 ) -> tuple[RecipientReply, ...]:
-    """Say which recipients were refused, leaving out those that share the answer `but`."""
+    """The rejected recipients, without those that share the answer `but`."""
     return tuple(
         RecipientReply(address, answer.code, answer.enhanced, answer.text)
         for address, answer in zip(recipients, about, strict=False)
@@ -53,7 +53,7 @@ def _judge_recipients(recipients: Sequence[str], about: Sequence[SmtpReply]) -> 
         return None
     decisive = ending
     if decisive is None and complete:
-        # One that may be tried again decides for the whole; those refused for good keep their own entry.
+        # A temporary answer decides for the whole message; permanently rejected recipients keep their own entry.
         decisive = next((answer for answer in about if _is_later(answer)), about[0])
     return RefusedStage(Stage.RECIPIENT, decisive, refusals(recipients, about, but=decisive))
 

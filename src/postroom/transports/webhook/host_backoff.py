@@ -1,8 +1,9 @@
-"""Circuit breaker for webhook hosts that time out, so that webhooks to other hosts need not wait.
+"""Circuit breaker for webhook hosts that time out, so that webhooks to other hosts are not delayed.
 
-A post without an answer keeps its place in flight for the whole timeout, and places are few. After `TIMEOUTS` in a row
-the breaker of a host opens and its webhooks wait. Then one is sent as a probe; if it times out too, the next pause is
-longer. Any answer closes the breaker. A webhook that waits loses no attempt. Each process learns for itself.
+A post without a response keeps its slot in flight for the whole timeout, and slots are few. After `TIMEOUTS` in a
+row the breaker of a host opens and its webhooks wait. Then one is sent as a probe; if it times out too, the next
+pause is longer. Any response closes the breaker. A waiting webhook loses no attempt. Each process has its own
+breakers.
 """
 
 import math
@@ -43,18 +44,18 @@ class HostBackoff:
         self._monotonic = monotonic
 
     def wait(self, url: str) -> timedelta | None:
-        """How long a webhook to this URL has to wait; None if it may start, as a probe if the pause is over."""
+        """The time a webhook to this URL has to wait; None if it may start, as a probe if the pause is over."""
         breaker = self._breakers.get(_host(url)) if self._breakers else None
         if breaker is None or not breaker.is_open:
             return None
         now = self._monotonic()
         if now < breaker.until:
             return timedelta(seconds=math.ceil(breaker.until - now))  # whole seconds: one release for many
-        breaker.until = now + breaker.pause.fail()  # for all but this one
+        breaker.until = now + breaker.pause.fail()  # for all but this probe
         return None
 
     def ended(self, url: str, reply: Reply) -> None:
-        """Learn from an attempt. A refused connection held no place for long, and changes nothing."""
+        """Record an attempt. A refused connection held no slot for long and changes nothing."""
         if reply.code is not None:
             self._answered(_host(url))
         elif reply.stage is Stage.CONTENT:

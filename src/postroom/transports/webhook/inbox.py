@@ -1,4 +1,4 @@
-"""The URL that stands for the capture inbox."""
+"""The URL of the capture inbox."""
 
 CAPTURE_URL = "http://inbox.invalid/"
-"""Nothing can live there (RFC 2606). A transport with an inbox puts what is sent there into it."""
+"""A reserved name (RFC 2606). A transport with an inbox stores requests to this URL there."""

@@ -1,7 +1,7 @@
-"""Standard Webhooks: a receiver can tell that a request is ours, whole, and recent.
+"""Signatures of Standard Webhooks: a receiver can verify origin, integrity and age of a request.
 
-The signed text is `id.timestamp.body`, by HMAC-SHA256 under each secret; the signatures stand in one header, separated
-by spaces. While a secret is being replaced there are two, and a receiver accepts either.
+The signed text is `id.timestamp.body`, with HMAC-SHA256 under each secret; the signatures are in one header,
+separated by spaces. During a rotation there are two secrets, and a receiver accepts either.
 """
 
 import base64
@@ -17,7 +17,7 @@ _SIZES = range(24, 65)
 
 
 def read_secret(secret: str) -> bytes:
-    """The key inside `whsec_…`; ValueError if it is not one."""
+    """The key inside `whsec_…`; ValueError if it is invalid."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"a webhook secret begins with {PREFIX}")
     try:
@@ -30,13 +30,13 @@ def read_secret(secret: str) -> bytes:
 
 
 def derived_secret(secret_key: bytes) -> str:
-    """The secret of an installation that sets none: bound to its own key, and of no use for anything else."""
+    """The secret of an installation without its own: derived from its key for this purpose only."""
     derived = hmac.digest(secret_key, b"postroom:webhook-secret:v1", hashlib.sha256)
     return PREFIX + base64.b64encode(derived).decode()
 
 
 def webhook_secrets(settings: Settings) -> Sequence[str]:
-    """The secrets of the installation: those of the settings, or one derived from its key; empty without a key."""
+    """The secrets of the settings, or one derived from the installation's key; empty without a key."""
     if settings.webhook_secrets or settings.secret_key is None:
         return settings.webhook_secrets
     return (derived_secret(settings.secret_key),)

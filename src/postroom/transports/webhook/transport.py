@@ -1,4 +1,4 @@
-"""Posts a signed request and reports the answer."""
+"""The webhook transport: posts a signed request and returns the reply."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from postroom.transports.webhook.verdict import GONE, REFUSED, reply_to
 
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
-"""How much of an answer is read: enough for a reason, too little for an attack."""
+"""Limit of bytes read from a response: enough for a reason, too few for an attack."""
 HEADER_LIMIT = 2**16
-"""The longest line of an answer before its body. A longer one hides even the status, and counts as no answer."""
+"""Longest header line of a response. A longer one hides the status and counts as no response."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookContent:
-    """One request: its headers with the signature, its body, the URL, and the endpoint it is for, if any."""
+    """One request: signed headers, body, URL, and its endpoint, if any."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -35,7 +35,7 @@ class WebhookContent:
     endpoint_id: int | None = None
 
     def encode(self, *, eight_bit: bool) -> bytes:
-        """The request as a message, which is how an inbox keeps it."""
+        """The request as a message, the format of the capture inbox."""
         body = self.body if eight_bit else self.body.decode().encode("ascii", "backslashreplace")
         lines = [f"{name}: {value}" for name, value in self.headers.items()]
         return "\r\n".join(["Subject: Webhook", "MIME-Version: 1.0", *lines, "", ""]).encode() + body + b"\r\n"
@@ -68,7 +68,7 @@ class WebhookTransport:
         self._closed = False
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Post once. Never raises for what the network or the receiver does."""
+        """Post once. Never raises for an error of the network or the receiver."""
         if not isinstance(content, WebhookContent):
             content = WebhookContent({}, content.encode(eight_bit=True), envelope.recipients[0])
         if content.url == CAPTURE_URL and self._inbox is not None:
@@ -85,7 +85,7 @@ class WebhookTransport:
         try:
             return await self._post(content)
         except TimeoutError:
-            # Receivers know a repetition by its webhook-id, so silence is no reason to ask a person.
+            # Receivers deduplicate by webhook-id, so a timeout can be retried and needs no person.
             return Reply(Stage.CONTENT, text=f"no answer within {self._timeout_s:g} s", remote_host=_host(url))
         except AddressForbidden as error:
             return Reply(Stage.RECIPIENT, REFUSED, "forbidden", str(error), remote_host=_host(url))
@@ -93,7 +93,7 @@ class WebhookTransport:
             return _trouble(error, url)
 
     async def close(self) -> None:
-        """Give back connections, the inbox's too; twice is once."""
+        """Close connections and the inbox. Idempotent."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
@@ -119,11 +119,11 @@ class WebhookTransport:
             )
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The session, made at the first use: it belongs to the loop that runs then."""
+        """The session, created on first use because it belongs to the running event loop."""
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 resolver=self._resolver,
-                use_dns_cache=False,  # a kept answer would outlive what its owner says
+                use_dns_cache=False,  # a cached address would outlive its TTL
                 limit=self._max_connections,
                 ssl=self._tls,
             )
@@ -142,20 +142,20 @@ class WebhookTransport:
 
 
 async def _read(response: aiohttp.ClientResponse, ends_at: float) -> bytes:
-    """As much of the body as is kept. A status that came is an answer, whatever becomes of the body."""
+    """Read the body up to the limit. A received status is an answer even if the body fails."""
     body = b""
-    with contextlib.suppress(aiohttp.ClientError, OSError):  # a time-out is one of the latter
+    with contextlib.suppress(aiohttp.ClientError, OSError):  # a timeout is an OSError
         async with asyncio.timeout_at(ends_at):
             while len(body) < BODY_LIMIT and (more := await response.content.read(BODY_LIMIT - len(body))):
                 body += more
     if not response.content.at_eof():
-        response.close()  # the rest is not wanted, and a connection with a rest cannot be used again
+        response.close()  # the rest is not read, so the connection cannot be reused
     return body
 
 
 def _trouble(error: Exception, url: str) -> Reply:
-    """No answer: how far it got. The words are ours, because the library's would repeat the URL."""
-    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # some of which are a ValueError too
+    """The reply if no response came. The texts are our own, because those of the library contain the URL."""
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # before ValueError: some are both
         return Reply(Stage.TLS, text="the receiver's certificate or its TLS cannot be trusted", remote_host=_host(url))
     if isinstance(error, ValueError):
         return Reply(Stage.RECIPIENT, REFUSED, "invalid", "the URL or a header cannot be used")
