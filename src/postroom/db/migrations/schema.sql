@@ -180,7 +180,8 @@ BEGIN
             prepared AS MATERIALIZED (
                 SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
                     greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
-                    -- Bodies go in by length and as they are: quoting them inside the row costs more than hashing.
+                    -- Bodies are appended unquoted, with their length: quoting them inside the row costs more than
+                    -- hashing.
                     CASE WHEN idempotency_key IS NOT NULL THEN sha256(convert_to(ROW(
                         channel, lane, template_id, locale, variables, from_email, from_name, subject, headers,
                         attachments, tags, custom_data, extract(epoch FROM send_at), signature,
@@ -206,7 +207,7 @@ BEGIN
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
                     template_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
-                -- Keys in one order for everybody: two batches that share some wait for each other, never in a circle.
+                -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
                 ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING d.id, d.state
@@ -233,7 +234,7 @@ BEGIN
             LEFT JOIN inserted USING (id)
         LOOP
             IF v_row.id IS NULL THEN
-                -- Somebody holds this key. Their row is committed by now and a new statement sees it.
+                -- Another delivery has this key. Its row is committed by now and a new statement sees it.
                 SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
                 INTO v_existing
                 FROM deliveries AS d
@@ -243,7 +244,7 @@ BEGIN
                     SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
                     WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
                 END IF;
-                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- gone or released: the next round takes it
+                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- deleted or expired: the next round takes the key
                 v_ids[v_row.ordinal] := v_existing.id;
                 v_states[v_row.ordinal] := v_existing.state;
                 v_acceptances[v_row.ordinal] :=
@@ -1040,7 +1041,7 @@ CREATE FUNCTION check_send(p_to text[], p_cc text[], p_bcc text[], p_reply_to te
     AS $_$
 DECLARE
     c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
-    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python ends with the year 9999, in every time zone
+    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python supports years up to 9999, in every time zone
     -- the characters that Python's str.strip removes; \S depends on the locale of the database
     c_not_blank CONSTANT text :=
         '[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]';
@@ -1099,7 +1100,7 @@ BEGIN
     ) AS rule(field, message, is_broken)
     WHERE is_broken
     UNION ALL
-    -- Python cannot decode what is nested too deeply or a number of many digits; templates stop at 32 levels.
+    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
     SELECT field, 'must be JSON with numbers within 64 bits, nested at most 32 deep'
     FROM (VALUES ('variables', p_variables), ('custom_data', p_custom_data)) AS given(field, value)
     WHERE jsonb_path_exists(value, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')
@@ -1900,7 +1901,7 @@ BEGIN
             WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
         END,
         detail = erase_text(d.detail, p_address, p_pseudonym),
-        -- A key that names the person goes, and with it the fingerprint: the same request is a new one from now on.
+        -- A key that contains the address is deleted with its fingerprint: the same request is then a new one.
         idempotency_key = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_key END,
         request_fingerprint = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.request_fingerprint END,
         idempotency_expires_at = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_expires_at END
@@ -2934,7 +2935,7 @@ BEGIN
             array_agg(s.connections) AS connections, count(*)::integer AS count
         INTO v_mail
         FROM shape_mail(p_lane, v_ids, p_now) AS s;
-        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were put off: others may be free to go
+        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were postponed: others may be free to go
     END LOOP;
     IF p_use_senders THEN
         PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
@@ -3462,7 +3463,7 @@ BEGIN
         END IF;
     ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
         OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
-    THEN -- not merely a claim or a rendering, which are the busiest statements of all and no facts
+    THEN -- skips claims and renderings, which are the most frequent statements and no facts
         SELECT array_agg(type), array_agg(id), array_agg(data)
         INTO v_types, v_ids, v_data
         FROM (
@@ -3862,7 +3863,8 @@ BEGIN
     IF p_account_ids IS NULL THEN
         RETURN;
     END IF;
-    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE; -- in one order, or two would wait for each other
+    -- one lock order prevents deadlocks
+    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE;
     UPDATE sender_accounts AS a
     SET daily_sent = greatest(a.daily_sent - r.count, 0),
         status = coalesce(a.resume_status, a.status),
@@ -4079,7 +4081,7 @@ BEGIN
     shaped AS (
         SELECT id, domain, max_connections, rate, slot_at, is_now,
             CASE
-                WHEN paused_until > p_now THEN -- together they would be told to slow down again
+                WHEN paused_until > p_now THEN -- spread over time: released together they would be throttled again
                     paused_until + random() * least(paused_until - p_now, interval '1 minute')
                 WHEN is_now THEN NULL
                 WHEN p_lane = 'bulk' THEN
@@ -4115,7 +4117,7 @@ DECLARE
     v_domains text[];
     v_shaped  record;
 BEGIN
-    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- as nearly everywhere
+    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- the usual case
         RETURN QUERY SELECT i.id, NULL::text, NULL::interval, NULL::integer FROM unnest(p_ids) AS i(id);
         RETURN;
     END IF;
@@ -4208,7 +4210,7 @@ CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim
         wanted_lane = NULL,
         wanted_at = NULL,
         held_by = CASE WHEN a.send_delay_ms > 0 THEN p_claim_id END,
-        -- until the holder tells when it really started its last; if it never does, not sooner than planned
+        -- provisional, until the holder reports its last start; without a report, the planned time
         next_start_at = CASE WHEN a.send_delay_ms > 0 THEN
             greatest(a.next_start_at, p_now) + t.count * a.send_delay_ms * interval '1 millisecond' END,
         status = CASE WHEN t.is_last THEN 'paused_limit_reached' ELSE a.status END,
@@ -4357,7 +4359,7 @@ DECLARE
     v_lane delivery_lane;
 BEGIN
     IF NOT EXISTS (SELECT FROM workers WHERE asleep && p_lanes::delivery_lane[]) THEN
-        RETURN; -- the usual case under load, and the only part of this that has to be cheap
+        RETURN; -- the usual case under load, and the only part that has to be cheap
     END IF;
     FOR v_lane IN
         SELECT DISTINCT sleeping.lane FROM workers, unnest(asleep) AS sleeping(lane)
@@ -4379,7 +4381,7 @@ CREATE FUNCTION want_senders(p_lane delivery_lane, p_now timestamp with time zon
         WHERE status IN ('active', 'warming_up')
             AND send_delay_ms > 0
             AND p_lane = ANY (lanes)
-            -- said once in a while is enough: a worker that waits asks fifty times a second
+            -- rate-limited: a waiting worker asks fifty times a second
             AND (wanted_lane IS NULL OR wanted_lane > p_lane OR wanted_at <= p_now - interval '500 milliseconds')
             AND (wanted_lane IS NULL OR wanted_lane >= p_lane OR wanted_at <= p_now - interval '2 seconds')
         FOR UPDATE SKIP LOCKED
