@@ -6,6 +6,7 @@ syntax tree or from lines of text: nothing is imported and nothing is started.
 
 import ast
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -13,7 +14,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).parents[2] / "src" / "postroom"
+from tests.schema.test_ownership import foreign_writes
+from tests.support.language import odd_sentences
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "postroom"
 
 MIN_FIELDS = 5
 """A record with fewer fields shares them by accident: an id, a name and a time are not a copy."""
@@ -76,9 +81,57 @@ def python_lines() -> int:
     return sum(len(path.read_bytes().splitlines()) for path in SOURCE.rglob("*.py"))
 
 
+def loop_classes() -> list[str]:
+    """Classes that run until they are stopped, besides `Loop`: both `run` and `stop` are methods of them."""
+    found = []
+    for module, node in classes():
+        methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
+        if {"run", "stop"} <= methods and module != "runtime/loop.py":
+            found.append(f"{module} {node.name}")
+    return found
+
+
+def foreign_sql_writes() -> list[str]:
+    """Writes of a statement or stored function to a table that another capability owns."""
+    return [f"{write.file}:{write.line} writes {write.table}" for write in foreign_writes()]
+
+
+def layers() -> list[str]:
+    """The layers that import-linter holds."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    return [layer for contract in contracts for layer in contract.get("layers", ())]
+
+
+def dependencies() -> list[str]:
+    """The packages that `pip install postroom` brings, without those they bring themselves."""
+    found: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    return found
+
+
+def _is_prose(path: Path) -> bool:
+    return path.suffix in {".py", ".sql", ".md", ".html"} and path.name != "schema.sql"  # which is generated
+
+
+def odd_sentences_of(*folders: str) -> Callable[[], list[str]]:
+    """Sentences that break the rules of plain English in CONTRIBUTING.md."""
+
+    def count() -> list[str]:
+        paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*") if _is_prose(path))
+        return [f"{path.relative_to(ROOT)}: {sentence}" for path in paths for sentence in odd_sentences(path)]
+
+    return count
+
+
 ROWS: dict[str, Callable[[], list[str] | int]] = {
+    "writes to another capability's table in SQL": foreign_sql_writes,
+    "classes with a loop of their own": loop_classes,
     "pairs of record types that share ≥ 80 % of their fields": record_pairs,
     "class names defined in two modules": shared_class_names,
+    "sentences against plain English in src": odd_sentences_of("src"),
+    "sentences against plain English in tests": odd_sentences_of("tests"),
+    "sentences against plain English in docs": odd_sentences_of("docs"),
+    "import layers": layers,
+    "packages of the core": dependencies,
     "Python lines in src": python_lines,
 }
 
